@@ -1,0 +1,124 @@
+"""Every exception tunegrad raises on purpose.
+
+    TunegradError
+    ├── UserError                  the caller can fix it: one line, exit code 1
+    │   ├── ConfigError            a key, value or file of the settings
+    │   ├── ModelError             an unknown model, or one that can not be built
+    │   ├── ShapeError             shapes or axes that do not fit (also a ValueError)
+    │   ├── DTypeError             dtypes that do not fit (also a TypeError)
+    │   ├── WeightsError           missing, extra or misshapen weights
+    │   ├── DeviceError            an unknown or absent device, a missing extra
+    │   ├── StoreError             an unreadable, foreign or damaged store
+    │   ├── IllegalAction          a schedule action whose rule is broken, or whose text does not parse
+    │   └── MissError              no stored winner, and the caller chose on_miss="error"
+    ├── CandidateFailure           a candidate schedule failed: data for the search, never its end
+    │   ├── CompileFailure         the compiler refused it
+    │   ├── CandidateCrashed       its process died
+    │   ├── CandidateTimeout       it ran, or compiled, for too long
+    │   ├── OutOfResources         too many registers, too much memory, too large a program
+    │   └── WrongResult            it disagrees with the reference, or wrote outside its buffers
+    └── InternalError              a broken invariant of tunegrad itself: a bug, with full context
+        └── VerifyError            a form of a program breaks the rules of its form
+
+A message names the thing, the value, the rule and the place. Nothing matches on message text.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CandidateCrashed",
+    "CandidateFailure",
+    "CandidateTimeout",
+    "CompileFailure",
+    "ConfigError",
+    "DTypeError",
+    "DeviceError",
+    "IllegalAction",
+    "InternalError",
+    "MissError",
+    "ModelError",
+    "OutOfResources",
+    "ShapeError",
+    "StoreError",
+    "TunegradError",
+    "UserError",
+    "VerifyError",
+    "WeightsError",
+    "WrongResult",
+]
+
+
+class TunegradError(Exception):
+    """Root of the tree."""
+
+
+class UserError(TunegradError):
+    """Something the caller can fix; the message is one line."""
+
+
+class ConfigError(UserError):
+    """A setting, a settings file or a command-line value breaks its rule."""
+
+
+class ModelError(UserError):
+    """A model name, file or factory that can not be used."""
+
+
+class ShapeError(UserError, ValueError):
+    """Shapes, axes or index ranges that do not fit the operation."""
+
+
+class DTypeError(UserError, TypeError):
+    """Dtypes that do not fit the operation."""
+
+
+class WeightsError(UserError):
+    """Missing, unexpected or misshapen weights."""
+
+
+class DeviceError(UserError):
+    """An unknown device, absent hardware, or an extra that is not installed."""
+
+
+class StoreError(UserError):
+    """A store that is unreadable, foreign, damaged, or newer than this version."""
+
+
+class IllegalAction(UserError):
+    """An action whose precondition does not hold; the state it was given is untouched."""
+
+
+class MissError(UserError):
+    """No stored winner for a kernel, and the caller asked for an error."""
+
+
+class CandidateFailure(TunegradError):
+    """A candidate failed; recorded as a row, never ends a search."""
+
+
+class CompileFailure(CandidateFailure):
+    """The compiler refused the candidate; the message carries the compiler's text."""
+
+
+class CandidateCrashed(CandidateFailure):
+    """The process that ran the candidate died."""
+
+
+class CandidateTimeout(CandidateFailure):
+    """The candidate compiled or ran past its time limit."""
+
+
+class OutOfResources(CandidateFailure):
+    """The candidate needs more registers, memory or program text than the target allows."""
+
+
+class WrongResult(CandidateFailure):
+    """The candidate's outputs disagree with the reference, or it wrote outside its buffers."""
+
+
+class InternalError(TunegradError):
+    """A broken invariant of tunegrad itself."""
+
+
+class VerifyError(InternalError):
+    """A graph, kernel, loop tree or program breaks the rules of its form."""

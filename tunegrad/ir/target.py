@@ -1,0 +1,35 @@
+"""What a kernel is compiled for: plain data, so that a worker can compile for a device it cannot open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Facts of one device that change the generated code or the sensible schedules.
+
+    ``vector_bytes`` is the widest SIMD register (GPU: the widest load of one work-item), ``registers`` the number of
+    vector registers, cache sizes are of one core except ``l3_bytes``. ``shared_bytes`` and ``max_local`` are zero on
+    a CPU. ``arch`` and ``features`` are in the compiler's own words (LLVM's for a CPU).
+    """
+
+    name: str
+    kind: Literal["cpu", "gpu"]
+    arch: str
+    features: tuple[str, ...] = ()
+    vector_bytes: int = 16
+    registers: int = 16
+    threads: int = 1
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l3_bytes: int = 8 << 20
+    shared_bytes: int = 0
+    max_local: int = 0
+
+    def lanes(self, itemsize: int) -> int:
+        """Elements of ``itemsize`` bytes in one vector register."""
+        return max(1, self.vector_bytes // itemsize)

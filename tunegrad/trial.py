@@ -1,0 +1,114 @@
+"""What one measured candidate is, in the words that searches, devices and the store share. Plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+__all__ = ["Fingerprint", "Measurement", "Policy", "Status", "Trial"]
+
+
+class Status(StrEnum):
+    """How a candidate ended. Everything but ``OK`` is data for the search, never its end."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    COMPILE_ERROR = "compile_error"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_RESOURCES = "out_of_resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a candidate is timed; stored with each row, since figures of two policies do not compare.
+
+    ``cache`` says whether caches are evicted before each sample. A sample is one launch (or a fixed run of
+    back-to-back launches for very short kernels, divided out). Repeats adapt between ``min_samples`` and
+    ``max_samples`` until the statistic's relative interval is under ``tolerance`` or the candidate is clearly losing.
+    ``budget_s`` bounds the timing of one candidate, ``timeout_s`` its life in the worker.
+    """
+
+    cache: Literal["cold", "warm"] = "warm"
+    statistic: Literal["median", "min"] = "median"
+    clock: str = "monotonic_raw"
+    min_samples: int = 3
+    max_samples: int = 50
+    tolerance: float = 0.02
+    budget_s: float = 0.1
+    timeout_s: float = 10.0
+
+    @property
+    def text(self) -> str:
+        """Canonical one-line form: the store's key for a policy."""
+        return (
+            f"cache={self.cache} statistic={self.statistic} clock={self.clock} samples={self.min_samples}.."
+            f"{self.max_samples} tolerance={self.tolerance:g} budget_s={self.budget_s:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything about a machine that changes the answer, as sorted (field, value) pairs.
+
+    Fields of a CPU device: device, arch, features (hash and list), cores, threads, l1, l2, l3, os, compiler,
+    compiler_version, numerics. Two fingerprints can say which fields differ.
+    """
+
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(f"{k}={v}" for k, v in self.fields)
+
+    def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
+        """(field, mine, theirs) for every field that differs; an absent field reads as ''."""
+        mine, theirs = dict(self.fields), dict(other.fields)
+        names = sorted(mine.keys() | theirs.keys())
+        return tuple((n, mine.get(n, ""), theirs.get(n, "")) for n in names if mine.get(n, "") != theirs.get(n, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK."""
+
+    status: Status
+    samples_s: tuple[float, ...] = ()
+    error: str = ""
+    lower_s: float = 0.0
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    timing_s: float = 0.0
+    max_error: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Median of the samples; infinity when there is none."""
+        if not self.samples_s:
+            return float("inf")
+        ordered = sorted(self.samples_s)
+        middle = len(ordered) // 2
+        return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One row of the store: this schedule of this kernel on this machine, measured this way, ended like this.
+
+    ``kernel_key`` is the hash of ``kernel_text`` (canonical, no names). ``actions`` is the schedule's text, empty for
+    the unscheduled kernel. ``program_hash`` identifies the generated program: two action lists may share one.
+    ``origin`` says who proposed it: default, beam, random, seed ...
+    """
+
+    kernel_key: str
+    kernel_text: str
+    fingerprint: Fingerprint
+    actions: str
+    program_hash: str
+    space_version: int
+    policy: Policy
+    measurement: Measurement
+    session: str
+    origin: str = ""
+    created_s: float = 0.0
