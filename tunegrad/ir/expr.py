@@ -1,0 +1,188 @@
+"""Scalar expressions: what one element of a stage is, as a function of the stage's axes.
+
+Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integer ``FLOORDIV``/``MOD`` are Python's, ``DIV`` is for
+floats, comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. A ``Load`` whose ``valid`` does not hold
+yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as a stored dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .dtypes import BOOL, DType
+from .index import ALWAYS, Index, Valid
+
+__all__ = ["Apply", "Cast", "Const", "Expr", "IndexValue", "Inside", "Load", "Op", "Value", "leaves", "rebuild"]
+
+
+class Op(StrEnum):
+    """The closed set of scalar operations."""
+
+    NEG = "neg"
+    EXP = "exp"
+    LOG = "log"
+    SQRT = "sqrt"
+    RECIP = "recip"
+    TANH = "tanh"
+    ERF = "erf"
+    SIN = "sin"
+    ABS = "abs"
+    FLOOR = "floor"
+    NOT = "not"
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    FLOORDIV = "floordiv"
+    MOD = "mod"
+    MAX = "max"
+    MIN = "min"
+    POW = "pow"
+    LT = "lt"
+    EQ = "eq"
+    NE = "ne"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    WHERE = "where"
+    FMA = "fma"
+
+    @property
+    def arity(self) -> int:
+        if self in (Op.WHERE, Op.FMA):
+            return 3
+        return 1 if self in _UNARY else 2
+
+    @property
+    def compares(self) -> bool:
+        return self in (Op.LT, Op.EQ, Op.NE)
+
+
+_UNARY = frozenset(
+    (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.NOT)
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal. ``value`` is a Python bool, int or float that ``dtype`` can hold (inf and nan too)."""
+
+    value: float | int | bool
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.value!r}:{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The element of ``param`` at ``index`` (one Index per logical dimension), or zero where ``valid`` fails."""
+
+    param: str
+    index: tuple[Index, ...]
+    dtype: DType
+    valid: Valid = ALWAYS
+
+    def __str__(self) -> str:
+        mask = "" if self.valid.always else f" if {self.valid}"
+        return f"{self.param}[{', '.join(i.key for i in self.index)}{mask}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The result of an earlier reduce stage, at this point of the shared axes."""
+
+    stage: str
+    dtype: DType
+
+    def __str__(self) -> str:
+        return self.stage
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on expressions."""
+
+    op: Op
+    args: tuple[Expr, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(str(a) for a in self.args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A value converted to ``dtype`` (float to int truncates; anything to bool is ``!= 0``)."""
+
+    x: Expr
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype}({self.x})"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An index as a number (``arange``, positions)."""
+
+    index: Index
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype}({self.index})"
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Whether a condition on indices holds, as a bool: padding with a value other than zero."""
+
+    valid: Valid
+
+    @property
+    def dtype(self) -> DType:
+        return BOOL
+
+    def __str__(self) -> str:
+        return f"({self.valid})"
+
+
+Expr = Const | Load | Value | Apply | Cast | IndexValue | Inside
+
+
+def leaves(x: Expr) -> Iterator[Expr]:
+    """Every expression without arguments, left to right, repeats included."""
+    stack = [x]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Apply):
+            stack.extend(reversed(node.args))
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+        else:
+            yield node
+
+
+def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """``x`` with every leaf replaced by ``leaf(it)``; shared nodes stay shared, unchanged ones stay the same object."""
+    memo: dict[int, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        done = memo.get(id(node))
+        if done is not None:
+            return done
+        new: Expr
+        if isinstance(node, Apply):
+            args = tuple(visit(a) for a in node.args)
+            new = node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
+        elif isinstance(node, Cast):
+            inner = visit(node.x)
+            new = node if inner is node.x else Cast(inner, node.dtype)
+        else:
+            new = leaf(node)
+        memo[id(node)] = new
+        return new
+
+    return visit(x)

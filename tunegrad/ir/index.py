@@ -1,0 +1,462 @@
+"""Index algebra: integer sums with bounds, in one canonical form.
+
+An ``Index`` is ``sum(coefficient * atom) + const``. An atom is a variable with a range, a floor division or a modulus
+of such a sum by a positive constant. Sums are always simplified, so two equal shapes of the same address print,
+hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in Python):
+
+    (d*a + r) // d       -> a + r // d              (d*a + r) % d     -> r % d
+    r // d               -> k          when k*d <= r < (k+1)*d     (and r % d -> r - k*d)
+    (a // d) // e        -> a // (d*e)              (a % (d*e)) % d   -> a % d
+    (a % (d*e)) // d     -> (a // d) % e
+    (g*a + b) // (g*d)   -> a // d     when 0 <= b < g             (and (g*a+b) % (g*d) -> g*(a % d) + b)
+    d*(a // d) + a % d   -> a
+
+``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property`` checks every law by
+brute force. Values are immutable; the classes are written by hand (not dataclasses) because lowering makes
+thousands of them a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import gcd
+
+__all__ = ["ALWAYS", "NEVER", "FloorDiv", "Index", "Mod", "Range", "Valid", "Var", "as_index", "var"]
+
+
+class Var:
+    """An integer variable with inclusive bounds ``lo <= value <= hi``. Equal names must mean equal bounds."""
+
+    __slots__ = ("hi", "key", "lo", "name")
+
+    def __init__(self, name: str, lo: int, hi: int) -> None:
+        self.name, self.lo, self.hi = name, lo, hi
+        self.key = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Var, (self.name, self.lo, self.hi)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Var) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class FloorDiv:
+    """``num // den`` that no law could simplify further."""
+
+    __slots__ = ("den", "hi", "key", "lo", "num")
+
+    def __init__(self, num: Index, den: int) -> None:
+        self.num, self.den = num, den
+        self.lo, self.hi = num.lo // den, num.hi // den
+        self.key = f"({num.key})//{den}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FloorDiv, (self.num, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, FloorDiv) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Mod:
+    """``num % den`` that no law could simplify further."""
+
+    __slots__ = ("den", "hi", "key", "lo", "num")
+
+    def __init__(self, num: Index, den: int) -> None:
+        self.num, self.den = num, den
+        self.lo, self.hi = 0, den - 1
+        self.key = f"({num.key})%{den}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Mod, (self.num, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mod) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+Atom = Var | FloorDiv | Mod
+
+
+class Index:
+    """A canonical sum. Build with ``var``, ``as_index`` and the operators ``+ - * // %`` (by int constants)."""
+
+    __slots__ = ("_hash", "const", "hi", "key", "lo", "terms")
+
+    terms: tuple[tuple[Atom, int], ...]
+
+    def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int) -> None:
+        """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the operators."""
+        self.terms, self.const = terms, const
+        lo = hi = const
+        parts = []
+        for atom, c in terms:
+            if c > 0:
+                lo += c * atom.lo
+                hi += c * atom.hi
+            else:
+                lo += c * atom.hi
+                hi += c * atom.lo
+            parts.append(atom.key if c == 1 else f"{c}*{atom.key}")
+        if const or not parts:
+            parts.append(str(const))
+        self.lo, self.hi = lo, hi
+        self.key = "+".join(parts)
+        self._hash = hash(self.key)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Index, (self.terms, self.const)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Index) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.const + other) if other else self
+        if not other.terms:
+            return Index(self.terms, self.const + other.const) if other.const else self
+        if not self.terms:
+            return Index(other.terms, self.const + other.const) if self.const else other
+        sums = dict(self.terms)
+        for atom, c in other.terms:
+            sums[atom] = sums.get(atom, 0) + c
+        return _sum(sums, self.const + other.const)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + (-other if isinstance(other, int) else other * -1)
+
+    def __rsub__(self, other: int) -> Index:
+        return self * -1 + other
+
+    def __neg__(self) -> Index:
+        return self * -1
+
+    def __mul__(self, k: int) -> Index:
+        if k == 1:
+            return self
+        if k == 0:
+            return Index((), 0)
+        return Index(tuple((a, c * k) for a, c in self.terms), self.const * k)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, den: int) -> Index:
+        return _floordiv(self, den)
+
+    def __mod__(self, den: int) -> Index:
+        return _mod(self, den)
+
+    def variables(self) -> set[Var]:
+        """Every variable it depends on, also inside divisions and moduli."""
+        found: set[Var] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, Var):
+                found.add(atom)
+            else:
+                found |= atom.num.variables()
+        return found
+
+    def names(self) -> set[str]:
+        """Names of ``variables()``."""
+        return {v.name for v in self.variables()}
+
+    def coefficient(self, name: str) -> int | None:
+        """How much it grows when variable ``name`` grows by one; None when that is not one constant."""
+        result = 0
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                if atom.name == name:
+                    result = c
+            elif name in atom.num.names():
+                return None
+        return result
+
+    def substitute(self, env: Mapping[str, Index]) -> Index:
+        """The sum with variables replaced (all at once), simplified again."""
+        if not any(v.name in env for v in self.variables()):
+            return self
+        total = Index((), self.const)
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                new = env.get(atom.name)
+                piece = Index(((atom, 1),), 0) if new is None else new
+            elif isinstance(atom, FloorDiv):
+                piece = _floordiv(atom.num.substitute(env), atom.den)
+            else:
+                piece = _mod(atom.num.substitute(env), atom.den)
+            total = total + piece * c
+        return total
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        """Its value (ints, or numpy integer arrays of one shape) for the variables' values in ``env``."""
+        total = self.const
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                value = env[atom.name]
+            elif isinstance(atom, FloorDiv):
+                value = atom.num.evaluate(env) // atom.den
+            else:
+                value = atom.num.evaluate(env) % atom.den
+            total = total + c * value
+        return total
+
+    def divisions(self) -> int:
+        """How many divisions and moduli it holds: the cost that simplification removes."""
+        return sum(1 + a.num.divisions() for a, _ in self.terms if not isinstance(a, Var))
+
+
+def var(name: str, extent: int) -> Index:
+    """The variable ``name`` with ``0 <= value < extent`` (extent >= 1) as an Index."""
+    return Index(((Var(name, 0, max(0, extent - 1)), 1),), 0)
+
+
+def as_index(value: Index | int) -> Index:
+    """An int as a constant Index; an Index as it is."""
+    return Index((), value) if isinstance(value, int) else value
+
+
+def _key(term: tuple[Atom, int]) -> str:
+    return term[0].key
+
+
+def _sum(sums: dict[Atom, int], const: int) -> Index:
+    terms = [t for t in sums.items() if t[1]]
+    terms.sort(key=_key)
+    for atom, c in terms:
+        if isinstance(atom, Mod):
+            joined = _rejoin(dict(terms), const, atom, c)
+            if joined is not None:
+                return joined
+    return Index(tuple(terms), const)
+
+
+def _rejoin(sums: dict[Atom, int], const: int, mod: Mod, c: int) -> Index | None:
+    """d*(a // d) + a % d -> a"""
+    quotient = _floordiv(mod.num, mod.den)
+    if not quotient.terms:
+        return None
+    for atom, k in quotient.terms:
+        if sums.get(atom, 0) != c * mod.den * k:
+            return None
+    for atom, _ in quotient.terms:
+        del sums[atom]
+    if sums.pop(mod, 0) != c:
+        return None
+    return _sum(sums, const - c * mod.den * quotient.const) + mod.num * c
+
+
+def _floordiv(n: Index, d: int) -> Index:
+    if d <= 0:
+        raise ZeroDivisionError(f"index {n} // {d}: the divisor must be positive")
+    if d == 1:
+        return n
+    if not n.terms:
+        return Index((), n.const // d)
+    whole = tuple((a, c // d) for a, c in n.terms if c % d == 0)
+    rest = tuple((a, c) for a, c in n.terms if c % d)
+    if whole or not 0 <= n.const < d:
+        quotient = Index(whole, n.const // d)
+        return quotient + _floordiv(Index(rest, n.const % d), d)
+    if n.lo // d == n.hi // d:
+        return Index((), n.lo // d)
+    g = d
+    for _, c in n.terms:
+        g = gcd(g, c)
+    if g > 1:
+        return _floordiv(Index(tuple((a, c // g) for a, c in n.terms), n.const // g), d // g)
+    split = _split(n, d)
+    if split is not None:
+        g, high, _ = split
+        return _floordiv(high, d // g)
+    if len(n.terms) == 1 and n.terms[0][1] == 1:
+        atom = n.terms[0][0]
+        if isinstance(atom, FloorDiv):
+            return _floordiv(atom.num + n.const * atom.den, atom.den * d)
+        if isinstance(atom, Mod) and n.const == 0 and atom.den % d == 0:
+            return _mod(_floordiv(atom.num, d), atom.den // d)
+    return Index(((FloorDiv(n, d), 1),), 0)
+
+
+def _split(n: Index, d: int) -> tuple[int, Index, Index] | None:
+    """n = g*high + low with g > 1 dividing d and 0 <= low < g; None when there is no such g."""
+    tried: set[int] = set()
+    for _, c in n.terms:
+        g = gcd(c, d)
+        if g == 1 or g in tried:
+            continue
+        tried.add(g)
+        low = Index(tuple(t for t in n.terms if t[1] % g), n.const % g)
+        if low.lo >= 0 and low.hi < g:
+            high = Index(tuple((a, k // g) for a, k in n.terms if k % g == 0), n.const // g)
+            return g, high, low
+    return None
+
+
+def _mod(n: Index, d: int) -> Index:
+    if d <= 0:
+        raise ZeroDivisionError(f"index {n} % {d}: the divisor must be positive")
+    if d == 1:
+        return Index((), 0)
+    if n.lo // d == n.hi // d:
+        return n - n.lo // d * d
+    rest = tuple((a, c) for a, c in n.terms if c % d)
+    if len(rest) < len(n.terms) or not 0 <= n.const < d:
+        return _mod(Index(rest, n.const % d), d)
+    for i, (a, c) in enumerate(n.terms):
+        if isinstance(a, Mod) and a.den % d == 0:
+            others = Index(n.terms[:i] + n.terms[i + 1 :], n.const)
+            return _mod(others + a.num * c, d)
+    split = _split(n, d)
+    if split is not None:
+        g, high, low = split
+        return _mod(high, d // g) * g + low
+    if any(not 0 < c < d for _, c in n.terms):
+        return _mod(Index(tuple((a, c % d) for a, c in n.terms), n.const), d)
+    return Index(((Mod(n, d), 1),), 0)
+
+
+class Range:
+    """The condition ``lo <= index < hi``."""
+
+    __slots__ = ("hi", "index", "key", "lo")
+
+    def __init__(self, index: Index, lo: int, hi: int) -> None:
+        self.index, self.lo, self.hi = index, lo, hi
+        self.key = f"{lo}<={index.key}<{hi}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Range, (self.index, self.lo, self.hi)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Range) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def always(self) -> bool:
+        """Whether bounds prove it."""
+        return self.lo <= self.index.lo and self.index.hi < self.hi
+
+    @property
+    def never(self) -> bool:
+        """Whether bounds refute it."""
+        return self.index.hi < self.lo or self.index.lo >= self.hi or self.lo >= self.hi
+
+
+def _plain(r: Range) -> Range:
+    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves into the limits; -a < hi flips"""
+    index, lo, hi = r.index, r.lo - r.index.const, r.hi - r.index.const
+    terms = index.terms
+    if len(terms) == 1:
+        atom, c = terms[0]
+        if c < 0:
+            return _plain(Range(Index(((atom, -c),), 0), 1 - hi, 1 - lo))
+        if c > 1:
+            lo, hi = -(-lo // c), -(-hi // c)
+        if isinstance(atom, FloorDiv):
+            return _plain(Range(atom.num, lo * atom.den, hi * atom.den))
+        index = Index(((atom, 1),), 0)
+    else:
+        index = Index(terms, 0)
+    return Range(index, max(lo, index.lo), min(hi, index.hi + 1))
+
+
+class Valid:
+    """A conjunction of ranges, simplified: proved ones dropped, one refuted makes it ``NEVER``."""
+
+    __slots__ = ("key", "never", "ranges")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        merged: dict[str, Range] = {}
+        never = False
+        for r in ranges:
+            if not r.index.terms:
+                never = never or not r.lo <= r.index.const < r.hi
+                continue
+            r = _plain(r)
+            old = merged.get(r.index.key)
+            if old is not None:
+                r = Range(r.index, max(r.lo, old.lo), min(r.hi, old.hi))
+            merged[r.index.key] = r
+        never = never or any(r.never for r in merged.values())
+        kept = () if never else tuple(r for _, r in sorted(merged.items()) if not r.always)
+        self.ranges: tuple[Range, ...] = kept
+        self.never = never
+        self.key = "never" if never else "&".join(r.key for r in kept)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Valid, ((Range(Index((), 0), 1, 1),) if self.never else self.ranges,)
+
+    def __repr__(self) -> str:
+        return self.key or "always"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Valid) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self.ranges)
+
+    @property
+    def always(self) -> bool:
+        return not self.never and not self.ranges
+
+    def __and__(self, other: Valid) -> Valid:
+        if self.never or other.always:
+            return self
+        if other.never or self.always:
+            return other
+        return Valid(self.ranges + other.ranges)
+
+    def substitute(self, env: Mapping[str, Index]) -> Valid:
+        """The condition with variables replaced."""
+        if not self.ranges:
+            return self
+        return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
+
+    def names(self) -> set[str]:
+        """Names of every variable it depends on."""
+        return set().union(*(r.index.names() for r in self.ranges)) if self.ranges else set()
+
+    def holds(self, env: Mapping[str, int]) -> bool:
+        """Its truth for the variables' values in ``env``."""
+        return not self.never and all(r.lo <= r.index.evaluate(env) < r.hi for r in self.ranges)
+
+
+ALWAYS = Valid()
+NEVER = Valid((Range(Index((), 0), 1, 1),))

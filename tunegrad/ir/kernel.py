@@ -1,0 +1,265 @@
+"""A kernel: what to compute, with no order.
+
+    kernel
+      param C f32[1024,1024] out   param A f32[1024,1024] in   param B f32[1024,1024] in
+      axis  m 1024   n 1024                     shared: every stage runs for each point of these
+      s0 = sum over k 1024 of f32: mul(A[m, k], B[k, n])
+      store C[m, n] = max(s0, 0.0)
+
+Shared axes are spatial. A ``Reduce`` folds its expression over its own reduce axes into one value per point of the
+shared axes; later stages read it as ``Value``. A ``Store`` writes one element per point of the shared axes and
+of its own spatial axes (the ``p`` of a softmax row). Stages run in order. Softmax and layer norm are one kernel.
+
+A folded value starts from the operation's identity and is folded in ``dtype``, the accumulator's type: changing it is
+a change of the kernel, never of a schedule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import inf, prod
+from typing import Literal
+
+from tunegrad.errors import InternalError
+
+from .dtypes import DType
+from .expr import Apply, Cast, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuild
+from .index import Index, var
+from .layout import Layout
+
+__all__ = ["Axis", "Kernel", "Param", "Reduce", "Stage", "Store", "identity", "loads"]
+
+Role = Literal["in", "const", "out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension of iteration, ``0 <= name < extent``."""
+
+    name: str
+    extent: int
+
+    @property
+    def index(self) -> Index:
+        return var(self.name, self.extent)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A buffer argument: its logical shape and its layout. ``const`` buffers are known when the model is loaded."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    role: Role
+    layout: Layout
+
+    @staticmethod
+    def dense(name: str, dtype: DType, shape: tuple[int, ...], role: Role) -> Param:
+        """A row-major parameter."""
+        return Param(name, dtype, shape, role, Layout.row_major(shape))
+
+    @property
+    def size(self) -> int:
+        """Elements of memory."""
+        return self.layout.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """``name`` = fold ``expr`` with ``op`` (ADD, MAX, MIN, MUL) over ``axes``, per point of the shared axes."""
+
+    name: str
+    op: Op
+    axes: tuple[Axis, ...]
+    expr: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``param[index] = expr`` for every point of the shared axes and of ``axes``; each element is written once."""
+
+    param: str
+    index: tuple[Index, ...]
+    expr: Expr
+    axes: tuple[Axis, ...] = ()
+
+
+Stage = Reduce | Store
+
+
+def identity(op: Op, dtype: DType) -> float | int | bool:
+    """The value that folding with ``op`` starts from."""
+    if op is Op.ADD:
+        return 0.0 if dtype.is_float else 0
+    if op is Op.MUL:
+        return 1.0 if dtype.is_float else 1
+    if op in (Op.MAX, Op.MIN):
+        if dtype.is_float:
+            return -inf if op is Op.MAX else inf
+        if dtype.is_bool:
+            return op is Op.MIN
+        limit = 1 << (dtype.bits - 1)
+        return -limit if op is Op.MAX else limit - 1
+    raise InternalError(f"{op} has no identity: a reduction folds with add, mul, max or min")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One unit of scheduling. ``name`` and ``origin`` are for people and are no part of its text or key."""
+
+    params: tuple[Param, ...]
+    axes: tuple[Axis, ...]
+    stages: tuple[Stage, ...]
+    name: str = field(default="kernel", compare=False)
+    origin: tuple[str, ...] = field(default=(), compare=False)
+
+    def param(self, name: str) -> Param:
+        """The parameter of that name."""
+        for p in self.params:
+            if p.name == name:
+                return p
+        raise InternalError(f"kernel {self.name} has no parameter {name!r}")
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        return tuple(p for p in self.params if p.role == "out")
+
+    @property
+    def reduces(self) -> tuple[Reduce, ...]:
+        return tuple(s for s in self.stages if isinstance(s, Reduce))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return tuple(s for s in self.stages if isinstance(s, Store))
+
+    def all_axes(self) -> Iterator[Axis]:
+        """Shared axes, then each stage's own."""
+        yield from self.axes
+        for s in self.stages:
+            yield from s.axes
+
+    @property
+    def points(self) -> int:
+        """Points of the shared axes."""
+        return prod(a.extent for a in self.axes)
+
+    @property
+    def text(self) -> str:
+        """Its canonical text: axes, parameters and stages renumbered, so equal computations print alike."""
+        return _text(self.canonical())
+
+    @property
+    def key(self) -> str:
+        """The store's key: 32 hex digits of the SHA-256 of ``text``."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+
+    def canonical(self) -> Kernel:
+        """The same kernel with canonical names: axes a, b ... (shared), r0, r1 ... (reduce), s0 ... (own spatial);
+        parameters p0, p1 ... in order; reductions v0, v1 ..."""
+        axes: dict[str, Axis] = {}
+        for i, a in enumerate(self.axes):
+            axes[a.name] = Axis(_letter(i), a.extent)
+        counts = {"r": 0, "s": 0}
+        for s in self.stages:
+            kind = "r" if isinstance(s, Reduce) else "s"
+            for a in s.axes:
+                axes[a.name] = Axis(f"{_letter(counts[kind], kind)}", a.extent)
+                counts[kind] += 1
+        params = {p.name: f"p{i}" for i, p in enumerate(self.params)}
+        values = {r.name: f"v{i}" for i, r in enumerate(self.reduces)}
+        return self.renamed(axes, params, values)
+
+    def renamed(self, axes: dict[str, Axis], params: dict[str, str], values: dict[str, str]) -> Kernel:
+        """The kernel with every axis, parameter and reduction renamed."""
+        env = {old: new.index for old, new in axes.items()}
+
+        def leaf(x: Expr) -> Expr:
+            if isinstance(x, Load):
+                return Load(params[x.param], tuple(i.substitute(env) for i in x.index), x.dtype, x.valid.substitute(env))
+            if isinstance(x, Value):
+                return Value(values[x.stage], x.dtype)
+            if isinstance(x, IndexValue):
+                return IndexValue(x.index.substitute(env), x.dtype)
+            if isinstance(x, Inside):
+                return Inside(x.valid.substitute(env))
+            return x
+
+        stages: list[Stage] = []
+        for s in self.stages:
+            own = tuple(axes[a.name] for a in s.axes)
+            if isinstance(s, Reduce):
+                stages.append(Reduce(values[s.name], s.op, own, rebuild(s.expr, leaf), s.dtype))
+            else:
+                index = tuple(i.substitute(env) for i in s.index)
+                stages.append(Store(params[s.param], index, rebuild(s.expr, leaf), own))
+        renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
+        return replace(self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one run: arithmetic counts 1, FMA 2, every fold step 1."""
+        total = 0
+        for s in self.stages:
+            n = self.points * prod(a.extent for a in s.axes)
+            total += n * (_ops(s.expr) + (1 if isinstance(s, Reduce) else 0))
+        return total
+
+    @property
+    def unique_bytes(self) -> int:
+        """Bytes of every parameter, once."""
+        return sum(p.nbytes for p in self.params)
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+def _letter(i: int, kind: str = "") -> str:
+    return f"{kind}{'abcdefghijklmnopq'[i]}"
+
+
+def _ops(x: Expr) -> int:
+    seen: set[int] = set()
+    stack, total = [x], 0
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Apply):
+            total += (2 if node.op is Op.FMA else 1) if node.dtype.is_float else 0
+            stack.extend(node.args)
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+    return total
+
+
+def _text(k: Kernel) -> str:
+    lines = ["kernel"]
+    for p in k.params:
+        shape = ",".join(map(str, p.shape))
+        lines.append(f"  param {p.name} {p.dtype}[{shape}] {p.role} {p.layout}")
+    lines.append("  axis " + " ".join(f"{a.name}:{a.extent}" for a in k.axes))
+    for s in k.stages:
+        own = " ".join(f"{a.name}:{a.extent}" for a in s.axes)
+        if isinstance(s, Reduce):
+            lines.append(f"  {s.name} = {s.op} over {own} in {s.dtype}: {s.expr}")
+        else:
+            over = f" over {own}" if own else ""
+            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}]{over} = {s.expr}")
+    return "\n".join(lines)
+
+
+def loads(k: Kernel) -> Iterator[tuple[Stage, Load]]:
+    """Every load of every stage."""
+    for s in k.stages:
+        for x in leaves(s.expr):
+            if isinstance(x, Load):
+                yield s, x

@@ -1,0 +1,99 @@
+"""Where an element lives: a map from logical index to offset.
+
+A layout is a row-major list of parts. Part ``(dim, step, extent)`` is the digit ``index[dim] // step % extent``; the
+digits of all parts are the coordinates of a dense row-major array. Examples for a logical shape (N, C, H, W):
+
+    row major        (0,1,N) (1,1,C) (2,1,H) (3,1,W)
+    channels last    (0,1,N) (2,1,H) (3,1,W) (1,1,C)
+    C blocked by 16  (0,1,N) (1,16,C/16) (2,1,H) (3,1,W) (1,1,16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.errors import InternalError
+
+from .index import Index, as_index
+
+__all__ = ["Layout", "Part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One digit of a layout: ``index[dim] // step % extent``."""
+
+    dim: int
+    step: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A bijection from indices of ``shape`` into ``[0, size)``, with gaps where a blocked extent is padded up."""
+
+    shape: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+    @staticmethod
+    def row_major(shape: Sequence[int]) -> Layout:
+        """The layout of a contiguous numpy array."""
+        return Layout.permuted(shape, tuple(range(len(shape))))
+
+    @staticmethod
+    def permuted(shape: Sequence[int], order: Sequence[int]) -> Layout:
+        """Dimensions stored in ``order``, the last one contiguous; (0, 2, 3, 1) is channels-last."""
+        return Layout(tuple(shape), tuple(Part(d, 1, shape[d]) for d in order))
+
+    @property
+    def size(self) -> int:
+        """Elements of memory, padding included."""
+        return prod(p.extent for p in self.parts)
+
+    @property
+    def is_row_major(self) -> bool:
+        return self == Layout.row_major(self.shape)
+
+    def offset(self, index: Sequence[Index]) -> Index:
+        """The offset, in elements, of a logical index."""
+        total, stride = as_index(0), 1
+        for p in reversed(self.parts):
+            digit = index[p.dim]
+            if p.step > 1:
+                digit = digit // p.step
+            if p.step * p.extent < self.shape[p.dim]:
+                digit = digit % p.extent
+            total = total + digit * stride
+            stride *= p.extent
+        return total
+
+    def pack(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout, padding zeroed."""
+        if array.shape != self.shape:
+            raise InternalError(f"layout of shape {self.shape} can not pack an array of shape {array.shape}")
+        flat = np.zeros(self.size, array.dtype)
+        flat[self._offsets()] = array.reshape(-1)
+        return flat
+
+    def unpack(self, flat: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The array of ``shape`` that ``flat`` holds in this layout."""
+        return flat[self._offsets()].reshape(self.shape)
+
+    def _offsets(self) -> NDArray[np.int64]:
+        grid = np.indices(self.shape, dtype=np.int64).reshape(len(self.shape), -1)
+        total = np.zeros(grid.shape[1] if len(self.shape) else 1, np.int64)
+        stride = 1
+        for p in reversed(self.parts):
+            total += grid[p.dim] // p.step % p.extent * stride
+            stride *= p.extent
+        return total
+
+    def __str__(self) -> str:
+        if self.is_row_major:
+            return "row"
+        return " ".join(f"{p.dim}" if p.step == 1 else f"{p.dim}/{p.step}:{p.extent}" for p in self.parts)
