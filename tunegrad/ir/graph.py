@@ -1,0 +1,265 @@
+"""The graph: lazy tensor operations, immutable and interned.
+
+A node is an operation on earlier nodes with its shape and dtype inferred and checked when it is built. Equal nodes are the
+same object, so common subexpressions are shared by construction. Movement operations never move data: each is a
+function from an output index to an input index (and, for ``PAD``, a condition).
+
+    INPUT(name)            a tensor the caller supplies            CONST(data)       an array known at load time
+    FULL(value)            one number everywhere                   IOTA(dim)         the position along a dimension
+    MAP(op)                elementwise on equal shapes             CAST(dtype)
+    REDUCE(op, axes)       folds axes, keeping them with extent 1; the dtype is the accumulator's
+    RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
+    WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride + k*dilation, ..]
+    CONTIGUOUS             a fence: this tensor exists in memory
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.errors import DTypeError, ShapeError
+
+from .dtypes import BOOL, I64, DType
+from .expr import Op
+
+__all__ = ["ConstData", "GraphOp", "Node", "cast", "const", "contiguous", "elementwise", "expand", "flip", "full", "graph_input", "iota", "pad", "permute", "reduce", "reshape", "shrink", "topological", "window"]  # fmt: skip
+
+
+class GraphOp(StrEnum):
+    """The closed set of graph operations."""
+
+    INPUT = "input"
+    CONST = "const"
+    FULL = "full"
+    IOTA = "iota"
+    MAP = "map"
+    CAST = "cast"
+    REDUCE = "reduce"
+    RESHAPE = "reshape"
+    EXPAND = "expand"
+    PERMUTE = "permute"
+    PAD = "pad"
+    SHRINK = "shrink"
+    FLIP = "flip"
+    WINDOW = "window"
+    CONTIGUOUS = "contiguous"
+
+
+MOVEMENT = frozenset(
+    (GraphOp.RESHAPE, GraphOp.EXPAND, GraphOp.PERMUTE, GraphOp.PAD, GraphOp.SHRINK, GraphOp.FLIP, GraphOp.WINDOW)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstData:
+    """An array with identity by content: ``digest`` stands for the bytes in hashes and comparisons."""
+
+    digest: str
+    name: str
+    array: NDArray[np.generic]
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstData) and self.digest == other.digest
+
+    @staticmethod
+    def of(array: NDArray[np.generic], name: str = "") -> ConstData:
+        a = np.ascontiguousarray(array).reshape(np.shape(array))
+        head = f"{a.dtype.str}{a.shape}".encode()
+        return ConstData(hashlib.sha256(head + a.tobytes()).hexdigest(), name, a)
+
+
+Arg = object
+
+
+class Node:
+    """One interned operation: ``op``, its sources, its argument, and the inferred ``shape`` and ``dtype``."""
+
+    __slots__ = ("__weakref__", "_hash", "arg", "dtype", "op", "shape", "srcs")
+
+    op: GraphOp
+    srcs: tuple[Node, ...]
+    arg: Arg
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __new__(
+        cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
+    ) -> Node:
+        key = (op, tuple(id(s) for s in srcs), arg, shape, dtype)
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found
+        node = object.__new__(cls)
+        node.op, node.srcs, node.arg, node.shape, node.dtype = op, srcs, arg, shape, dtype
+        _INTERNED[key] = node
+        return node
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Node, (self.op, self.srcs, self.arg, self.shape, self.dtype)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.dtype}{list(self.shape)}>"
+
+
+_INTERNED: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
+
+
+def graph_input(name: str, shape: tuple[int, ...], dtype: DType) -> Node:
+    """A tensor the caller supplies at run time."""
+    return Node(GraphOp.INPUT, (), name, tuple(shape), dtype)
+
+
+def const(array: NDArray[np.generic], dtype: DType, name: str = "") -> Node:
+    """An array known when the model is loaded (a weight)."""
+    return Node(GraphOp.CONST, (), ConstData.of(array, name), tuple(array.shape), dtype)
+
+
+def full(value: float | int | bool, shape: tuple[int, ...], dtype: DType) -> Node:
+    """``value`` everywhere; never a buffer."""
+    v = bool(value) if dtype.is_bool else int(value) if dtype.is_int else float(value)
+    return Node(GraphOp.FULL, (), (type(v).__name__, repr(v), v), tuple(shape), dtype)
+
+
+def iota(shape: tuple[int, ...], dim: int, dtype: DType = I64) -> Node:
+    """The position along ``dim``."""
+    return Node(GraphOp.IOTA, (), dim, tuple(shape), dtype)
+
+
+def elementwise(op: Op, *srcs: Node) -> Node:
+    """``op`` on nodes of one shape and one dtype (``WHERE``: a bool, then two of one dtype)."""
+    if len(srcs) != op.arity:
+        raise ShapeError(f"{op} takes {op.arity} tensors, got {len(srcs)}")
+    if len({s.shape for s in srcs}) != 1:
+        raise ShapeError(f"{op}: shapes {', '.join(str(s.shape) for s in srcs)} must be equal")
+    values = srcs[1:] if op is Op.WHERE else srcs
+    if len({s.dtype for s in values}) != 1 or (op is Op.WHERE and not srcs[0].dtype.is_bool):
+        raise DTypeError(f"{op}: dtypes {', '.join(str(s.dtype) for s in srcs)} do not fit")
+    return Node(GraphOp.MAP, srcs, op, srcs[0].shape, BOOL if op.compares else values[0].dtype)
+
+
+def cast(x: Node, dtype: DType) -> Node:
+    """``x`` converted to ``dtype``."""
+    return x if x.dtype == dtype else Node(GraphOp.CAST, (x,), dtype, x.shape, dtype)
+
+
+def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:
+    """``x`` folded over ``axes`` (kept with extent 1), accumulated in ``dtype`` (default: ``x``'s)."""
+    if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
+        raise ShapeError(f"reduce: {op} is not one of add, mul, max, min")
+    axes = tuple(sorted(set(axes)))
+    if any(not 0 <= a < len(x.shape) for a in axes):
+        raise ShapeError(f"reduce: axes {axes} are not all in a tensor of shape {x.shape}")
+    if not axes:
+        return x if dtype is None else cast(x, dtype)
+    shape = tuple(1 if i in axes else s for i, s in enumerate(x.shape))
+    acc = x.dtype if dtype is None else dtype
+    return Node(GraphOp.REDUCE, (cast(x, acc),), (op, axes), shape, acc)
+
+
+def reshape(x: Node, shape: tuple[int, ...]) -> Node:
+    """The same elements in row-major order under another shape."""
+    shape = tuple(shape)
+    if prod(shape) != x.size or any(s < 0 for s in shape):
+        raise ShapeError(f"reshape: {x.shape} has {x.size} elements, {shape} has {prod(shape)}")
+    if shape == x.shape:
+        return x
+    src = x.srcs[0] if x.op is GraphOp.RESHAPE else x
+    return src if src.shape == shape else Node(GraphOp.RESHAPE, (src,), None, shape, x.dtype)
+
+
+def expand(x: Node, shape: tuple[int, ...]) -> Node:
+    """Extent-1 dimensions repeated."""
+    shape = tuple(shape)
+    if len(shape) != len(x.shape) or any(a not in (1, b) for a, b in zip(x.shape, shape, strict=False)):
+        raise ShapeError(f"expand: {x.shape} does not broadcast to {shape}; only extents of 1 can grow")
+    return x if shape == x.shape else Node(GraphOp.EXPAND, (x,), None, shape, x.dtype)
+
+
+def permute(x: Node, order: tuple[int, ...]) -> Node:
+    """Dimension ``i`` of the result is dimension ``order[i]`` of ``x``."""
+    order = tuple(order)
+    if sorted(order) != list(range(len(x.shape))):
+        raise ShapeError(f"permute: {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}")
+    if order == tuple(range(len(order))):
+        return x
+    return Node(GraphOp.PERMUTE, (x,), order, tuple(x.shape[o] for o in order), x.dtype)
+
+
+def pad(x: Node, widths: tuple[tuple[int, int], ...]) -> Node:
+    """Zeros before and after each dimension."""
+    widths = tuple((int(a), int(b)) for a, b in widths)
+    if len(widths) != len(x.shape) or any(a < 0 or b < 0 for a, b in widths):
+        raise ShapeError(f"pad: {widths} needs one pair of widths >= 0 for each dimension of {x.shape}")
+    if not any(a or b for a, b in widths):
+        return x
+    shape = tuple(s + a + b for s, (a, b) in zip(x.shape, widths, strict=True))
+    return Node(GraphOp.PAD, (x,), widths, shape, x.dtype)
+
+
+def shrink(x: Node, limits: tuple[tuple[int, int], ...]) -> Node:
+    """The part ``begin <= i < end`` of each dimension."""
+    limits = tuple((int(a), int(b)) for a, b in limits)
+    if len(limits) != len(x.shape) or any(not 0 <= a <= b <= s for (a, b), s in zip(limits, x.shape, strict=False)):
+        raise ShapeError(f"shrink: {limits} needs one 0 <= begin <= end <= extent for each dimension of {x.shape}")
+    if all(a == 0 and b == s for (a, b), s in zip(limits, x.shape, strict=True)):
+        return x
+    return Node(GraphOp.SHRINK, (x,), limits, tuple(b - a for a, b in limits), x.dtype)
+
+
+def flip(x: Node, dims: tuple[int, ...]) -> Node:
+    """Dimensions reversed."""
+    dims = tuple(sorted(set(dims)))
+    if any(not 0 <= d < len(x.shape) for d in dims):
+        raise ShapeError(f"flip: dimensions {dims} are not all in a tensor of shape {x.shape}")
+    return x if not dims else Node(GraphOp.FLIP, (x,), dims, x.shape, x.dtype)
+
+
+def window(x: Node, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Node:
+    """Sliding windows along ``dim``, the position inside a window as a new last dimension."""
+    if not 0 <= dim < len(x.shape) or size < 1 or stride < 1 or dilation < 1:
+        raise ShapeError(f"window: dim {dim}, size {size}, stride {stride}, dilation {dilation} do not fit {x.shape}")
+    span = dilation * (size - 1) + 1
+    if x.shape[dim] < span:
+        raise ShapeError(f"window: {span} elements do not fit extent {x.shape[dim]} of dimension {dim} of {x.shape}")
+    count = (x.shape[dim] - span) // stride + 1
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    return Node(GraphOp.WINDOW, (x,), (dim, size, stride, dilation), shape, x.dtype)
+
+
+def contiguous(x: Node) -> Node:
+    """A fence: ``x`` is written to memory by a kernel of its own."""
+    if x.op in (GraphOp.CONTIGUOUS, GraphOp.INPUT, GraphOp.CONST):
+        return x
+    return Node(GraphOp.CONTIGUOUS, (x,), None, x.shape, x.dtype)
+
+
+def topological(outputs: tuple[Node, ...]) -> list[Node]:
+    """Every node the outputs need, sources first; no recursion, so depth does not matter."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(o, False) for o in reversed(outputs)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        stack.extend((s, False) for s in reversed(node.srcs) if id(s) not in seen)
+    return order
