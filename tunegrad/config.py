@@ -1,0 +1,394 @@
+"""Settings: what the user asked for, resolved once into frozen values.
+
+    command line  over  the model's TOML file  over  defaults (of which the environment can move some)
+
+This module is the only reader of the environment: ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default
+store, ``TUNEGRAD_THREADS`` caps the default number of threads. A model file looks like this:
+
+    [model]
+    name = "resnet18"
+    builder = "tunegrad.models.resnet:resnet18"    # package.module:function
+    batch = 1
+    [model.args]                                   # keyword arguments of the builder
+    classes = 1000
+    [input]                                        # or [[input]], once for each
+    shape = ["batch", 3, 224, 224]                 # "batch" stands for model.batch
+    dtype = "f32"
+    [tune]
+    budget = "5m"
+    searcher = "beam"
+
+A file with ``[model] alias = "resnet50"`` alone is another name for that one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+from tunegrad.errors import ConfigError, ModelError
+
+__all__ = [
+    "DEFAULT_BUDGET_S",
+    "InputSpec",
+    "ModelSpec",
+    "Scalar",
+    "Searcher",
+    "TuneDefaults",
+    "TuneSettings",
+    "config_names",
+    "configs_dir",
+    "default_store",
+    "default_threads",
+    "import_builder",
+    "parse_budget",
+    "resolve_model",
+    "resolve_settings",
+]
+
+Scalar = bool | int | float | str
+Searcher = Literal["beam", "random"]
+DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
+DEFAULT_BUDGET_S = 300.0
+
+_BUDGET = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)(?P<unit>[smh]?)")
+_UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BUILDER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model: its full shape, batch included, and its dtype's name."""
+
+    shape: tuple[int, ...]
+    dtype: DtypeName = "f32"
+
+
+@dataclass(frozen=True, slots=True)
+class TuneDefaults:
+    """What a model file's ``[tune]`` sets; None where it is silent."""
+
+    budget: str | int | float | None = None
+    searcher: Searcher | None = None
+    threads: int | None = None
+    seed: int | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Which model. ``builder`` (``package.module:function``) is called with ``args`` as keywords.
+
+    The inputs are empty where nothing declares them, as for a model given on the command line as a function.
+    ``source`` says where the spec came from, for messages.
+    """
+
+    name: str
+    builder: str
+    batch: int = 1
+    args: tuple[tuple[str, Scalar], ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    tune: TuneDefaults = field(default_factory=TuneDefaults)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSettings:
+    """Everything a session needs to know, resolved. Stored with the session as text."""
+
+    model: ModelSpec
+    device: str
+    threads: int
+    budget_s: float
+    searcher: Searcher
+    store: Path
+    seed: int
+    json: bool = False
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelTable:
+    name: str | None = None
+    builder: str | None = None
+    alias: str | None = None
+    batch: int = 1
+    args: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _InputTable:
+    shape: list[int | Literal["batch"]]
+    dtype: DtypeName = "f32"
+
+
+# ---- budgets, threads, places ----------------------------------------------------------------------------------------
+
+
+def parse_budget(value: str | int | float, place: str = "budget") -> float:
+    """Seconds of a wall-clock budget: ``30s``, ``5m``, ``1h``, ``1.5h``, or a plain number of seconds.
+
+    Raises ConfigError when it does not parse, or is not a positive finite time.
+    """
+    rule = "a positive time such as 30s, 5m, 1h or 90 (seconds)"
+    match = _BUDGET.fullmatch(str(value).strip())
+    if isinstance(value, bool) or match is None:
+        raise ConfigError(f"{place} {value!r} is not {rule}")
+    seconds = float(match["number"]) * _UNIT_S[match["unit"]]
+    if not 0.0 < seconds < math.inf:
+        raise ConfigError(f"{place} {value!r} is not {rule}")
+    return seconds
+
+
+def default_store(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$TUNEGRAD_STORE``, or ``tunegrad/store.db`` under ``$XDG_DATA_HOME`` (``~/.local/share``). Creates nothing."""
+    if store := environ.get("TUNEGRAD_STORE"):
+        return Path(store)
+    data = environ.get("XDG_DATA_HOME", "")
+    if not Path(data).is_absolute():  # the XDG rule: a relative path is ignored
+        home = environ.get("HOME")
+        data = str((Path(home) if home else Path.home()) / ".local" / "share")
+    return Path(data) / "tunegrad" / "store.db"
+
+
+def default_threads(environ: Mapping[str, str] = os.environ) -> int:
+    """The CPUs this process may run on, capped by ``$TUNEGRAD_THREADS``."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cap = environ.get("TUNEGRAD_THREADS", "")
+    if not cap:
+        return cpus
+    if not cap.isdecimal() or int(cap) < 1:
+        raise ConfigError(f"TUNEGRAD_THREADS={cap!r} is not a positive whole number")
+    return min(cpus, int(cap))
+
+
+def configs_dir() -> Path:
+    """The directory of the named model files: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parent
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def config_names() -> tuple[str, ...]:
+    """The names that stand for a model, sorted."""
+    return tuple(sorted(path.stem for path in configs_dir().glob("*.toml")))
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def resolve_model(text: str) -> ModelSpec:
+    """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or ``package.module:function``.
+
+    Raises ModelError for an unknown name or file, ConfigError for a file that breaks a rule.
+    """
+    if text.endswith(".toml") or "/" in text:
+        path = Path(text).expanduser()
+        if not path.is_file():
+            raise ModelError(f"model {text!r}: there is no such file")
+        return _load_model(path, allow_alias=True)
+    if ":" in text:
+        if not _BUILDER.fullmatch(text):
+            raise ModelError(f"model {text!r} is not of the form package.module:function")
+        return ModelSpec(name=text, builder=text, source="command line")
+    names = config_names()
+    if text not in names:
+        raise ModelError(
+            f"model {text!r} is unknown{_nearest(text, names)}; valid: {', '.join(names)}, "
+            "a path to a .toml file, or package.module:function"
+        )
+    return _load_model(configs_dir() / f"{text}.toml", allow_alias=True)
+
+
+def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:
+    """The function that ``spec.builder`` names, imported; the directories of ``search_path`` are looked in last.
+
+    Raises ModelError naming the module or attribute that is not there, or what importing the module raised.
+    """
+    module_name, _, attribute = spec.builder.partition(":")
+    extra = [entry for entry in search_path if entry not in sys.path]
+    sys.path.extend(extra)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ModelError(f"model {spec.name}: builder {spec.builder}: no module named {error.name}") from error
+    except Exception as error:  # the user's own module may raise anything
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder}: importing {module_name} raised {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        for entry in extra:
+            sys.path.remove(entry)
+    builder = getattr(module, attribute, None)
+    if not callable(builder):
+        raise ModelError(f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}")
+    found: Callable[..., Any] = builder
+    return found
+
+
+def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:
+    """Read and check one model file."""
+    document = _read_toml(path)
+    _check_keys(document, ("model", "input", "tune"), str(path))
+    if "model" not in document:
+        raise ConfigError(f"{path}: the table [model] is missing")
+    model = _convert_table(_ModelTable, document["model"], f"{path}: model")
+    if model.alias is not None:
+        return _follow_alias(path, document, model.alias, allow_alias=allow_alias)
+    if model.name is None or model.builder is None:
+        raise ConfigError(f"{path}: model.{'name' if model.name is None else 'builder'} is missing")
+    if not _BUILDER.fullmatch(model.builder):
+        raise ConfigError(f"{path}: model.builder = {model.builder!r} is not of the form package.module:function")
+    if model.batch < 1:
+        raise ConfigError(f"{path}: model.batch = {model.batch} is not a positive whole number")
+    return ModelSpec(
+        name=model.name,
+        builder=model.builder,
+        batch=model.batch,
+        args=tuple(sorted(model.args.items())),
+        inputs=_load_inputs(document.get("input", []), model.batch, str(path)),
+        tune=_convert_table(TuneDefaults, document.get("tune", {}), f"{path}: tune"),
+        source=str(path),
+    )
+
+
+def _follow_alias(path: Path, document: Mapping[str, Any], alias: str, *, allow_alias: bool) -> ModelSpec:
+    """The model file beside ``path`` that ``alias`` names. One step only, so there are no cycles."""
+    if document.keys() != {"model"} or document["model"].keys() != {"alias"}:
+        raise ConfigError(f"{path}: model.alias = {alias!r} stands alone: no other key may be given")
+    target = path.with_name(f"{alias}.toml")
+    if not allow_alias or not target.is_file():
+        raise ConfigError(f"{path}: model.alias = {alias!r} does not name a model file beside it that is no alias")
+    return _load_model(target, allow_alias=False)
+
+
+def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
+    """``[input]`` or ``[[input]]`` as specs, with "batch" replaced."""
+    tables = raw if isinstance(raw, list) else [raw]
+    specs = []
+    for table in tables:
+        given = _convert_table(_InputTable, table, f"{place}: input")
+        shape = tuple(batch if extent == "batch" else extent for extent in given.shape)
+        if any(extent < 0 for extent in shape):
+            raise ConfigError(f"{place}: input.shape = {given.shape}: an extent is negative")
+        specs.append(InputSpec(shape, given.dtype))
+    return tuple(specs)
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def resolve_settings(
+    model: str,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    budget: str | float | None = None,
+    searcher: str | None = None,
+    store: str | Path | None = None,
+    seed: int | None = None,
+    json: bool = False,
+    log: str | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> TuneSettings:
+    """Settle every setting: an argument that is not None wins, then the model's file, then the default.
+
+    Raises ModelError or ConfigError, naming the setting, the value and what would be valid.
+    """
+    spec = resolve_model(model)
+    file = spec.tune
+    chosen_threads = _first(threads, file.threads)
+    settings = TuneSettings(
+        model=spec,
+        device=_first(device, file.device, "cpu"),
+        threads=default_threads(environ) if chosen_threads is None else chosen_threads,
+        budget_s=_settle_budget(budget, spec),
+        searcher=_check_searcher(_first(searcher, file.searcher, "beam")),
+        store=default_store(environ) if store is None else Path(store).expanduser(),
+        seed=_first(seed, file.seed, 0),
+        json=json,
+        log=None if log is None else Path(log).expanduser(),
+    )
+    if settings.threads < 1:
+        raise ConfigError(f"threads {settings.threads} is not a positive whole number")
+    if settings.seed < 0:
+        raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
+    return settings
+
+
+def _first(*choices: Any) -> Any:
+    """The first choice that is not None, or None."""
+    return next((choice for choice in choices if choice is not None), None)
+
+
+def _settle_budget(given: str | float | None, spec: ModelSpec) -> float:
+    if given is not None:
+        return parse_budget(given)
+    if spec.tune.budget is not None:
+        return parse_budget(spec.tune.budget, f"{spec.source}: tune.budget")
+    return DEFAULT_BUDGET_S
+
+
+def _check_searcher(name: str) -> Searcher:
+    valid: tuple[Searcher, ...] = get_args(Searcher)
+    for searcher in valid:
+        if searcher == name:
+            return searcher
+    raise ConfigError(f"searcher {name!r} is unknown{_nearest(name, valid)}; valid: {', '.join(valid)}")
+
+
+# ---- reading TOML ----------------------------------------------------------------------------------------------------
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _convert_table(cls: type[T], table: object, place: str) -> T:
+    """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared type."""
+    import msgspec
+
+    if not isinstance(table, dict):
+        raise ConfigError(f"{place} = {table!r} is not a table")
+    hints = get_type_hints(cls)
+    names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # every caller passes a dataclass
+    _check_keys(table, names, place)
+    values = {}
+    for key, value in table.items():
+        try:
+            values[key] = msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{place}.{key} = {value!r}: {error}") from error
+    for f in fields(cls):  # type: ignore[arg-type]
+        if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{place}.{f.name} is missing")
+    return cls(**values)
+
+
+def _check_keys(table: Mapping[str, Any], valid: Iterable[str], place: str) -> None:
+    valid = tuple(valid)
+    for key in table:
+        if key not in valid:
+            raise ConfigError(f"{place}: unknown key {key!r}{_nearest(key, valid)}; valid: {', '.join(valid)}")
+
+
+def _nearest(text: str, valid: Iterable[str]) -> str:
+    """``, did you mean 'x'?`` where one of ``valid`` is close to ``text``."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(text, tuple(valid), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

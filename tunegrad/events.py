@@ -1,0 +1,184 @@
+"""What a search says while it runs: typed events, and the observers that listen.
+
+A search knows nothing of terminals or files. It hands each event to every observer in order, in its own process and
+between candidates, so a slow observer costs search time but never disturbs a measurement:
+
+    SessionStarted
+      KernelStarted  CandidateMeasured ... WinnerPromoted ... BudgetSpent ...  KernelFinished     (kernels alternate)
+    SessionFinished
+
+Times are seconds. ``inf`` stands for "none yet" and is null in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol, Self
+
+from tunegrad.errors import ConfigError
+from tunegrad.reports import TuneReport, to_json
+from tunegrad.trial import Status
+
+__all__ = [
+    "BudgetSpent",
+    "CandidateMeasured",
+    "Event",
+    "JsonlObserver",
+    "KernelFinished",
+    "KernelStarted",
+    "Observer",
+    "SessionFinished",
+    "SessionStarted",
+    "Warned",
+    "WinnerPromoted",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted:
+    """A search begins. ``peak_flops_per_s`` is the machine's measured FMA peak with these threads; 0 when unknown."""
+
+    session: str
+    model: str
+    device: str
+    threads: int
+    searcher: str
+    seed: int
+    budget_s: float
+    kernels: int
+    store: str
+    known_trials: int = 0
+    peak_flops_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStarted:
+    """The search turns to this kernel (perhaps again). ``flops`` and ``bytes`` are of one use."""
+
+    name: str
+    key: str
+    uses: int
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateMeasured:
+    """One candidate ended, and its row is committed. ``best_s`` is the kernel's best, this one included."""
+
+    kernel: str
+    actions: str
+    status: Status
+    seconds: float
+    best_s: float
+    pct_peak: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerPromoted:
+    """A challenger replaced the incumbent after the two-sample test."""
+
+    kernel: str
+    key: str
+    actions: str
+    seconds: float
+    previous_s: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """Where the wall-clock budget stands, and what the next minute is expected to buy, in model seconds."""
+
+    spent_s: float
+    budget_s: float
+    expected_gain_s: float | None = None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of budget that are left; never negative."""
+        return max(0.0, self.budget_s - self.spent_s)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFinished:
+    """The search leaves this kernel (perhaps for now). ``candidates`` counts its trials of this session by status."""
+
+    kernel: str
+    key: str
+    default_s: float
+    best_s: float
+    pct_peak: float
+    actions: str
+    candidates: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something the user should know that ended nothing."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFinished:
+    """The search is over; the report is what ``tune`` returns."""
+
+    report: TuneReport
+
+
+Event = (
+    SessionStarted
+    | KernelStarted
+    | CandidateMeasured
+    | WinnerPromoted
+    | BudgetSpent
+    | KernelFinished
+    | Warned
+    | SessionFinished
+)
+
+
+class Observer(Protocol):
+    """Listens to a search. It must not raise for a reason of its own: what it raises ends the search."""
+
+    def observe(self, event: Event) -> None:
+        """Take one event. Called in the process and thread of the search, between candidates."""
+        ...
+
+
+class JsonlObserver:
+    """Writes each event as one line of JSON, flushed: ``{"event": "KernelStarted", "time_s": 1.5, ...fields}``.
+
+    ``clock`` gives ``time_s``. The file is appended to, so that sessions over one log follow one another. Use it as a
+    context manager, or call ``close``.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        """Open ``path`` for appending; ConfigError when that can not be done."""
+        self._clock = clock
+        try:
+            self._file: IO[str] = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"log {path}: can not be written: {error.strerror}") from error
+
+    def observe(self, event: Event) -> None:
+        """Append ``event``."""
+        record = {"event": type(event).__name__, "time_s": self._clock()}
+        record.update(to_json(event))  # type: ignore[arg-type]  # an event is a record, so this is an object
+        self._file.write(json.dumps(record, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; further events are an error."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
