@@ -1,0 +1,394 @@
+"""A program: a loop tree lowered for one target. Structured, typed, in execution order; ready to print.
+
+It is SPMD: every thread of a team (CPU) or work-item of a group (GPU) runs the whole body. ``For`` loops of kind
+
+    serial   run by everyone, all iterations
+    thread   iterations split in contiguous shares over ``count`` CPU threads, or one per GPU work-group
+    local    one iteration per GPU work-item of the group
+
+so code outside ``thread`` and ``local`` loops runs everywhere, and may store only to memory that is private or to
+the same values. ``Barrier`` waits for the whole team (CPU) or group (GPU).
+
+Addresses are ``Index`` sums over loop variables, in elements. A vector instruction names its lane variable:
+``Load(lane="n2", offset=16*n0+n2)`` is a contiguous load of ``vtype.lanes`` elements; a coefficient of 0 is a splat of one
+scalar, any other a strided gather. A value is an int id, defined once, and visible in the blocks inside its own.
+
+Buffers are the parameters and the ``Alloc``s. Spaces: ``thread`` is private to a thread, ``team`` shared by all of them,
+``shared`` is a GPU group's local memory. ``Pack``s are extra constant buffers, filled once when a model is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dtypes import DType
+from .expr import Op
+from .index import Index, Valid
+
+__all__ = [
+    "Alloc",
+    "Barrier",
+    "Buffer",
+    "Compute",
+    "Convert",
+    "Fold",
+    "For",
+    "If",
+    "Instr",
+    "Number",
+    "Load",
+    "Pack",
+    "Position",
+    "Program",
+    "Read",
+    "Register",
+    "Select",
+    "Splat",
+    "Store",
+    "Test",
+    "VType",
+    "Write",
+    "walk",
+]
+
+Space = Literal["thread", "team", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class VType:
+    """A scalar type and a lane count; one lane is a scalar."""
+
+    dtype: DType
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        return str(self.dtype) if self.lanes == 1 else f"{self.dtype}x{self.lanes}"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A parameter of the program: ``size`` elements of memory."""
+
+    name: str
+    dtype: DType
+    size: int
+    role: Literal["in", "const", "out", "pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """Scratch memory, zero at no time: whoever reads wrote it before."""
+
+    name: str
+    dtype: DType
+    size: int
+    space: Space
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A constant staged at load: element ``v`` (row-major over ``extents``) of ``name`` is ``source[offset]``, or zero.
+
+    ``offset`` and ``valid`` are over the variables ``variables``, one per extent.
+    """
+
+    name: str
+    source: str
+    dtype: DType
+    variables: tuple[str, ...]
+    extents: tuple[int, ...]
+    offset: Index
+    valid: Valid
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for e in self.extents:
+            total *= e
+        return total
+
+    def run(self, source: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The packed flat array, from the flat ``source`` buffer."""
+        shape = (1,) * len(self.extents)
+        env: dict[str, NDArray[np.int64]] = {}
+        for i, (v, e) in enumerate(zip(self.variables, self.extents, strict=True)):
+            env[v] = np.arange(e, dtype=np.int64).reshape(shape[:i] + (e,) + shape[i + 1 :])
+        keep = np.ones(shape, bool)
+        for r in self.valid:
+            at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
+            keep = keep & (at >= r.lo) & (at < r.hi)
+        offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
+        if self.valid.always:
+            return np.broadcast_to(source[offset], self.extents).reshape(-1).copy()
+        picked = source[np.where(keep, offset, 0)]
+        return np.where(np.broadcast_to(keep, self.extents), picked, source.dtype.type(0)).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """``id`` = a constant, in every lane."""
+
+    id: int
+    value: float | int | bool
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``id`` = ``buffer[offset]``; lanes where ``mask`` (a bool value id) is false read nothing and give zero."""
+
+    id: int
+    buffer: str
+    offset: Index
+    vtype: VType
+    lane: str = ""
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``buffer[offset] = value`` in the lanes where ``mask`` is true."""
+
+    buffer: str
+    offset: Index
+    value: int
+    vtype: VType
+    lane: str = ""
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """``id`` = ``op(args)``; arguments and result have equal lanes. ``FMA(a, b, c)`` is a*b + c, rounded once."""
+
+    id: int
+    op: Op
+    args: tuple[int, ...]
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """``id`` = ``arg`` as another dtype, lanes unchanged."""
+
+    id: int
+    arg: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Splat:
+    """``id`` = the scalar ``arg`` in every lane."""
+
+    id: int
+    arg: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``id`` = the lanes of ``arg`` folded with ``op`` to a scalar."""
+
+    id: int
+    op: Op
+    arg: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``id`` = ``yes`` where ``mask`` else ``no``."""
+
+    id: int
+    mask: int
+    yes: int
+    no: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``id`` = the number ``index`` (per lane when it depends on ``lane``)."""
+
+    id: int
+    index: Index
+    vtype: VType
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """``id`` = whether ``valid`` holds (per lane when it depends on ``lane``); a bool of ``lanes`` lanes."""
+
+    id: int
+    valid: Valid
+    lanes: int = 1
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Declares the mutable register variable ``name``; its first use writes it."""
+
+    name: str
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``id`` = the register's value now."""
+
+    id: int
+    name: str
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The register's value from now on."""
+
+    name: str
+    value: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for var in range(0, min(stops))``; ``inner`` is the number of threads nested inside each share (two axes).
+
+    ``extent`` bounds every stop (the variable's range is ``[0, extent)``).
+    """
+
+    var: str
+    extent: int
+    stops: tuple[Index, ...]
+    body: tuple[Instr, ...]
+    kind: Literal["serial", "thread", "local"] = "serial"
+    count: int = 1
+    inner: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Runs ``body`` where ``valid`` holds, else ``orelse``."""
+
+    valid: Valid
+    body: tuple[Instr, ...]
+    orelse: tuple[Instr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Everybody's stores before it are seen by everybody after it."""
+
+
+Instr = (
+    Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test | Register | Read | Write | For | If | Barrier
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``threads`` is the CPU team's size, or the number of work-groups; ``local`` the work-items of a group."""
+
+    name: str
+    params: tuple[Buffer, ...]
+    allocs: tuple[Alloc, ...]
+    packs: tuple[Pack, ...]
+    body: tuple[Instr, ...]
+    threads: int = 1
+    local: int = 1
+
+    @property
+    def text(self) -> str:
+        """Its canonical print."""
+        return "\n".join(_lines(self))
+
+    @property
+    def hash(self) -> str:
+        """32 hex digits that identify the program; equal programs are compiled and measured once."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
+    """Every instruction, outer before inner."""
+    for i in body:
+        yield i
+        if isinstance(i, For):
+            yield from walk(i.body)
+        elif isinstance(i, If):
+            yield from walk(i.body)
+            yield from walk(i.orelse)
+
+
+def _lines(p: Program) -> Iterator[str]:
+    yield f"program threads={p.threads} local={p.local}"
+    for b in p.params:
+        yield f"  {b.role} {b.name} {b.dtype}[{b.size}]"
+    for a in p.allocs:
+        yield f"  alloc {a.name} {a.dtype}[{a.size}] {a.space}"
+    for k in p.packs:
+        over = " ".join(f"{v}:{e}" for v, e in zip(k.variables, k.extents, strict=True))
+        yield f"  pack {k.name} {k.dtype} over {over} = {k.source}[{k.offset}] if {k.valid}"
+    yield from _block(p.body, "  ")
+
+
+def _block(body: tuple[Instr, ...], pad: str) -> Iterator[str]:
+    for i in body:
+        if isinstance(i, For):
+            how = "" if i.kind == "serial" else f" {i.kind}({i.count},{i.inner})"
+            yield f"{pad}for {i.var} in {' min '.join(s.key for s in i.stops)}{how}:"
+            yield from _block(i.body, pad + "  ")
+        elif isinstance(i, If):
+            yield f"{pad}if {i.valid}:"
+            yield from _block(i.body, pad + "  ")
+            if i.orelse:
+                yield f"{pad}else:"
+                yield from _block(i.orelse, pad + "  ")
+        else:
+            yield pad + _line(i)
+
+
+def _line(i: Instr) -> str:
+    match i:
+        case Number(id, value, t):
+            return f"%{id} = {value!r} {t}"
+        case Load(id, buffer, offset, t, lane, mask):
+            return f"%{id} = {buffer}[{offset}] {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
+        case Store(buffer, offset, value, t, lane, mask):
+            return f"{buffer}[{offset}] = %{value} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
+        case Compute(id, op, args, t):
+            return f"%{id} = {op} {' '.join(f'%{a}' for a in args)} {t}"
+        case Convert(id, arg, t):
+            return f"%{id} = convert %{arg} {t}"
+        case Splat(id, arg, t):
+            return f"%{id} = splat %{arg} {t}"
+        case Fold(id, op, arg, t):
+            return f"%{id} = fold {op} %{arg} {t}"
+        case Select(id, mask, yes, no, t):
+            return f"%{id} = select %{mask} %{yes} %{no} {t}"
+        case Position(id, index, t, lane):
+            return f"%{id} = position {index} {t}{f' lane {lane}' if lane else ''}"
+        case Test(id, valid, lanes, lane):
+            return f"%{id} = test {valid} x{lanes}{f' lane {lane}' if lane else ''}"
+        case Register(name, t):
+            return f"register {name} {t}"
+        case Read(id, name, t):
+            return f"%{id} = {name} {t}"
+        case Write(name, value, t):
+            return f"{name} = %{value} {t}"
+        case _:
+            return "barrier"
+
+
+def _masked(mask: int | None) -> str:
+    return "" if mask is None else f" mask %{mask}"
