@@ -1,0 +1,89 @@
+"""The root command: finds subcommands without importing them all, and turns what they raise into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tunegrad.errors import UserError
+
+__all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
+
+# Also the order in which `tunegrad --help` lists them: the main job first.
+COMMANDS = ("tune", "run", "show", "store", "doctor")
+
+EXIT_USER_ERROR = 1
+EXIT_MISMATCH = 3
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+class LazyGroup(click.Group):
+    """Commands are modules of this package, each with a command of its own name, imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """Every command's name, in the order of ``COMMANDS``."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        """The command, imported; None for a name that is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"tunegrad {version('tunegrad')}")
+    except PackageNotFoundError:
+        click.echo("tunegrad (not installed)")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nExample:\n  tunegrad tune resnet18",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def root() -> None:
+    """Search for the fastest correct way to run your model on this machine, and remember it."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line ``argv`` (without the program's name); returns the exit code.
+
+    An internal error is not caught: it leaves with its traceback.
+    """
+    try:
+        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except UserError as error:
+        click.echo(f"error: {' '.join(str(error).split())}", err=True)
+        return EXIT_USER_ERROR
+    except BrokenPipeError:
+        # The reader of our stdout left. What is still buffered must not fail again when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_USER_ERROR
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,21 @@
+"""``tunegrad doctor``: what this machine is, what is installed, and what it can do at best."""
+
+from __future__ import annotations
+
+import click
+
+from tunegrad.cli.options import example, json_option
+from tunegrad.cli.output import emit
+
+__all__ = ["doctor"]
+
+
+@click.command(epilog=example("tunegrad doctor"))
+@json_option
+def doctor(as_json: bool) -> None:
+    """List devices, compilers and versions, and measure the FMA peak and the memory bandwidth."""
+    from tunegrad.cli.tables import doctor_text
+    from tunegrad.tune import doctor as examine
+
+    report = examine()
+    emit(report, doctor_text(report), as_json=as_json)

@@ -1,0 +1,35 @@
+"""The arguments and options that commands share, so that one name means one thing everywhere."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = [
+    "device_option",
+    "example",
+    "json_option",
+    "model_argument",
+    "seed_option",
+    "store_option",
+    "threads_option",
+]
+
+model_argument = click.argument("model", metavar="MODEL")
+device_option = click.option("--device", metavar="NAME", help="Device to run on.  [default: cpu]")
+threads_option = click.option(
+    "--threads", type=int, metavar="N", help="CPU threads.  [default: the CPUs this process may use]"
+)
+store_option = click.option(
+    "--store",
+    metavar="PATH",
+    help="The store's file.  [default: $TUNEGRAD_STORE, or tunegrad/store.db in $XDG_DATA_HOME]",
+)
+seed_option = click.option(
+    "--seed", type=int, metavar="N", help="Seed of every random choice, weights too.  [default: 0]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
+
+
+def example(*lines: str) -> str:
+    """The epilog of a command's help: command lines that work as they stand."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,67 @@
+"""``tunegrad run MODEL``: latency with the stored winners, next to the default schedules."""
+
+from __future__ import annotations
+
+import click
+
+from tunegrad.cli.options import (
+    device_option,
+    example,
+    json_option,
+    model_argument,
+    seed_option,
+    store_option,
+    threads_option,
+)
+from tunegrad.cli.output import emit
+
+__all__ = ["run"]
+
+
+@click.command(epilog=example("tunegrad run resnet18 --threads 2 --store tuned.db"))
+@model_argument
+@device_option
+@threads_option
+@store_option
+@click.option(
+    "--on-miss",
+    type=click.Choice(["default", "nearest", "error"]),
+    default="default",
+    metavar="default|nearest|error",
+    help="What a kernel without a stored winner runs with.  [default: default]",
+)
+@click.option("--weights", metavar="FILE.safetensors", help="A checkpoint.  [default: weights drawn from the seed]")
+@seed_option
+@json_option
+def run(
+    model: str,
+    device: str | None,
+    threads: int | None,
+    store: str | None,
+    on_miss: str,
+    weights: str | None,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Measure MODEL's latency with the stored winners, next to the default schedules.
+
+    Never searches, never writes to the store. The table says, for each kernel, whether the store had a winner for it,
+    and which field of the machine's fingerprint differed where it had not.
+    """
+    from tunegrad.cli.tables import run_text
+    from tunegrad.config import resolve_settings
+
+    settings = resolve_settings(model, device=device, threads=threads, store=store, seed=seed, json=as_json)
+    from tunegrad.inference import load
+
+    loaded = load(
+        model,
+        device=settings.device,
+        store=settings.store,
+        on_miss=on_miss,
+        threads=settings.threads,
+        weights=weights,
+        seed=settings.seed,
+    )
+    report = loaded.benchmark()
+    emit(report, run_text(report), as_json=as_json)

@@ -1,0 +1,28 @@
+"""``tunegrad show MODEL``: its kernels, the actions each will run with, and where those came from."""
+
+from __future__ import annotations
+
+import click
+
+from tunegrad.cli.options import device_option, example, json_option, model_argument, store_option, threads_option
+from tunegrad.cli.output import emit
+
+__all__ = ["show"]
+
+
+@click.command(epilog=example("tunegrad show resnet18 --store tuned.db"))
+@model_argument
+@device_option
+@threads_option
+@store_option
+@json_option
+def show(model: str, device: str | None, threads: int | None, store: str | None, as_json: bool) -> None:
+    """Show MODEL's kernels, the winning actions of each, and where they came from."""
+    from tunegrad.cli.tables import show_text
+    from tunegrad.config import resolve_settings
+
+    settings = resolve_settings(model, device=device, threads=threads, store=store, json=as_json)
+    from tunegrad.tune import show as show_model
+
+    rows = show_model(model, settings)
+    emit(rows, show_text(rows), as_json=as_json)

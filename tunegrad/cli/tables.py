@@ -1,0 +1,168 @@
+"""Reports as plain text: aligned columns, numbers with their units, one sentence where a table would be too much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunegrad.reports import DoctorReport, RunReport, ShowRow, TuneReport
+
+if TYPE_CHECKING:
+    from tunegrad.db import Problem, Stats
+
+__all__ = [
+    "count_text",
+    "doctor_text",
+    "duration",
+    "ms",
+    "problems_text",
+    "run_text",
+    "show_text",
+    "stats_text",
+    "table",
+    "tune_text",
+]
+
+UNKNOWN = "-"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
+    """Columns aligned right, but those named in ``left``; a rule under the header; no trailing blanks."""
+    lines = [header, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    to_left = [name in left for name in header]
+
+    def text(line: Sequence[str]) -> str:
+        cells = (c.ljust(w) if lj else c.rjust(w) for c, w, lj in zip(line, widths, to_left, strict=True))
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([text(header), "  ".join("-" * w for w in widths), *(text(row) for row in rows)])
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds with as many decimals as are worth reading."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.1f}" if value >= 100 else f"{value:.2f}" if value >= 10 else f"{value:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """``4:07`` or ``1:04:07``."""
+    whole = max(0, round(seconds))
+    minutes, s = divmod(whole, 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
+
+
+def count_text(candidates: Mapping[str, int]) -> str:
+    """``120``, or ``120 (3 wrong, 1 crashed)``: all trials, and those that did not end well."""
+    counts = {str(status): count for status, count in candidates.items() if count}
+    failed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()) if status != "ok")
+    total = str(sum(counts.values()))
+    return f"{total} ({failed})" if failed else total
+
+
+def _gain(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.2f}x"
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def tune_text(report: TuneReport) -> str:
+    """The table of a tuning session, then the whole model before and after."""
+    header = ("kernel", "uses", "share %", "default ms", "tuned ms", "gain", "% of peak", "candidates")
+    rows = [
+        (
+            row.kernel,
+            str(row.uses),
+            _percent(100 * row.share),
+            ms(row.default_ms),
+            ms(row.tuned_ms),
+            _gain(row.gain),
+            _percent(row.pct_peak),
+            count_text(row.candidates),
+        )
+        for row in report.rows
+    ]
+    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
+    model = (
+        f"{report.model} on {report.device}, {threads}: {ms(report.default_ms)} ms with the default schedules, "
+        f"{ms(report.tuned_ms)} ms tuned, gain {_gain(report.gain)}"
+    )
+    search = (
+        f"{count_text(report.candidates)} candidates in {duration(report.seconds)}, "
+        f"{report.candidates_per_s:.1f} a second; store {report.store}"
+    )
+    return "\n".join([table(header, rows, left=("kernel", "candidates")), "", model, search])
+
+
+def run_text(report: RunReport) -> str:
+    """Latency with the store next to the defaults, then how each kernel found its schedule."""
+    header = ("kernel", "uses", "store", "why not a hit")
+    rows = [(row.kernel, str(row.uses), row.outcome, "; ".join(row.differs)) for row in report.rows]
+    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
+    latency = (
+        f"{report.model} on {report.device}, {threads}: {ms(report.stored_ms)} ms with the store, "
+        f"{ms(report.default_ms)} ms with the default schedules, gain {_gain(report.gain)} "
+        f"(medians of {report.repeats})"
+    )
+    return "\n".join([latency, "", table(header, rows, left=("kernel", "store", "why not a hit"))])
+
+
+def show_text(rows: Sequence[ShowRow]) -> str:
+    """One block per kernel: the facts on one line, the winning actions under it."""
+    blocks = []
+    for row in rows:
+        time = "" if row.tuned_ms is None else f", {ms(row.tuned_ms)} ms"
+        session = f", session {row.session}" if row.session else ""
+        differs = f" ({'; '.join(row.differs)})" if row.differs else ""
+        blocks.append(
+            f"{row.kernel}  {row.key}\n"
+            f"    uses {row.uses}{time}; {row.outcome}{differs}; from {row.origin}{session}\n"
+            f"    {row.actions or '(no actions)'}"
+        )
+    return "\n".join(blocks)
+
+
+def doctor_text(report: DoctorReport) -> str:
+    """Devices, compilers, versions, then what was measured."""
+    devices = [(d.name, "yes" if d.usable else "no", d.detail) for d in report.devices]
+    tools = [(c.name, c.version or "not installed") for c in (*report.compilers, *report.versions)]
+    peaks = [
+        ("FMA peak, f32, GFLOP/s", f"{report.fma_peak_one_thread_gflops:.1f}", f"{report.fma_peak_gflops:.1f}"),
+        ("DRAM triad, GB/s", f"{report.bandwidth_one_thread_gb_per_s:.1f}", f"{report.bandwidth_gb_per_s:.1f}"),
+    ]
+    return "\n\n".join(
+        [
+            table(("device", "usable", "detail"), devices, left=("device", "usable", "detail")),
+            table(("compiler or package", "version"), tools, left=("compiler or package", "version")),
+            table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
+        ]
+    )
+
+
+def stats_text(path: Path, stats: Stats) -> str:
+    """What a store holds, a fact a line; statuses with no trial are left out."""
+    facts = [
+        ("trials", str(stats.trials)),
+        *((f"  {status}", str(count)) for status, count in stats.by_status if count),
+        *([("  unknown status", str(stats.unknown_status))] if stats.unknown_status else []),
+        ("kernels", str(stats.kernels)),
+        ("machines", str(stats.fingerprints)),
+        ("sessions", str(stats.sessions)),
+        ("promotions", str(stats.promotions)),
+        ("time spent searching", duration(stats.spent_s)),
+        ("size, bytes", str(stats.size_bytes)),
+        ("schema version", str(stats.schema_version)),
+    ]
+    return table(("store", str(path)), facts, left=("store",))
+
+
+def problems_text(path: Path, problems: Sequence[Problem]) -> str:
+    """``ok``, or what is damaged, a line each."""
+    if not problems:
+        return f"{path}: ok"
+    return "\n".join(f"{path}: {problem}" for problem in problems)

@@ -1,0 +1,112 @@
+"""``tunegrad tune MODEL``: search for fast schedules within a budget, and store the winners."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunegrad.cli.app import EXIT_INTERRUPTED
+from tunegrad.cli.options import (
+    device_option,
+    example,
+    json_option,
+    model_argument,
+    seed_option,
+    store_option,
+    threads_option,
+)
+from tunegrad.cli.output import emit, note
+from tunegrad.errors import StoreError
+
+if TYPE_CHECKING:
+    from tunegrad.cli.lines import LineObserver
+    from tunegrad.cli.live import LiveObserver
+
+__all__ = ["tune"]
+
+
+@click.command(epilog=example("tunegrad tune resnet18 --budget 5m --threads 2 --store tuned.db"))
+@model_argument
+@device_option
+@threads_option
+@click.option("--budget", metavar="TIME", help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]")
+@click.option("--searcher", metavar="beam|random", help="How to search.  [default: beam]")
+@store_option
+@seed_option
+@json_option
+@click.option("--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line.")
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    model: str,
+    device: str | None,
+    threads: int | None,
+    budget: str | None,
+    searcher: str | None,
+    store: str | None,
+    seed: int | None,
+    as_json: bool,
+    log: str | None,
+) -> None:
+    """Search for the fastest correct schedules of MODEL's kernels, and store the winners.
+
+    MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or package.module:function.
+
+    Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run the same command
+    again to go on; nothing that was measured is measured twice.
+    """
+    from tunegrad.cli.tables import tune_text
+    from tunegrad.config import resolve_settings
+    from tunegrad.events import JsonlObserver, Observer
+
+    settings = resolve_settings(
+        model,
+        device=device,
+        threads=threads,
+        budget=budget,
+        searcher=searcher,
+        store=store,
+        seed=seed,
+        json=as_json,
+        log=log,
+    )
+    if store is None:
+        _make_default_place(settings.store)
+    from tunegrad.tune import tune as tune_model
+
+    with ExitStack() as stack:
+        observers: list[Observer] = []
+        if settings.log is not None:
+            observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
+        observers.append(stack.enter_context(closing(_display())))
+        report = tune_model(settings, observers)
+    emit(report, tune_text(report), as_json=as_json)
+    if report.interrupted:
+        note(f"interrupted: the best so far is kept in {report.store}; run the same command again to go on")
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+def _make_default_place(store: Path) -> None:
+    """Make the directory of the default store, which no user has made; one that the user named must exist."""
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"store {store}: directory {store.parent} can not be made: {error.strerror}") from error
+
+
+def _display() -> LiveObserver | LineObserver:
+    """Live lines on a terminal, plain ones elsewhere; on stderr either way."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        from tunegrad.cli.live import LiveObserver
+
+        return LiveObserver(Console(stderr=True), time.monotonic)
+    from tunegrad.cli.lines import LineObserver
+
+    return LineObserver(note, time.monotonic)
