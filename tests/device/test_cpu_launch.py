@@ -1,0 +1,239 @@
+"""Compile, load and launch on the CPU: the thread team, its barrier, its clock, and plans."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from tunegrad.devices.cpu import Buffer, BufferTable, Executable, Launch, Plan, Team, asm, compile_llvm, host_target
+from tunegrad.errors import CompileFailure, DeviceError, InternalError
+
+TARGET = host_target(2)
+
+ADD = """
+define void @add(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {
+entry:
+  %x = load ptr, ptr %buffers
+  %yp = getelementptr ptr, ptr %buffers, i64 1
+  %y = load ptr, ptr %yp
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
+  %p = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %p
+  %w = fadd float %v, 1.0
+  %q = getelementptr float, ptr %y, i64 %i
+  store float %w, ptr %q
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, 64
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}
+"""
+
+# Each thread writes its number, all meet, each thread then copies what its neighbour wrote; `rounds` times.
+NEIGHBOUR = """
+declare void @tg_barrier(ptr)
+define void @neighbour(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {
+entry:
+  %a = load ptr, ptr %buffers
+  %bp = getelementptr ptr, ptr %buffers, i64 1
+  %b = load ptr, ptr %bp
+  %other = xor i64 %tid, 1
+  br label %round
+round:
+  %r = phi i64 [ 0, %entry ], [ %r1, %round ]
+  %mine = getelementptr i64, ptr %a, i64 %tid
+  %v = add i64 %r, %tid
+  store i64 %v, ptr %mine
+  call void @tg_barrier(ptr %team)
+  %theirs = getelementptr i64, ptr %a, i64 %other
+  %w = load i64, ptr %theirs
+  %expected = add i64 %r, %other
+  %good = icmp eq i64 %w, %expected
+  %one = zext i1 %good to i64
+  %out = getelementptr i64, ptr %b, i64 %tid
+  %old = load i64, ptr %out
+  %sum = add i64 %old, %one
+  store i64 %sum, ptr %out
+  call void @tg_barrier(ptr %team)
+  %r1 = add i64 %r, 1
+  %more = icmp slt i64 %r1, 500
+  br i1 %more, label %round, label %done
+done:
+  ret void
+}
+"""
+
+
+@pytest.fixture
+def team():
+    team = Team(2)
+    yield team
+    team.close()
+
+
+def _table(*buffers: Buffer) -> BufferTable:
+    return BufferTable([buffer.address for buffer in buffers], buffers)
+
+
+def test_kernel_runs_after_compile_and_load(team):
+    x, y = Buffer(256), Buffer(256)
+    x.array("f32")[:] = np.arange(64)
+    table = _table(x, y)
+    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
+        team.run(kernel.address, table.address, threads=1)
+    np.testing.assert_array_equal(y.array("f32"), np.arange(64) + 1)
+
+
+def test_compile_is_deterministic():
+    assert compile_llvm(ADD, TARGET) == compile_llvm(ADD, TARGET)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_every_level_compiles_a_loadable_object(level):
+    with Executable.load(compile_llvm(ADD, TARGET, level), "add") as kernel:
+        assert kernel.address > 0
+
+
+def test_bad_text_is_a_compile_failure_with_llvms_words():
+    with pytest.raises(CompileFailure, match="expected"):
+        compile_llvm("define void @add( {", TARGET)
+
+
+def test_ill_typed_module_is_a_compile_failure():
+    text = "define void @k(ptr %b, ptr %w, i64 %t, ptr %m) {\n  br label %gone\n}"
+    with pytest.raises(CompileFailure, match="gone"):
+        compile_llvm(text, TARGET)
+
+
+def test_missing_symbol_is_a_compile_failure():
+    text = "declare void @nobody_has_this()\n" + ADD.replace("ret void", "call void @nobody_has_this()\n  ret void")
+    with pytest.raises(CompileFailure, match="linking add: a symbol is missing"):
+        Executable.load(compile_llvm(text, TARGET), "add")
+
+
+def test_closed_executable_refuses_its_address():
+    kernel = Executable.load(compile_llvm(ADD, TARGET), "add")
+    kernel.close()
+    with pytest.raises(InternalError, match="after close"):
+        _ = kernel.address
+
+
+def test_barrier_orders_writes_of_two_threads(team):
+    a, b = Buffer(16), Buffer(16)
+    table = _table(a, b)
+    with Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour") as kernel:
+        team.run(kernel.address, table.address, threads=2)
+    assert b.array("i64").tolist() == [500, 500]
+
+
+def test_sleeping_helpers_wake_for_a_launch(team):
+    a, b = Buffer(16), Buffer(16)
+    table = _table(a, b)
+    with Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour") as kernel:
+        for _ in range(20):
+            time.sleep(0.002)
+            team.run(kernel.address, table.address, threads=2)
+    assert b.array("i64").tolist() == [10000, 10000]
+
+
+def test_launch_mixes_thread_counts(team):
+    a, b, x, y = Buffer(16), Buffer(16), Buffer(256), Buffer(256)
+    both, single = _table(a, b), _table(x, y)
+    pair = Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour")
+    alone = Executable.load(compile_llvm(ADD, TARGET), "add")
+    entries = [
+        Launch(pair.address, both.address, threads=2),
+        Launch(alone.address, single.address, threads=1),
+    ]
+    team.run_plan(Plan(entries * 50))
+    assert b.array("i64").tolist() == [25000, 25000]
+    assert y.array("f32").tolist() == [1.0] * 64
+    pair.close()
+    alone.close()
+
+
+def test_idle_helpers_do_not_burn_a_core(team):
+    table = _table(Buffer(16), Buffer(16))
+    with Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour") as kernel:
+        team.run(kernel.address, table.address, threads=2)
+        start = time.process_time()
+        time.sleep(0.3)
+        assert time.process_time() - start < 0.1
+
+
+def test_more_threads_than_the_team_has_is_refused(team):
+    with pytest.raises(InternalError, match="3 threads: the team has 2"):
+        team.run(0, 0, threads=3)
+
+
+def test_team_of_no_threads_is_refused():
+    with pytest.raises(DeviceError, match="at least 1"):
+        Team(0)
+
+
+def test_closed_team_refuses_a_launch():
+    team = Team(1)
+    team.close()
+    with pytest.raises(InternalError, match="after close"):
+        team.run(0, 0)
+
+
+def test_team_survives_a_fork(team):
+    a, b = Buffer(16), Buffer(16)
+    table = _table(a, b)
+    with Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour") as kernel:
+        pid = os.fork()
+        if pid == 0:
+            team.run(kernel.address, table.address, threads=2)
+            os._exit(0 if b.array("i64").tolist() == [500, 500] else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_clock_agrees_with_the_wall_around_it(team):
+    x, y = Buffer(256), Buffer(256)
+    table = _table(x, y)
+    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
+        launch = Launch(kernel.address, table.address)
+        once = min(team.time(launch, 5, 100))
+        inner = max(1, int(1e-3 / once))
+        start = time.perf_counter()
+        samples = team.time(launch, 5, inner)
+        wall = time.perf_counter() - start
+    assert len(samples) == 5
+    assert 0.3 * wall < sum(samples) * inner <= 1.05 * wall
+
+
+def test_plan_times_every_entry(team):
+    table = _table(Buffer(256), Buffer(256))
+    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
+        plan = Plan([Launch(kernel.address, table.address)] * 3)
+        totals, each = team.time_plan(plan, 4, each=True)
+    assert len(totals) == 4
+    assert len(each) == 3
+    assert 0 < sum(each) <= 1.05 * sum(totals) / 4
+
+
+def test_empty_plan_runs(team):
+    team.run_plan(Plan([]))
+    assert len(team.time_plan(Plan([]), 2)[0]) == 2
+
+
+def test_assembly_shows_the_kernel():
+    assert "add:" in asm(ADD, TARGET)
+
+
+def test_cold_policy_gives_every_sample(team):
+    size = 4 * 64
+    x, y, flush = Buffer(size), Buffer(size), Buffer(4 << 20)
+    table = _table(x, y)
+    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
+        launch = Launch(kernel.address, table.address)
+        cold = team.time(launch, 9, 1, flush.bytes)
+    assert len(cold) == 9
+    assert min(cold) > 0

@@ -1,0 +1,58 @@
+"""Buffers: alignment, touch, guard zones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tunegrad.devices.buffers import Buffer
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 4032, 4033, 4096, 3 << 20])
+def test_buffer_is_aligned_and_zero(nbytes):
+    buffer = Buffer(nbytes)
+    assert buffer.address % 64 == 0
+    assert buffer.bytes.size == nbytes
+    assert not buffer.bytes.any()
+    assert buffer.check_guards() == ""
+
+
+def test_large_buffer_starts_on_a_huge_page():
+    assert Buffer((2 << 20) + 1).address % (2 << 20) == 0
+
+
+@pytest.mark.parametrize("nbytes", [4, 4096, 5000])
+def test_write_past_the_end_is_found(nbytes):
+    buffer = Buffer(nbytes)
+    buffer._back[0] = 0
+    assert "wrote 0 bytes past its end (1 guard bytes changed" in buffer.check_guards()
+
+
+def test_write_before_the_start_is_found():
+    buffer = Buffer(4)
+    buffer._front[-4] = 0
+    assert "wrote 4 bytes before its start" in buffer.check_guards()
+
+
+def test_at_least_one_cache_line_is_guarded_at_the_end():
+    assert all(Buffer(n)._back.size >= 64 for n in (1, 4031, 4032, 4095, 4096))
+
+
+def test_guards_can_be_reset():
+    buffer = Buffer(100)
+    buffer._back[:] = 0
+    buffer.reset_guards()
+    assert buffer.check_guards() == ""
+
+
+def test_array_views_the_data():
+    buffer = Buffer(10)
+    buffer.array("f32")[:] = 1.0
+    assert buffer.array("f32").size == 2
+    assert buffer.bytes[:8].any()
+    assert not buffer.bytes[8:].any()
+
+
+def test_array_outlives_its_buffer():
+    array = Buffer(1 << 16).array("f64")
+    array[:] = 2.0
+    assert array.sum() == 2.0 * (1 << 13)

@@ -1,0 +1,1 @@
+"""Devices: compile, load, launch, time. Nothing heavy is imported until a device's own module is."""

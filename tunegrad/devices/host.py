@@ -1,0 +1,155 @@
+"""What this machine is: the CPU target, how many threads it is fair to use, and the fingerprint of both."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from tunegrad.devices.codegen import compiler_version
+from tunegrad.errors import DeviceError
+from tunegrad.ir.target import Target
+from tunegrad.trial import Fingerprint
+
+__all__ = ["cpu_limit", "default_threads", "fingerprint", "host_target"]
+
+_CPUS = Path("/sys/devices/system/cpu")
+_CGROUP = Path("/sys/fs/cgroup")
+_L1_BYTES, _L2_BYTES, _L3_BYTES = 32 << 10, 512 << 10, 8 << 20
+
+
+def host_target(threads: int | None = None) -> Target:
+    """The Target of this machine's CPU for kernels of up to ``threads`` threads (default: ``default_threads``).
+
+    Raises DeviceError for less than one thread.
+    """
+    count = default_threads() if threads is None else threads
+    if count < 1:
+        raise DeviceError(f"threads={count}: at least 1")
+    features = _features()
+    vector, registers = _vectors(frozenset(features))
+    sizes = _cache_sizes()
+    return Target(
+        name="cpu",
+        kind="cpu",
+        arch=llvm.get_host_cpu_name(),
+        features=features,
+        vector_bytes=vector,
+        registers=registers,
+        threads=count,
+        l1_bytes=sizes.get(1, _L1_BYTES),
+        l2_bytes=sizes.get(2, _L2_BYTES),
+        l3_bytes=sizes.get(3, _L3_BYTES),
+    )
+
+
+def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
+    """The store's key for measurements of ``target`` on this machine.
+
+    ``numerics`` names what the renderer lets the compiler do to floating point. The kernel's release is left out: it
+    changes at every update and has no say in the generated code.
+    """
+    enabled = sorted(name[1:] for name in target.features if name.startswith("+"))
+    digest = hashlib.blake2b(",".join(enabled).encode(), digest_size=6).hexdigest()
+    fields = {
+        "device": target.name,
+        "arch": target.arch,
+        "features": f"{digest}:{','.join(enabled)}",
+        "cores": str(len(os.sched_getaffinity(0))),
+        "threads": str(target.threads),
+        "l1": str(target.l1_bytes),
+        "l2": str(target.l2_bytes),
+        "l3": str(target.l3_bytes),
+        "os": f"{platform.system().lower()}-{platform.machine()}",
+        "compiler": "llvm",
+        "compiler_version": compiler_version(),
+        "numerics": numerics,
+    }
+    return Fingerprint(tuple(sorted(fields.items())))
+
+
+def default_threads() -> int:
+    """Physical cores that this process may use, within its cgroup's quota."""
+    allowed = os.sched_getaffinity(0)
+    cores = {_core_of(cpu) for cpu in allowed}
+    return max(1, min(len(cores), cpu_limit()))
+
+
+def cpu_limit(group: Path | None = None, membership: Path = Path("/proc/self/cgroup")) -> int:
+    """Whole CPUs the cgroup's quota (v2 or v1) allows, rounded up; the number of allowed cores when there is none."""
+    allowed = len(os.sched_getaffinity(0))
+    roots = (group,) if group is not None else tuple(_groups(membership))
+    for root in roots:
+        quota, period = _read_quota(root)
+        if quota > 0 and period > 0:
+            allowed = min(allowed, max(1, -(-quota // period)))
+    return allowed
+
+
+def _groups(membership: Path) -> list[Path]:
+    """Every directory whose quota binds this process: its own group and all above it."""
+    found = [_CGROUP, _CGROUP / "cpu"]
+    for line in _read(membership).splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = _CGROUP / "cpu" if controllers else _CGROUP
+        path = base / name.lstrip("/")
+        while path != base and base in path.parents:
+            found.append(path)
+            path = path.parent
+    return found
+
+
+def _read_quota(root: Path) -> tuple[int, int]:
+    words = _read(root / "cpu.max").split()
+    if len(words) != 2:
+        words = [_read(root / "cpu.cfs_quota_us").strip(), _read(root / "cpu.cfs_period_us").strip()]
+    try:
+        return int(words[0]), int(words[1])
+    except ValueError:  # "max", or no such file
+        return 0, 0
+
+
+def _core_of(cpu: int) -> tuple[str, str]:
+    topology = _CPUS / f"cpu{cpu}" / "topology"
+    core = _read(topology / "core_id").strip()
+    return _read(topology / "physical_package_id").strip(), core or f"cpu{cpu}"
+
+
+@cache
+def _features() -> tuple[str, ...]:
+    return tuple(sorted(llvm.get_host_cpu_features().flatten().split(","), key=lambda name: name[1:]))
+
+
+def _vectors(features: frozenset[str]) -> tuple[int, int]:
+    """(bytes of a vector register, how many of them)."""
+    if "+avx512f" in features:
+        return 64, 32
+    if "+avx2" in features:
+        return 32, 16
+    return 16, 32 if platform.machine() == "aarch64" else 16
+
+
+@cache
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of the data or unified cache of each level, of the first allowed core."""
+    sizes: dict[int, int] = {}
+    for index in sorted((_CPUS / f"cpu{min(os.sched_getaffinity(0))}" / "cache").glob("index*")):
+        level, kind, size = (_read(index / name).strip() for name in ("level", "type", "size"))
+        unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
+        digits = size.rstrip("KM")
+        if kind in ("Data", "Unified") and level.isdigit() and digits.isdigit():
+            sizes[int(level)] = int(digits) * unit
+    return sizes
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
