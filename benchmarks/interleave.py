@@ -1,0 +1,162 @@
+"""Fair timing of several contestants on one machine: interleaved turns, with quiet between them.
+
+    round 1:  A  B  C      each turn:  rest until this process is idle,
+    round 2:  C  B  A                  warm calls (caches hot, threads awake), not counted,
+    round 3:  A  B  C  ...             timed calls; their median is the turn's figure
+
+The direction alternates, so no contestant always follows the same one. A figure is the median of a contestant's turns.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.contestants import Contestant
+
+__all__ = ["Pace", "Timing", "interleave", "rest_until_quiet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long to go on.
+
+    At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every median is within
+    ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about ``turn_s``.
+    """
+
+    min_rounds: int = 15
+    max_rounds: int = 60
+    min_s: float = 1.0
+    max_s: float = 12.0
+    turn_s: float = 0.02
+    warm_s: float = 0.004
+    tolerance: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one contestant did. ``seconds`` is infinite when it failed, and ``error`` says why.
+
+    ``interval`` is about half the 95 % interval of the median, as a share of it. ``restless`` means that threads of
+    this contestant were still busy when the rest after its turn was cut short.
+    """
+
+    peer: str
+    variant: str
+    seconds: float
+    interval: float
+    rounds: int
+    error: str = ""
+    restless: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The mutable record of one contestant during a run."""
+
+    contestant: Contestant
+    warm_calls: int = 1
+    calls: int = 1
+    medians: list[float] = field(default_factory=list)
+    timed_s: float = 0.0
+    error: str = ""
+    restless: bool = False
+
+    def calibrate(self, pace: Pace) -> None:
+        """First touch, then one estimate that sets how many calls make a turn."""
+        self.contestant.time(2)
+        estimate_s = max(min(self.contestant.time(3)), 1e-7)
+        self.calls = max(1, min(1000, round(pace.turn_s / estimate_s)))
+        self.warm_calls = max(1, min(1000, math.ceil(pace.warm_s / estimate_s)))
+
+    def turn(self) -> None:
+        self.contestant.time(self.warm_calls)
+        samples = self.contestant.time(self.calls)
+        self.medians.append(statistics.median(samples))
+        self.timed_s += sum(samples)
+
+    @property
+    def interval(self) -> float:
+        """Half the 95 % interval of the median, from its ranks (normal approximation), as a share of it."""
+        ordered = sorted(self.medians)
+        reach = 0.98 * math.sqrt(len(ordered))
+        middle = (len(ordered) - 1) / 2
+        low = ordered[max(0, math.floor(middle - reach))]
+        high = ordered[min(len(ordered) - 1, math.ceil(middle + reach))]
+        return (high - low) / 2 / statistics.median(ordered)
+
+    @property
+    def timing(self) -> Timing:
+        peer, variant = self.contestant.peer, self.contestant.variant
+        if self.error or not self.medians:
+            return Timing(peer, variant, math.inf, math.inf, len(self.medians), self.error, self.restless)
+        seconds = statistics.median(self.medians)
+        return Timing(peer, variant, seconds, self.interval, len(self.medians), "", self.restless)
+
+
+def interleave(
+    contestants: Sequence[Contestant], pace: Pace | None = None, rest: Callable[[], bool] | None = None
+) -> tuple[Timing, ...]:
+    """Time the contestants round robin; results in their order.
+
+    ``rest`` is called before every turn and says whether the process became quiet. A contestant that raises is out,
+    with the reason in its timing; the others go on.
+    """
+    pace, rest = pace or Pace(), rest or rest_until_quiet
+    lanes = [_Lane(c) for c in contestants]
+    for lane in lanes:
+        _attempt(lane, lambda lane=lane: lane.calibrate(pace))  # type: ignore[misc]
+        rest()
+    rounds = 0
+    while (running := [lane for lane in lanes if not lane.error]) and not _settled(running, rounds, pace):
+        for lane in running if rounds % 2 == 0 else reversed(running):
+            _attempt(lane, lane.turn)
+            lane.restless |= not rest()
+        rounds += 1
+    return tuple(lane.timing for lane in lanes)
+
+
+def _attempt(lane: _Lane, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001  a contestant is foreign code: whatever it raises ends its part, not the run
+        lane.error = f"{type(error).__name__}: {error}"
+
+
+def _settled(lanes: Sequence[_Lane], rounds: int, pace: Pace) -> bool:
+    timed_s = sum(lane.timed_s for lane in lanes)
+    if rounds < pace.min_rounds or (timed_s < pace.min_s and rounds < pace.max_rounds):
+        return False
+    if rounds >= pace.max_rounds or timed_s >= pace.max_s:
+        return True
+    return all(lane.interval <= pace.tolerance for lane in lanes)
+
+
+def rest_until_quiet(
+    step_s: float = 0.002,
+    limit_s: float = 0.25,
+    sleep: Callable[[float], None] = time.sleep,
+    cpu_s: Callable[[], float] = time.process_time,
+    restore: frozenset[int] | None = None,
+) -> bool:
+    """Sleep until every thread of this process sleeps too; False if some still ran after ``limit_s``.
+
+    Thread pools spin for a while after their last job, each for a time of its own. On few cores a spinning thread takes
+    its core from the next contestant. Waiting for silence costs no contestant anything, and needs no setting that would
+    slow one of them down. ``restore`` is the set of cores to give back to this thread, which a peer may have pinned.
+    """
+    if restore:
+        os.sched_setaffinity(0, restore)
+    waited_s = 0.0
+    while waited_s < limit_s:
+        before = cpu_s()
+        sleep(step_s)
+        waited_s += step_s
+        if cpu_s() - before < 0.1 * step_s:
+            return True
+    return False

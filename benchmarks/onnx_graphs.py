@@ -1,0 +1,83 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
+"""The workloads as serialised ONNX models, for the peers that read ONNX. Inputs are x0, x1, ...; the output is y."""
+
+from __future__ import annotations
+
+import functools
+import io
+import warnings
+
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.workloads import Shape, Workload, arrays
+
+__all__ = ["OPSET", "serialized"]
+
+OPSET = 20  # the first with Gelu
+_IR_VERSION = 10  # the onnx package's newest may be ahead of the runtimes
+
+
+@functools.lru_cache(maxsize=4)
+def serialized(workload: Workload) -> bytes:
+    """The workload as the bytes of an ONNX model; constants are initialisers."""
+    return _exported(workload) if workload.is_model else _assembled(workload)
+
+
+def _exported(workload: Workload) -> bytes:
+    import torch  # only the models need it
+
+    from benchmarks import torch_models
+
+    buffer = io.BytesIO()
+    inputs = tuple(torch.from_numpy(array) for array in arrays(workload)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter that needs no further package is announced as deprecated
+        torch.onnx.export(
+            torch_models.build(workload.name), inputs, buffer, dynamo=False, opset_version=OPSET,
+            input_names=["x0"], output_names=["y"],
+        )  # fmt: skip
+    return buffer.getvalue()
+
+
+def _assembled(workload: Workload) -> bytes:
+    _, constants = arrays(workload)
+    initializers = [numpy_helper.from_array(array, f"c{i}") for i, array in enumerate(constants)]
+    if workload.op == "sum":
+        import numpy as np
+
+        initializers.append(numpy_helper.from_array(np.array([workload.axis], dtype=np.int64), "axes"))
+    inputs = [_value(f"x{i}", shape) for i, shape in enumerate(workload.inputs)]
+    graph = helper.make_graph(_nodes(workload), workload.op, inputs, [_value("y", None)], initializers)
+    opsets = [helper.make_opsetid("", OPSET)]
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION).SerializeToString()
+    return model
+
+
+def _value(name: str, shape: Shape | None) -> object:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def _nodes(workload: Workload) -> list[object]:
+    w, make = workload, helper.make_node
+    window = {"strides": [w.stride] * 2, "pads": [w.padding] * 4}
+    match w.op:
+        case "add":
+            return [make("Add", ["x0", "x1"], ["y"])]
+        case "conv2d":
+            return [make("Conv", ["x0", "c0", "c1"], ["z"], **window), make("Relu", ["z"], ["y"])]
+        case "gelu":
+            return [make("Gelu", ["x0"], ["y"])]
+        case "layer_norm":
+            return [make("LayerNormalization", ["x0", "c0", "c1"], ["y"], axis=-1, epsilon=1e-5)]
+        case "matmul":
+            return [make("MatMul", ["x0", "x1"], ["y"])]
+        case "max_pool2d":
+            return [make("MaxPool", ["x0"], ["y"], kernel_shape=[w.window] * 2, **window)]
+        case "softmax":
+            return [make("Softmax", ["x0"], ["y"], axis=w.axis)]
+        case "sum":
+            return [make("ReduceSum", ["x0", "axes"], ["y"], keepdims=0)]
+        case "transpose":
+            return [make("Transpose", ["x0"], ["y"], perm=[1, 0])]
+        case "model":
+            raise ValueError(f"{w.name} is a model, not a kernel")

@@ -1,0 +1,132 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
+# mypy: allow-subclassing-any, allow-untyped-calls, allow-untyped-decorators
+"""PyTorch eager in both memory formats, and Inductor. Eager in the default format is the reference of all results."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from benchmarks import torch_models
+from benchmarks.contestants import CallContestant, Contestant
+from benchmarks.workloads import Array, Workload, arrays
+
+__all__ = ["eager", "inductor", "reference"]
+
+
+class _Kernel(nn.Module):
+    """A kernel workload as a module; its constants are parameters, so that freezing may re-lay them."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.workload = workload
+        constants = [torch.from_numpy(array) for array in arrays(workload)[1]]
+        self.weights = nn.ParameterList(nn.Parameter(c, requires_grad=False) for c in constants)
+
+    def forward(self, *x: torch.Tensor) -> torch.Tensor:
+        w, c = self.workload, self.weights
+        match w.op:
+            case "add":
+                return x[0] + x[1]
+            case "conv2d":
+                return functional.conv2d(x[0], c[0], c[1], w.stride, w.padding).relu_()
+            case "gelu":
+                return functional.gelu(x[0])
+            case "layer_norm":
+                return functional.layer_norm(x[0], tuple(c[0].shape), c[0], c[1])
+            case "matmul":
+                return x[0] @ x[1]
+            case "max_pool2d":
+                return functional.max_pool2d(x[0], w.window, w.stride, w.padding)
+            case "softmax":
+                return torch.softmax(x[0], w.axis)
+            case "sum":
+                return x[0].sum(w.axis)
+            case "transpose":
+                return x[0].t().contiguous()
+            case "model":
+                raise ValueError(f"{w.name} is a model, not a kernel")
+
+
+def _module(workload: Workload) -> nn.Module:
+    """A fresh module of the workload; models share no storage with the reference."""
+    return copy.deepcopy(torch_models.build(workload.name)) if workload.is_model else _Kernel(workload).eval()
+
+
+def _tensors(workload: Workload) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.from_numpy(array) for array in arrays(workload)[0])
+
+
+def reference(workload: Workload) -> Array:
+    """PyTorch eager's result, in the default memory format."""
+    with torch.inference_mode():
+        return _numpy(_module(workload)(*_tensors(workload)))
+
+
+def _numpy(tensor: torch.Tensor) -> Array:
+    array: Array = tensor.contiguous().numpy()
+    return array
+
+
+def _contestant(peer: str, variant: str, call: Callable[[], torch.Tensor]) -> CallContestant:
+    """Wrap a call so that gradient bookkeeping is off in both the timed loop and the reading."""
+    guarded = torch.inference_mode()(call)
+    return CallContestant(peer, variant, guarded, lambda: _numpy(guarded()))
+
+
+def eager(workload: Workload, threads: int) -> Iterator[Contestant]:
+    """Eager: into a kept output where PyTorch has ``out=``; four-dimensional workloads in both memory formats."""
+    torch.set_num_threads(threads)
+    inputs = _tensors(workload)
+    into = _into(workload, inputs)
+    if into is not None:
+        yield _contestant("torch", "eager out=", into)
+        return
+    formats = {"eager nchw": torch.contiguous_format, "eager channels_last": torch.channels_last}
+    if len(workload.inputs[0]) != 4:
+        formats = {"eager": torch.contiguous_format}
+    for variant, memory_format in formats.items():
+        module = _module(workload).to(memory_format=memory_format)
+        laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
+        yield _contestant("torch", variant, lambda module=module, x=laid_out: module(*x))  # type: ignore[misc]
+
+
+def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor] | None:
+    """The operation writing into one kept output, where PyTorch can."""
+    if workload.op not in ("add", "gelu", "matmul", "softmax", "sum", "transpose"):
+        return None
+    with torch.inference_mode():
+        out = torch.empty_like(_module(workload)(*x))
+    match workload.op:
+        case "add":
+            return lambda: torch.add(x[0], x[1], out=out)
+        case "gelu":
+            return lambda: torch._C._nn.gelu(x[0], out=out)  # noqa: SLF001  the public gelu has no out=
+        case "matmul":
+            return lambda: torch.matmul(x[0], x[1], out=out)
+        case "softmax":
+            return lambda: torch.softmax(x[0], workload.axis, out=out)
+        case "sum":
+            return lambda: torch.sum(x[0], workload.axis, out=out)
+        case _:
+            return lambda: out.copy_(x[0].t())
+
+
+def inductor(workload: Workload, threads: int) -> Iterator[Contestant]:
+    """torch.compile with max-autotune and frozen weights: minutes of compilation for a model."""
+    from torch._inductor import config  # importing it costs seconds, which only this peer should pay
+
+    torch.set_num_threads(threads)
+    config.freezing = True
+    config.compile_threads = 1  # no pool of compile workers left running beside the timings
+    torch._dynamo.reset()  # noqa: SLF001  there is no other name for it
+    inputs = _tensors(workload)
+    compiled = torch.compile(_module(workload), mode="max-autotune", dynamic=False)
+    with torch.no_grad():
+        compiled(*inputs)
+    call = torch.no_grad()(lambda: compiled(*inputs))
+    yield CallContestant("inductor", "max-autotune, frozen", call, lambda: _numpy(call()))
