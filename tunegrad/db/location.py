@@ -1,0 +1,74 @@
+"""Where a store may live: a file in an existing directory, for writing on a local filesystem.
+
+SQLite's write-ahead log is shared memory between processes of one machine, and its locks are the filesystem's. Network
+filesystems break both, so a store there is read but never written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from tunegrad.errors import StoreError
+
+__all__ = ["MOUNTS", "check_location", "filesystem_of"]
+
+MOUNTS = Path("/proc/self/mounts")
+
+# fmt: off
+_NETWORK = frozenset((
+    "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "gpfs", "beegfs",
+    "glusterfs", "pvfs2", "davfs", "orangefs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs",
+    "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.davfs2", "fuse.smbnetfs", "fuse.cephfs", "fuse.goofys",
+    "fuse.juicefs", "fuse.curlftpfs",
+))
+# fmt: on
+
+
+def filesystem_of(path: Path, mounts: Path = MOUNTS) -> tuple[str, str]:
+    """(mount point, filesystem type) that holds a resolved path; ('', '') where the system has no mount table."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return "", ""
+    best = ("", "")
+    for line in lines:
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), words[1])
+        # A later mount on the same point hides the earlier one.
+        if path.is_relative_to(point) and len(point) >= len(best[0]):
+            best = (point, words[2])
+    return best
+
+
+def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
+    """Raise StoreError unless ``path`` (resolved) can hold a store for this use."""
+    if not path.parent.is_dir():
+        raise StoreError(f"store {path}: directory {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise StoreError(f"store {path}: is a directory; a store is one file")
+    if path.exists() and not path.is_file():
+        raise StoreError(f"store {path}: is not a regular file")
+    if not write:
+        _check_readable(path)
+        return
+    point, kind = filesystem_of(path, mounts)
+    if kind in _NETWORK:
+        raise StoreError(
+            f"store {path}: {point} is a network filesystem ({kind}), where locks and the write-ahead log do not hold; "
+            "put a store that is written on a local disk"
+        )
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise StoreError(f"store {path}: the file can not be written by this user; open it for reading, or copy it")
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise StoreError(f"store {path}: does not exist; `tunegrad tune --store {path}` makes one")
+    if path.stat().st_size == 0:
+        raise StoreError(f"store {path}: is empty, not a store")
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"store {path}: the file can not be read by this user")

@@ -1,0 +1,129 @@
+"""What a lookup answers: Hit, Near or Miss, and for the last two which fields differ.
+
+    Hit    this kernel, this fingerprint, this space version: the stored winner.
+    Near   this kernel and this fingerprint, but its winners were found in another version of the space.
+    Miss   the kernel is unknown, has no OK trial, or has them only on other machines; ``differences`` names the fields.
+
+The store knows no hardware, so it can not say that one fingerprint is good enough for another: any field that differs
+makes a Miss. ``nearest`` lists what a caller who asked for on_miss="nearest" may replay, closest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tunegrad.trial import Fingerprint, Trial
+
+__all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "WinnerSource", "look_up"]
+
+_NEAREST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field that kept a lookup from a hit: one of the fingerprint's, ``space_version``, ``kernel`` or ``status``."""
+
+    field: str
+    stored: str
+    here: str
+
+    def __str__(self) -> str:
+        if self.field == "kernel":
+            return f"kernel unknown: {self.here}"
+        return f"{self.field}: stored {self.stored or '(none)'}, here {self.here or '(none)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Nearby:
+    """The winner of the same kernel somewhere else, and how that place differs from here."""
+
+    trial: Trial
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The stored winner for exactly what was asked."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A winner of this kernel on this machine, from another space version. ``nearest`` is not empty."""
+
+    differences: tuple[Difference, ...]
+    nearest: tuple[Nearby, ...]
+
+    @property
+    def reason(self) -> str:
+        """The differences in one line."""
+        return "; ".join(map(str, self.differences))
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Nothing stored for this machine. ``differences`` are those of the nearest candidate, where there is one."""
+
+    differences: tuple[Difference, ...]
+    nearest: tuple[Nearby, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The differences in one line."""
+        return "; ".join(map(str, self.differences))
+
+
+Lookup = Hit | Near | Miss
+
+
+class WinnerSource(Protocol):
+    """What a lookup needs of a store."""
+
+    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
+        """The winner for exactly this, or None."""
+
+    def knows(self, kernel_key: str) -> bool:
+        """Whether any row names this kernel."""
+
+    def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+
+
+def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
+    """Ask ``source`` for a winner; on a miss say what differs and what is nearest."""
+    trial = source.winner(kernel_key, fingerprint, space_version)
+    if trial is not None:
+        return Hit(trial)
+    if not source.knows(kernel_key):
+        return Miss((Difference("kernel", "", kernel_key),))
+    nearest = _nearest(source, kernel_key, fingerprint, space_version)
+    if not nearest:
+        return Miss((Difference("status", "no ok trial", "ok"),))
+    first = nearest[0]
+    kind = Near if first.trial.fingerprint == fingerprint else Miss
+    return kind(first.differences, nearest)
+
+
+def _nearest(source: WinnerSource, key: str, fingerprint: Fingerprint, space_version: int) -> tuple[Nearby, ...]:
+    """Winners elsewhere: this machine first, then by how many fields differ, then the newest."""
+    ranked = []
+    for age, (place, space) in enumerate(source.places(key)):
+        differences = _differences(place, space, fingerprint, space_version)
+        ranked.append((place != fingerprint, len(differences), age, place, space, differences))
+    ranked.sort(key=lambda entry: entry[:3])
+    found: list[Nearby] = []
+    for *_, place, space, differences in ranked:
+        if len(found) == _NEAREST:
+            break
+        trial = source.winner(key, place, space)
+        if trial is not None:
+            found.append(Nearby(trial, differences))
+    return tuple(found)
+
+
+def _differences(place: Fingerprint, space: int, fingerprint: Fingerprint, here: int) -> tuple[Difference, ...]:
+    fields = tuple(Difference(*entry) for entry in place.differences(fingerprint))
+    return fields if space == here else (*fields, Difference("space_version", str(space), str(here)))

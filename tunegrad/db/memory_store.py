@@ -1,0 +1,207 @@
+"""A store in memory: the same contract, no file. For tests, ``--store :memory:``, and the rest of a damaged file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from tunegrad.db.base import BaseStore
+from tunegrad.db.migrations import SCHEMA_VERSION
+from tunegrad.db.protocol import Mode
+from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.db.rows import admit, admit_evidence, identity, key_of
+from tunegrad.trial import Fingerprint, Policy, Status, Trial
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore(BaseStore):
+    """Rows in dictionaries. ``problems`` is what ``verify`` reports: memory is not damaged, but its source may be."""
+
+    def __init__(
+        self,
+        mode: Mode = "write",
+        *,
+        label: str = ":memory:",
+        clock: Callable[[], float] = time.time,
+        problems: Iterable[Problem] = (),
+    ) -> None:
+        super().__init__(label, mode, clock)
+        self._problems = list(problems)
+        self._trials: dict[int, Trial] = {}
+        self._ids: dict[tuple[str, Fingerprint, str, str, int], int] = {}
+        self._by_kernel: dict[str, list[int]] = {}
+        self._names: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._sessions: dict[str, Session] = {}
+        self._promotions: list[tuple[int, Evidence]] = []
+        self._spend: dict[tuple[str, Fingerprint, str], float] = {}
+
+    def freeze(self) -> None:
+        """From now on, read only."""
+        self._mode = "read"
+
+    def close(self) -> None:
+        """Refuse further use."""
+        self._closed = True
+
+    def add(self, trial: Trial) -> int:
+        """Keep one trial and return its id; that of the stored one when it is already there."""
+        self._check_writable()
+        trial = admit(trial)
+        known = self._ids.get(identity(trial))
+        if known is not None:
+            return known
+        row = len(self._trials) + 1
+        self._trials[row] = trial
+        self._ids[identity(trial)] = row
+        self._by_kernel.setdefault(trial.kernel_key, []).append(row)
+        self._names.setdefault(trial.kernel_key, "")
+        bare = Session(trial.session, trial.created_s, None, "", 0, "{}", "")
+        self._sessions.setdefault(trial.session, bare)
+        return row
+
+    def trials(
+        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+    ) -> list[Trial]:
+        """Trials of a kernel, oldest first; of one fingerprint or one policy where given."""
+        self._check_open()
+        return [
+            trial
+            for trial in (self._trials[row] for row in self._by_kernel.get(kernel_key, ()))
+            if (fingerprint is None or trial.fingerprint == fingerprint)
+            and (policy is None or trial.policy.text == policy.text)
+        ]
+
+    def id_of(self, trial: Trial) -> int | None:
+        """The id of the stored trial that is the same as this one."""
+        self._check_open()
+        return self._ids.get(identity(trial))
+
+    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
+        """The trial promoted last, else the fastest OK trial of the newest OK trial's policy."""
+        for trial, _ in reversed(self.promotions(kernel_key, fingerprint)):
+            if trial.space_version == space_version:
+                return trial
+        eligible = [
+            t for t in self.trials(kernel_key, fingerprint) if t.space_version == space_version and _is_timed(t)
+        ]
+        if not eligible:
+            return None
+        policy = eligible[-1].policy.text
+        return min((t for t in eligible if t.policy.text == policy), key=lambda t: t.measurement.seconds)
+
+    def knows(self, kernel_key: str) -> bool:
+        """Whether a trial or a name is kept for this kernel."""
+        self._check_open()
+        return kernel_key in self._names
+
+    def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        timed = (t for t in reversed(self.trials(kernel_key)) if _is_timed(t))
+        return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
+
+    def promote(self, trial_id: int, evidence: Evidence) -> int:
+        """Make a trial the winner of its kernel, fingerprint and space version."""
+        self._check_writable()
+        evidence = admit_evidence(evidence)
+        trial = self._trials.get(trial_id)
+        if trial is None or not _is_timed(trial):
+            raise self._no_such_winner(trial_id, trial)
+        self._promotions.append((trial_id, evidence))
+        return len(self._promotions)
+
+    def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
+        """Every promotion of a kernel on a machine, oldest first."""
+        self._check_open()
+        pairs = ((self._trials[row], evidence) for row, evidence in self._promotions)
+        return [(t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint]
+
+    def keep_session(self, session: Session) -> None:
+        """Keep a session's row as it is, unless its id is taken by one that is known."""
+        self._check_writable()
+        if session.id not in self._sessions or not self._sessions[session.id].command:
+            self._sessions[session.id] = session
+
+    def _start_session(self, session: Session) -> bool:
+        if session.id in self._sessions:
+            return False
+        self._sessions[session.id] = session
+        return True
+
+    def _end_session(self, session: Session) -> None:
+        self._sessions[session.id] = replace(self._sessions[session.id], ended_s=session.ended_s)
+
+    def sessions(self) -> list[Session]:
+        """Every session, oldest first."""
+        self._check_open()
+        return sorted(self._sessions.values(), key=lambda s: (s.started_s, s.id))
+
+    def spent(self, model_key: str, fingerprint: Fingerprint, settings: str) -> float:
+        """Seconds of tuning budget already spent."""
+        self._check_open()
+        return self._spend.get((model_key, fingerprint, settings), 0.0)
+
+    def add_spend(self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float) -> float:
+        """Add seconds to what was spent and return the new total."""
+        self._check_writable()
+        self._check_spend(model_key, seconds)
+        total = self.spent(model_key, fingerprint, settings) + float(seconds)
+        self._spend[model_key, fingerprint, settings] = total
+        return total
+
+    def spends(self) -> list[tuple[str, Fingerprint, str, float]]:
+        """Every (model key, fingerprint, settings, seconds)."""
+        return [(*key, seconds) for key, seconds in self._spend.items()]
+
+    def numbered(self) -> list[tuple[int, Trial]]:
+        """Every trial with its id, oldest first."""
+        return list(self._trials.items())
+
+    def promoted(self) -> list[tuple[int, Evidence]]:
+        """Every promotion as (trial id, evidence), oldest first."""
+        return list(self._promotions)
+
+    def named(self) -> list[tuple[str, str]]:
+        """(text, name) of every kernel that has both."""
+        return [(self._texts[key], name) for key, name in self._names.items() if name and key in self._texts]
+
+    def name_kernel(self, kernel_text: str, name: str) -> None:
+        """Give a kernel a name for people."""
+        self._check_writable()
+        self._names[key_of(kernel_text)] = name
+        self._texts[key_of(kernel_text)] = kernel_text
+
+    def kernel_name(self, kernel_key: str) -> str:
+        """The name, or ''."""
+        self._check_open()
+        return self._names.get(kernel_key, "")
+
+    def stats(self) -> Stats:
+        """Counts; a store in memory has no size."""
+        self._check_open()
+        counts = Counter(t.measurement.status for t in self._trials.values())
+        machines = {t.fingerprint for t in self._trials.values()} | {fingerprint for _, fingerprint, _ in self._spend}
+        return Stats(
+            trials=len(self._trials),
+            by_status=tuple((status, counts[status]) for status in Status),
+            unknown_status=0,
+            kernels=len(self._names),
+            fingerprints=len(machines),
+            sessions=len(self._sessions),
+            promotions=len(self._promotions),
+            spent_s=sum(self._spend.values()),
+            size_bytes=0,
+            schema_version=SCHEMA_VERSION,
+        )
+
+    def verify(self) -> list[Problem]:
+        """What was wrong with the file that the rows came from; nothing, for a store that began in memory."""
+        self._check_open()
+        return list(self._problems)
+
+
+def _is_timed(trial: Trial) -> bool:
+    return trial.measurement.status is Status.OK and bool(trial.measurement.samples_s)

@@ -1,0 +1,124 @@
+"""The schema, as the ordered steps that made it. A released step is never edited: a change is a new step.
+
+Step N takes a store from version N to version N + 1 (``PRAGMA user_version``). All missing steps run in one
+transaction, so a store is at one version or at another, never between. ``tests/unit/store_schema_1.sql`` is a frozen
+store of version 1.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "STEPS", "migrate"]
+
+APPLICATION_ID = 0x74756E65
+"""'tune' in ASCII: how a store is told from any other SQLite file."""
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE kernels (
+            id INTEGER PRIMARY KEY,
+            key TEXT NOT NULL UNIQUE,        -- hash of text
+            text TEXT NOT NULL,              -- canonical
+            name TEXT NOT NULL DEFAULT ''    -- for people only
+        )""",
+        """CREATE TABLE fingerprints (
+            id INTEGER PRIMARY KEY,
+            fields TEXT NOT NULL UNIQUE      -- JSON list of [name, value], sorted
+        )""",
+        """CREATE TABLE policies (
+            id INTEGER PRIMARY KEY,
+            text TEXT NOT NULL UNIQUE,
+            fields TEXT NOT NULL             -- JSON object, without timeout_s
+        )""",
+        """CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            started_s REAL NOT NULL,         -- since the epoch
+            ended_s REAL,                    -- NULL: running, or killed
+            command TEXT NOT NULL,           -- '': known only from its trials
+            seed INTEGER NOT NULL,
+            settings TEXT NOT NULL,          -- JSON object
+            version TEXT NOT NULL            -- of tunegrad
+        )""",
+        """CREATE TABLE trials (
+            id INTEGER PRIMARY KEY,
+            kernel INTEGER NOT NULL REFERENCES kernels(id),
+            fingerprint INTEGER NOT NULL REFERENCES fingerprints(id),
+            policy INTEGER NOT NULL REFERENCES policies(id),
+            actions TEXT NOT NULL,
+            program_hash TEXT NOT NULL,
+            space_version INTEGER NOT NULL,
+            timeout_s REAL NOT NULL,
+            status TEXT NOT NULL,
+            samples_s TEXT NOT NULL,         -- JSON list of seconds
+            median_s REAL,                   -- NULL: no samples
+            error TEXT NOT NULL,
+            lower_s REAL NOT NULL,
+            compile_s REAL NOT NULL,
+            verify_s REAL NOT NULL,
+            timing_s REAL NOT NULL,
+            max_error REAL,                  -- NULL: not a number
+            session TEXT NOT NULL REFERENCES sessions(id),
+            origin TEXT NOT NULL,
+            created_s REAL NOT NULL,
+            checksum INTEGER NOT NULL,       -- CRC-32 of the row's content
+            UNIQUE (kernel, fingerprint, actions, policy, space_version)
+        )""",
+        """CREATE INDEX trials_by_speed ON trials (kernel, fingerprint, space_version, policy, median_s)
+            WHERE status = 'ok' AND median_s IS NOT NULL""",
+        """CREATE TABLE promotions (
+            id INTEGER PRIMARY KEY,
+            kernel INTEGER NOT NULL REFERENCES kernels(id),
+            fingerprint INTEGER NOT NULL REFERENCES fingerprints(id),
+            trial INTEGER NOT NULL REFERENCES trials(id),
+            evidence TEXT NOT NULL,          -- JSON object
+            created_s REAL NOT NULL
+        )""",
+        "CREATE INDEX promotions_by_kernel ON promotions (kernel, fingerprint)",
+        "CREATE INDEX promotions_by_trial ON promotions (trial)",
+        """CREATE TABLE spend (
+            id INTEGER PRIMARY KEY,
+            model_key TEXT NOT NULL,
+            fingerprint INTEGER NOT NULL REFERENCES fingerprints(id),
+            settings TEXT NOT NULL,
+            seconds REAL NOT NULL,
+            UNIQUE (model_key, fingerprint, settings)
+        )""",
+        """CREATE VIEW winners AS
+            WITH ranked AS (
+                SELECT t.*, p.id AS promotion,
+                    MAX(t.id) OVER (PARTITION BY t.kernel, t.fingerprint, t.space_version, t.policy) AS newest_trial,
+                    ROW_NUMBER() OVER (
+                        PARTITION BY t.kernel, t.fingerprint, t.space_version, t.policy
+                        ORDER BY p.id IS NULL, p.id DESC, t.median_s, t.id
+                    ) AS place
+                FROM trials t
+                LEFT JOIN (SELECT trial, MAX(id) AS id FROM promotions GROUP BY trial) p ON p.trial = t.id
+                WHERE t.status = 'ok' AND t.median_s IS NOT NULL
+            )
+            SELECT k.key AS kernel_key, k.name AS name, f.fields AS fingerprint, p.text AS policy, r.space_version,
+                r.id AS trial, r.actions, r.median_s, r.promotion, r.newest_trial
+            FROM ranked r JOIN kernels k ON k.id = r.kernel JOIN fingerprints f ON f.id = r.fingerprint
+                JOIN policies p ON p.id = r.policy
+            WHERE r.place = 1""",
+    ),
+)
+
+SCHEMA_VERSION = len(STEPS)
+
+
+def migrate(connection: sqlite3.Connection, steps: tuple[tuple[str, ...], ...] = STEPS) -> None:
+    """Run the steps that the store has not seen, all or none. A new file gets all of them and the application id."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in steps[version:]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {max(version, len(steps))}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

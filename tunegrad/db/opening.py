@@ -1,0 +1,76 @@
+"""How a store is opened: the checks, the lock, the file, in this order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tunegrad.db.connection import DamagedStore, connect_reader, connect_writer
+from tunegrad.db.location import MOUNTS, check_location
+from tunegrad.db.lock import WriterLock
+from tunegrad.db.memory_store import MemoryStore
+from tunegrad.db.protocol import Mode, Store
+from tunegrad.db.salvage import rescue
+from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.errors import StoreError
+
+__all__ = ["MEMORY", "open_store"]
+
+MEMORY = ":memory:"
+
+_log = logging.getLogger(__name__)
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    mode: Mode = "read",
+    *,
+    clock: Callable[[], float] = time.time,
+    trace: Callable[[str], None] | None = None,
+    mounts: Path = MOUNTS,
+) -> Store:
+    """Open the store at ``path``, or a fresh one in memory for ``:memory:``.
+
+    "write" creates a missing file, migrates an old one and holds the writer's lock until closed. "read" never writes a
+    row, needs no lock and works beside a writer; of a damaged file it gives what can be read, with a logged warning and
+    the list from ``verify``. ``trace`` is called with every SQL statement. ``mounts`` is the system's mount table.
+
+    Raises StoreError, in one line: a missing directory, a missing, unreadable, foreign, newer or damaged file, another
+    writer, a network filesystem.
+    """
+    if mode not in ("read", "write"):
+        raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
+    if os.fspath(path) == MEMORY:
+        return MemoryStore(mode, clock=clock)
+    try:
+        resolved = Path(path).expanduser().resolve()
+        check_location(resolved, write=mode == "write", mounts=mounts)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise StoreError(f"store {os.fspath(path)!r}: no usable path: {error}") from error
+    if mode == "write":
+        return _open_writer(resolved, clock, trace)
+    return _open_reader(resolved, clock, trace)
+
+
+def _open_writer(path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None) -> SqliteStore:
+    lock = WriterLock(path)
+    try:
+        return SqliteStore(path, connect_writer(path, trace), lock, clock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_reader(path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None) -> Store:
+    try:
+        return SqliteStore(path, connect_reader(path, trace), None, clock)
+    except DamagedStore as error:
+        _log.warning("%s; reading what is left", error)
+    try:
+        return rescue(path, clock)
+    except sqlite3.Error as error:
+        raise StoreError(f"store {path}: damaged beyond reading: {error}") from error

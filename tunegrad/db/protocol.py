@@ -1,0 +1,113 @@
+"""The contract of a store. One conformance suite holds every implementation to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from tunegrad.db.lookup import Lookup
+from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.trial import Fingerprint, Policy, Trial
+
+__all__ = ["Mode", "Store"]
+
+Mode = Literal["read", "write"]
+
+
+class Store(Protocol):
+    """Trials, winners, sessions and spent budget.
+
+    Every method may raise StoreError; those that write do, when the store was opened for reading. What a method
+    wrote is committed before it returns. Damaged rows are skipped and reported by ``verify``, never returned.
+    A store belongs to the process that opened it; its threads may share it.
+    """
+
+    @property
+    def mode(self) -> Mode:
+        """How it was opened."""
+
+    def close(self) -> None:
+        """Release the file and the writer's lock. Closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    def add(self, trial: Trial) -> int:
+        """Commit one trial and return its id, > 0 and rising.
+
+        A trial is the same as a stored one when kernel, fingerprint, actions, policy text and space version are: then
+        nothing is written, the first row stays, and its id is returned. A damaged row is replaced by its new
+        measurement, under the same id. Raises InternalError for a trial that breaks its rules (a key that is not
+        the hash of the text, a time that is negative or not finite).
+        """
+
+    def trials(
+        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+    ) -> list[Trial]:
+        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given."""
+
+    def id_of(self, trial: Trial) -> int | None:
+        """The id of the stored trial that is the same as this one."""
+
+    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
+        """The trial promoted last; with no promotion, the fastest OK trial by median, the oldest of equals.
+
+        Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts.
+        """
+
+    def lookup(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
+        """The winner, or what differs between here and what is stored."""
+
+    def knows(self, kernel_key: str) -> bool:
+        """Whether any row names this kernel."""
+
+    def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+
+    def promote(self, trial_id: int, evidence: Evidence) -> int:
+        """Make a trial the winner of its kernel, fingerprint and space version; returns the promotion's id.
+
+        Raises StoreError when there is no such trial, or when it is not OK with samples.
+        """
+
+    def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
+        """Every promotion of a kernel on a machine, oldest first."""
+
+    def session(
+        self, command: str, seed: int, settings: Mapping[str, object], version: str, session_id: str | None = None
+    ) -> AbstractContextManager[Session]:
+        """Open a session row and, when the block ends however it ends, note the time. A fresh id where none is given.
+
+        ``settings`` must be JSON; ``seed`` fits 64 bits. Raises StoreError when the id is taken.
+        """
+
+    def sessions(self) -> list[Session]:
+        """Every session, oldest first."""
+
+    def keep_session(self, session: Session) -> None:
+        """Keep a session of another store as it is, unless its id is taken by one that is known."""
+
+    def spent(self, model_key: str, fingerprint: Fingerprint, settings: str) -> float:
+        """Seconds of tuning budget already spent on a model under these settings; 0 where none."""
+
+    def add_spend(self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float) -> float:
+        """Add seconds to what was spent and return the new total."""
+
+    def name_kernel(self, kernel_text: str, name: str) -> None:
+        """Give a kernel a name for people. Never part of a key; the last name wins."""
+
+    def kernel_name(self, kernel_key: str) -> str:
+        """The name, or '' where there is none."""
+
+    def stats(self) -> Stats:
+        """Counts and size."""
+
+    def verify(self) -> list[Problem]:
+        """Check the file and every row; an empty list is a healthy store. Writes nothing."""

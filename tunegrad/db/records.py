@@ -1,0 +1,68 @@
+"""What the store keeps beside trials, and what it says about itself. Plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tunegrad.trial import Status
+
+__all__ = ["Evidence", "Problem", "Session", "Stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a challenger replaced an incumbent: the two-sample test and the samples it saw.
+
+    ``test`` names the test, ``p_value`` is in [0, 1]. Samples are in seconds and interleaved; the incumbent's are
+    empty for the first winner of a kernel. ``cold`` says whether caches were evicted before each sample.
+    """
+
+    test: str
+    p_value: float
+    incumbent_samples_s: tuple[float, ...]
+    challenger_samples_s: tuple[float, ...]
+    cold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a command that measured. ``settings`` is JSON text; ``ended_s`` is None while it runs, or if killed.
+
+    A session that only its trials' rows name (imported ones) has an empty command. Times are seconds since the epoch.
+    """
+
+    id: str
+    started_s: float
+    ended_s: float | None
+    command: str
+    seed: int
+    settings: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A damaged row or file: found, reported and skipped. ``row`` is the row's id, None for a whole table or file."""
+
+    table: str
+    row: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.text}" if self.row is None else f"{self.table} row {self.row}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a store holds. ``by_status`` lists every status; ``unknown_status`` counts rows with none of them."""
+
+    trials: int
+    by_status: tuple[tuple[Status, int], ...]
+    unknown_status: int
+    kernels: int
+    fingerprints: int
+    sessions: int
+    promotions: int
+    spent_s: float
+    size_bytes: int
+    schema_version: int

@@ -1,0 +1,86 @@
+"""What is left of a damaged store: readable rows into memory, and from there into a new store."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tunegrad.db.connection import connect_salvager
+from tunegrad.db.memory_store import MemoryStore
+from tunegrad.db.protocol import Store
+from tunegrad.db.records import Evidence, Problem, Session
+from tunegrad.db.rows import (
+    SESSION_COLUMNS,
+    decode_evidence,
+    decode_session,
+    decode_trial,
+    load_fingerprint,
+)
+from tunegrad.db.scan import scan
+from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, check_row, verify_store
+from tunegrad.trial import Trial
+
+__all__ = ["rescue", "salvage"]
+
+
+def rescue(path: Path, clock: Callable[[], float] = time.time) -> MemoryStore:
+    """Every sound row of a damaged store, in memory and read-only; ``verify`` says what was lost.
+
+    Ids are new. Raises StoreError when not even the schema can be read.
+    """
+    connection = connect_salvager(path)
+    try:
+        store = MemoryStore("write", label=str(path), clock=clock, problems=verify_store(connection))
+        _fill(store, connection)
+    finally:
+        connection.close()
+    store.freeze()
+    return store
+
+
+def salvage(path: Path, into: Store) -> list[Problem]:
+    """Copy what can be read of the store at ``path`` into an open one; returns what could not. The source stays."""
+    source = rescue(path.resolve())
+    for session in source.sessions():
+        into.keep_session(session)
+    ids: dict[int, int] = {}
+    for row, trial in source.numbered():
+        ids[row] = into.add(trial)
+    for row, evidence in source.promoted():
+        into.promote(ids[row], evidence)
+    for text, name in source.named():
+        into.name_kernel(text, name)
+    for model_key, fingerprint, settings, seconds in source.spends():
+        missing = seconds - into.spent(model_key, fingerprint, settings)
+        if missing > 0:
+            into.add_spend(model_key, fingerprint, settings, missing)
+    return source.verify()
+
+
+def _fill(store: MemoryStore, connection: sqlite3.Connection) -> None:
+    for row in _rows(connection, "sessions", f"SELECT {SESSION_COLUMNS} FROM sessions", "rowid"):
+        if isinstance(session := decode_session(row), Session):
+            store.keep_session(session)
+    ids: dict[int, int] = {}
+    for row in _rows(connection, "trials", TRIAL_SELECT, "t.id"):
+        if isinstance(trial := decode_trial(row), Trial):
+            ids[row[0]] = store.add(trial)
+    for row in _rows(connection, "promotions", PROMOTION_SELECT, "r.id"):
+        evidence = decode_evidence(row[0], row[1])
+        if check_row("promotions", row) is None and isinstance(evidence, Evidence) and row[2] in ids:
+            store.promote(ids[row[2]], evidence)
+    for row in _rows(connection, "kernels", "SELECT id, key, text, name FROM kernels", "id"):
+        if check_row("kernels", row) is None and row[3]:
+            store.name_kernel(row[2], row[3])
+    for row in _rows(connection, "spend", SPEND_SELECT, "s.id"):
+        if check_row("spend", row) is None:
+            store.add_spend(row[1], load_fingerprint(row[2]), row[3], row[4])
+
+
+def _rows(connection: sqlite3.Connection, table: str, select: str, row_id: str) -> Iterator[tuple[Any, ...]]:
+    for row in scan(connection, table, select, row_id):
+        if not isinstance(row, Problem):
+            yield row
