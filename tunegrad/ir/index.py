@@ -235,8 +235,8 @@ class Index:
 
 
 def var(name: str, extent: int) -> Index:
-    """The variable ``name`` with ``0 <= value < extent`` (extent >= 1) as an Index."""
-    return Index(((Var(name, 0, max(0, extent - 1)), 1),), 0)
+    """The variable ``name`` with ``0 <= value < extent`` as an Index; the constant 0 when it has one value."""
+    return Index(((Var(name, 0, extent - 1), 1),), 0) if extent > 1 else Index((), 0)
 
 
 def as_index(value: Index | int) -> Index:

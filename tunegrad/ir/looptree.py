@@ -1,0 +1,277 @@
+"""The loop tree: a kernel in some order, before it is lowered for a target.
+
+The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by three
+rules, so an action only edits the list:
+
+1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they run innermost.
+2. The *region* begins after the last serial, thread or local loop of a shared axis. Inside it every accumulator is a register.
+   Each stage runs there in turn, over its own loops.
+3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
+   epilogue runs in the last one, while the tile is still in registers.
+
+    for k0 in 4:                                 # outside the region: partial sums live in C
+        copy B -> B.k0 (n0, k1, n1, n2)
+        for m0 in 8 on threads:
+            copy A -> A.m0 (m1, m2, k1)
+            for n0 in 32:
+                for m1 in 12:                    # the region: 12 x 2 accumulators of 16 lanes
+                    v0 = 0 or C
+                    for k1 in 256:
+                        v0[m2, n1, n2] += ...
+                    C = epilogue(v0) or v0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import prod
+
+from tunegrad.errors import IllegalAction
+
+from .expr import Load
+from .index import Index
+from .kernel import Kernel, Reduce, Stage, loads
+from .target import Target
+
+__all__ = ["Loop", "LoopKind", "LoopTree", "Staged", "accumulators", "loop_tree", "operand"]
+
+
+class LoopKind(StrEnum):
+    """How the iterations of a loop run."""
+
+    SERIAL = "serial"
+    UNROLL = "unroll"
+    UPCAST = "upcast"
+    VECTOR = "vector"
+    GROUP = "group"
+    THREAD = "thread"
+    LOCAL = "local"
+
+    @property
+    def is_register(self) -> bool:
+        """Whether its iterations are instructions or lanes rather than trips of a loop."""
+        return self in (LoopKind.UNROLL, LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.GROUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``extent`` steps of one or (fused) several axes. ``stage`` is -1 on shared axes, else the stage that owns it."""
+
+    name: str
+    extent: int
+    axes: tuple[str, ...]
+    stage: int
+    reduce: bool
+    kind: LoopKind = LoopKind.SERIAL
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The region of ``param`` used inside loop ``at`` ("" is the whole nest, "load" is once, when the model is loaded),
+    copied to scratch. ``layout`` names the loops that index the copy, outermost first; without it the copy keeps the
+    parameter's own dimensions, padding zero-filled."""
+
+    param: str
+    at: str
+    layout: tuple[str, ...] = ()
+
+    @property
+    def buffer(self) -> str:
+        """Name of the copy."""
+        return f"{self.param}.{self.at or 'root'}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTree:
+    """A schedule's state. ``index`` gives each axis as a sum over loop names; ``padded`` axes run to a multiple, masked."""
+
+    kernel: Kernel
+    target: Target
+    loops: tuple[Loop, ...]
+    index: tuple[tuple[str, Index], ...]
+    staged: tuple[Staged, ...] = ()
+    padded: tuple[str, ...] = ()
+
+    def loop(self, name: str) -> Loop:
+        """The loop of that name; IllegalAction lists the ones there are."""
+        for found in self.loops:
+            if found.name == name:
+                return found
+        names = ", ".join(x.name for x in self.loops)
+        raise IllegalAction(f"no loop {name!r} in kernel {self.kernel.name}; its loops are {names}")
+
+    def position(self, name: str) -> int:
+        """Where the loop stands in the list."""
+        return self.loops.index(self.loop(name))
+
+    def axis_index(self, axis: str) -> Index:
+        """The axis as a sum over loops."""
+        return dict(self.index)[axis]
+
+    def extent(self, axis: str) -> int:
+        """The axis's true extent."""
+        return next(a.extent for a in self.kernel.all_axes() if a.name == axis)
+
+    def nominal(self, axis: str) -> int:
+        """The extent that its loops cover; more than ``extent`` when a tile does not divide it."""
+        return self.axis_index(axis).hi + 1
+
+    def with_loop(self, old: Loop, *new: Loop) -> LoopTree:
+        """The tree with one loop replaced in place."""
+        at = self.loops.index(old)
+        return replace(self, loops=self.loops[:at] + new + self.loops[at + 1 :])
+
+    @property
+    def region(self) -> int:
+        """Position in the list where the region begins."""
+        begin = 0
+        for i, loop in enumerate(self.loops):
+            if loop.stage < 0 and not loop.kind.is_register:
+                begin = i + 1
+        return begin
+
+    @property
+    def outer(self) -> tuple[Loop, ...]:
+        """The loops around the region, outermost first."""
+        return tuple(x for x in self.loops[: self.region] if not x.kind.is_register)
+
+    @property
+    def partial(self) -> tuple[Loop, ...]:
+        """The reduce loops around the region: those between which partial sums live in memory."""
+        return tuple(x for x in self.outer if x.stage >= 0)
+
+    @property
+    def shared_registers(self) -> tuple[Loop, ...]:
+        """Register loops of shared axes, in list order."""
+        return tuple(x for x in self.loops if x.stage < 0 and x.kind.is_register)
+
+    def own(self, stage: int) -> tuple[Loop, ...]:
+        """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
+        begin = self.region
+        serial = tuple(x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register)
+        return serial + tuple(x for x in self.loops if x.stage == stage and x.kind.is_register)
+
+    def lane_loop(self, stage: int) -> Loop | None:
+        """The loop whose iterations are vector lanes in this stage."""
+        for x in self.loops:
+            if x.stage in (-1, stage) and x.kind in (LoopKind.VECTOR, LoopKind.GROUP):
+                return x
+        return None
+
+    def inside(self, at: str) -> tuple[Loop, ...]:
+        """The loops that run inside loop ``at``: those after it, and all register loops; "" and "load" mean all."""
+        if at in ("", "load"):
+            return self.loops
+        begin = self.position(at)
+        return tuple(x for i, x in enumerate(self.loops) if i > begin or x.kind.is_register)
+
+    def checked(self) -> LoopTree:
+        """The tree itself, or IllegalAction when the list breaks a rule of its form."""
+        _check_order(self)
+        _check_lanes(self)
+        _check_partial(self)
+        return self
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
+    """The unscheduled nest: every axis one serial loop, shared axes first, then each stage's own."""
+    loops = [Loop(a.name, a.extent, (a.name,), -1, False) for a in kernel.axes]
+    for i, s in enumerate(kernel.stages):
+        loops += [Loop(a.name, a.extent, (a.name,), i, isinstance(s, Reduce)) for a in s.axes]
+    return LoopTree(kernel, target, tuple(loops), tuple((a.name, a.index) for a in kernel.all_axes()))
+
+
+def _check_order(t: LoopTree) -> None:
+    seen: dict[str, int] = {}
+    for x in t.loops:
+        if x.kind.is_register or len(x.axes) > 1:
+            continue
+        step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
+        if x.extent > 1 and seen.get(x.axes[0], step) < step:
+            raise IllegalAction(f"loop {x.name} stands inside a finer loop of its own axis {x.axes[0]}; outer tiles go first")
+        seen[x.axes[0]] = step
+
+
+def _check_lanes(t: LoopTree) -> None:
+    for i in range(len(t.kernel.stages)):
+        lanes = [x for x in t.loops if x.stage in (-1, i) and x.kind in (LoopKind.VECTOR, LoopKind.GROUP)]
+        if len(lanes) > 1:
+            names = " and ".join(x.name for x in lanes)
+            raise IllegalAction(f"loops {names} would both be vector lanes of stage {i}; a stage has one lane loop")
+
+
+def _check_partial(t: LoopTree) -> None:
+    k, partial = t.kernel, t.partial
+    if not partial:
+        return
+    names = ", ".join(x.name for x in partial)
+    if len(k.reduces) != 1 or any(s.axes for s in k.stores):
+        raise IllegalAction(f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may")
+    if not any(k.param(s.param).dtype == k.reduces[0].dtype for s in k.stores):
+        raise IllegalAction(f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums")
+    if any(x.kind is not LoopKind.SERIAL for x in partial):
+        raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
+
+
+def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
+    """The stage and the one load of ``param`` that staging it replaces; IllegalAction when there is not exactly one."""
+    stages = list(tree.kernel.stages)
+    found: list[tuple[Stage, Load]] = []
+    for s, x in loads(tree.kernel):
+        if x.param == param and (s, x) not in found:
+            found.append((s, x))
+    if len(found) != 1:
+        raise IllegalAction(f"stage(param={param}): kernel {tree.kernel.name} loads {param} in {len(found)} places; needs one")
+    return stages.index(found[0][0]), found[0][1]
+
+
+def _lines(t: LoopTree) -> Iterator[str]:
+    pad = ""
+    for s in t.staged:
+        if s.at in ("", "load"):
+            yield f"copy {s.param} -> {s.buffer} ({', '.join(s.layout) or 'region'}){' once, at load' if s.at else ''}"
+    for x in t.outer:
+        how = f" on {x.count} threads" if x.kind is LoopKind.THREAD else "" if x.kind is LoopKind.SERIAL else f" {x.kind}"
+        yield f"{pad}for {x.name} in {x.extent}{how}:"
+        pad += "    "
+        for s in t.staged:
+            if s.at == x.name:
+                yield f"{pad}copy {s.param} -> {s.buffer} ({', '.join(s.layout) or 'region'})"
+    registers = t.shared_registers
+    if registers:
+        yield f"{pad}# registers: " + " x ".join(f"{x.name}:{x.extent}{'v' if x.kind is LoopKind.VECTOR else ''}" for x in registers)
+    for i, s in enumerate(t.kernel.stages):
+        yield from _stage_lines(t, i, s, pad)
+
+
+def _stage_lines(t: LoopTree, i: int, s: Stage, pad: str) -> Iterator[str]:
+    if isinstance(s, Reduce):
+        yield f"{pad}{s.name} = identity" + (f" or {t.kernel.stores[0].param}" if t.partial else "")
+    inner = pad
+    for x in t.own(i):
+        if x.kind.is_register:
+            yield f"{inner}# {x.kind} {x.name}:{x.extent}"
+            continue
+        yield f"{inner}for {x.name} in {x.extent}{' local' if x.kind is LoopKind.LOCAL else ''}:"
+        inner += "    "
+        for staged in t.staged:
+            if staged.at == x.name:
+                yield f"{inner}copy {staged.param} -> {staged.buffer} ({', '.join(staged.layout) or 'region'})"
+    if isinstance(s, Reduce):
+        yield f"{inner}{s.name} = {s.op}({s.name}, {s.expr})"
+    else:
+        yield f"{inner}{s.param}[{', '.join(x.key for x in s.index)}] = {s.expr}"
+
+
+def accumulators(t: LoopTree, stage: int) -> int:
+    """Register variables that the accumulators of a reduce stage take (each one lane-loop wide)."""
+    lane = t.lane_loop(stage)
+    inner = [x for x in t.own(stage) if x.kind is LoopKind.UPCAST]
+    return prod(x.extent for x in (*t.shared_registers, *inner) if x is not lane)
+

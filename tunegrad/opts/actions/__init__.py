@@ -1,0 +1,34 @@
+"""The actions: one file each, all frozen values that print as text and rewrite a loop tree."""
+
+from .base import ACTIONS, Action, action_names, apply_actions, parse_actions, print_actions
+from .fuse import Fuse
+from .group import Group
+from .local import Local
+from .pad import Pad
+from .reorder import Reorder
+from .stage import Stage
+from .thread import Thread
+from .tile import Tile
+from .unroll import Unroll
+from .upcast import Upcast
+from .vectorize import Vectorize
+
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "Fuse",
+    "Group",
+    "Local",
+    "Pad",
+    "Reorder",
+    "Stage",
+    "Thread",
+    "Tile",
+    "Unroll",
+    "Upcast",
+    "Vectorize",
+    "action_names",
+    "apply_actions",
+    "parse_actions",
+    "print_actions",
+]

@@ -1,0 +1,178 @@
+"""What an action is: a small frozen value that prints as text and rewrites a loop tree.
+
+    text  := action*                     action := name "(" arg ("," arg)* ")"
+    arg   := [field "="] value           value  := int | name | "(" value ("," value)* ")" | "()"
+
+``print_actions`` and ``parse_actions`` are inverse. Parsing reads data only: no name is looked up but an action's.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.looptree import LoopTree
+
+__all__ = ["ACTIONS", "Action", "action_names", "apply_actions", "parse_actions", "print_actions"]
+
+ACTIONS: dict[str, type[Action]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Action(ABC):
+    """One step of a schedule. ``apply`` is pure; it raises IllegalAction when the step's rule is broken."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        # dataclass(slots=True) makes the class twice; both times the name points at the newest one
+        if cls.name:
+            ACTIONS[cls.name] = cls
+
+    @abstractmethod
+    def apply(self, tree: LoopTree) -> LoopTree:
+        """The rewritten tree; raises IllegalAction and leaves ``tree`` as it is when the action is not legal."""
+
+    @classmethod
+    @abstractmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:
+        """Legal and sensible instances for this tree, in a fixed order."""
+
+    def check(self, tree: LoopTree) -> None:
+        """Raises IllegalAction when ``apply`` would."""
+        self.apply(tree)
+
+    def fail(self, tree: LoopTree, rule: str) -> IllegalAction:
+        """The error that this action breaks ``rule`` on ``tree``'s kernel."""
+        return IllegalAction(f"{self}: {rule} (kernel {tree.kernel.name})")
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{f.name}={_show(getattr(self, f.name))}' for f in fields(self))})"
+
+
+def _show(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_show, value))})"
+    return str(value)
+
+
+def action_names() -> tuple[str, ...]:
+    """The names that an action text may use."""
+    return tuple(sorted(ACTIONS))
+
+
+def print_actions(actions: Iterable[Action]) -> str:
+    """The text of a schedule, one line."""
+    return " ".join(map(str, actions))
+
+
+def apply_actions(tree: LoopTree, actions: Iterable[Action]) -> LoopTree:
+    """The tree after every action in turn."""
+    for a in actions:
+        tree = a.apply(tree)
+    return tree
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z_0-9.]*)|([(),=]))")
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        m = _TOKEN.match(text, at)
+        if m is None:
+            raise IllegalAction(f"actions: unexpected {text[at : at + 10]!r} at position {at}")
+        found.append(m.group().strip())
+        at = m.end()
+    return found
+
+
+class _Reader:
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens, self.at = tokens, 0
+
+    def peek(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at] if at < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> str:
+        token = self.peek()
+        if not token or (expected and token != expected):
+            raise IllegalAction(f"actions: expected {expected or 'a value'!r}, found {token or 'the end'!r}")
+        self.at += 1
+        return token
+
+    def value(self) -> object:
+        token = self.take()
+        if token == "(":
+            items = []
+            while self.peek() != ")":
+                items.append(self.value())
+                if self.peek() != ")":
+                    self.take(",")
+            self.take(")")
+            return tuple(items)
+        if token in "),=":
+            raise IllegalAction(f"actions: expected a value, found {token!r}")
+        return int(token) if token[0].isdigit() else token
+
+
+def parse_actions(text: str) -> tuple[Action, ...]:
+    """The actions that print as ``text`` (positional arguments are accepted too); IllegalAction when it does not parse."""
+    reader = _Reader(_tokens(text))
+    actions = []
+    while reader.peek():
+        actions.append(_action(reader))
+    return tuple(actions)
+
+
+def _action(reader: _Reader) -> Action:
+    name = reader.take()
+    cls = ACTIONS.get(name)
+    if cls is None:
+        raise IllegalAction(f"actions: no action {name!r}; valid: {', '.join(action_names())}")
+    reader.take("(")
+    names = [f.name for f in fields(cls)]
+    args: dict[str, object] = {}
+    position = 0
+    while reader.peek() != ")":
+        if reader.peek(1) == "=":
+            field = reader.take()
+            reader.take("=")
+        elif position < len(names):
+            field = names[position]
+            position += 1
+        else:
+            raise IllegalAction(f"actions: {name} takes {len(names)} arguments ({', '.join(names)})")
+        if field not in names or field in args:
+            raise IllegalAction(f"actions: {name} has no argument {field!r} left; it takes {', '.join(names)}")
+        args[field] = reader.value()
+        if reader.peek() != ")":
+            reader.take(",")
+    reader.take(")")
+    return _build(cls, args)
+
+
+def _build(cls: type[Action], args: dict[str, object]) -> Action:
+    for f in fields(cls):
+        kind = str(f.type)
+        if f.name not in args:
+            continue
+        value = args[f.name]
+        good = (
+            isinstance(value, int) if kind == "int" else isinstance(value, str) if kind == "str" else
+            isinstance(value, tuple) and all(isinstance(v, str) for v in value)
+        )  # fmt: skip
+        if kind == "str" and value == ():
+            args[f.name], good = "", True
+        if not good:
+            raise IllegalAction(f"actions: {cls.name}({f.name}={_show(value)}): expected {kind}")
+    try:
+        return cls(**args)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise IllegalAction(f"actions: {cls.name}: {error}") from None

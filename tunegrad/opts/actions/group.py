@@ -1,0 +1,63 @@
+"""group: one reduction shared by lanes or work-items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.looptree import LoopKind, LoopTree
+
+from .base import Action
+from .kinds import set_kind
+
+__all__ = ["Group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Action):
+    """Splits a reduction over vector lanes (CPU) or over the work-items of a group (GPU), and combines their
+    partial results at the end. This reassociates the sum.
+
+    rewrite:  group(axis=k1)           k = 16*k0 + k1
+        acc = 0                        acc[16] = 0
+        for k0 in K/16:                for k0 in K/16:
+            for k1 in 16:       -->        acc[:] += f(16*k0 + <0, 1 ... 15>)
+                acc += f(...)          acc = fold(acc[:])
+    """
+
+    name: ClassVar[str] = "group"
+    axis: str
+
+    def apply(self, tree: LoopTree) -> LoopTree:
+        loop = tree.loop(self.axis)
+        if not loop.reduce:
+            raise self.fail(tree, f"loop {loop.name} is not a reduce loop")
+        if len(loop.axes) > 1:
+            raise self.fail(tree, f"loop {loop.name} is fused from several axes")
+        if tree.target.kind == "gpu":
+            return self._over_items(tree)
+        if loop.extent not in (2, 4, 8, 16, 32, 64):
+            raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64")
+        return set_kind(self, tree, self.axis, LoopKind.GROUP)
+
+    def _over_items(self, tree: LoopTree) -> LoopTree:
+        loop = tree.loop(self.axis)
+        if loop.extent > tree.target.max_local:
+            raise self.fail(tree, f"extent {loop.extent} is more than the {tree.target.max_local} work-items of a group")
+        if any(x.kind is LoopKind.LOCAL and x.stage in (-1, loop.stage) for x in tree.loops):
+            raise self.fail(tree, "a stage that shares its reduction over work-items can have no other local loop")
+        return set_kind(self, tree, self.axis, LoopKind.LOCAL)
+
+    @classmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:
+        for loop in tree.loops:
+            if not loop.reduce or loop.extent < 2:
+                continue
+            action = cls(loop.name)
+            try:
+                action.check(tree)
+            except IllegalAction:
+                continue
+            yield action

@@ -1,0 +1,51 @@
+"""Shared rules of the actions that only change how a loop's iterations run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tunegrad.ir.kernel import Reduce
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
+
+from .base import Action
+
+__all__ = ["MAX_COPIES", "set_kind"]
+
+MAX_COPIES = 512
+"""Most instances of one statement that register loops may make: past it programs are huge and spill."""
+
+
+def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count: int = 1) -> LoopTree:
+    """The tree with a serial loop of another kind, checked for register pressure; IllegalAction in ``action``'s name."""
+    loop = tree.loop(name)
+    if loop.kind is not LoopKind.SERIAL:
+        raise action.fail(tree, f"loop {name} is already {loop.kind}")
+    if kind.is_register:
+        _check_register(action, tree, loop)
+    changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
+    for i, s in enumerate(changed.kernel.stages):
+        lane = changed.lane_loop(i)
+        copies = prod(x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane)
+        if copies > MAX_COPIES:
+            raise action.fail(tree, f"stage {i} would have {copies} copies of its statement, more than {MAX_COPIES}")
+        if isinstance(s, Reduce) and lane is not None:
+            wide = -(-lane.extent * s.dtype.itemsize // tree.target.vector_bytes)
+            if accumulators(changed, i) * wide > 2 * tree.target.registers:
+                raise action.fail(tree, f"{accumulators(changed, i) * wide} accumulators need over twice the registers")
+    return changed
+
+
+def _check_register(action: Action, tree: LoopTree, loop: Loop) -> None:
+    if loop.extent > 256:
+        raise action.fail(tree, f"extent {loop.extent} of loop {loop.name} is more than 256 register copies")
+    for axis in loop.axes:
+        index = tree.axis_index(axis)
+        step = index.coefficient(loop.name)
+        if step is None and tree.nominal(axis) != tree.extent(axis):
+            raise action.fail(tree, f"loop {loop.name} of axis {axis} is fused and has a tail")
+        for other in tree.loops:
+            if other.name != loop.name and axis in other.axes and not other.kind.is_register and step is not None:
+                inner = index.coefficient(other.name)
+                if inner is not None and 0 < inner < step and loop.extent > 1 and other.extent > 1:
+                    raise action.fail(tree, f"loop {other.name} of axis {axis} runs inside loop {loop.name}")

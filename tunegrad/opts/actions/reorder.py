@@ -1,0 +1,55 @@
+"""reorder: loops in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.looptree import LoopTree
+
+from .base import Action
+
+__all__ = ["Reorder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder(Action):
+    """Permutes the named loops among the places they hold; the others stay. A reduce loop that ends up around a shared
+    serial loop keeps partial sums in the output.
+
+    rewrite:  reorder(order=(j, i))
+        for i in N:                   for j in M:
+            for j in M:        -->        for i in N:
+                C[i, j] = ...                 C[i, j] = ...
+    """
+
+    name: ClassVar[str] = "reorder"
+    order: tuple[str, ...]
+
+    def apply(self, tree: LoopTree) -> LoopTree:
+        if tree.staged:
+            raise self.fail(tree, "loops can not be reordered once something is staged")
+        if len(set(self.order)) != len(self.order) or len(self.order) < 2:
+            raise self.fail(tree, "needs two or more different loops")
+        places = sorted(tree.position(n) for n in self.order)
+        loops = list(tree.loops)
+        for at, n in zip(places, self.order, strict=True):
+            loops[at] = tree.loop(n)
+        return replace(tree, loops=tuple(loops)).checked()
+
+    @classmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:
+        """Swaps of neighbouring serial loops."""
+        if tree.staged:
+            return
+        plain = [x for x in tree.loops if not x.kind.is_register]
+        for a, b in pairwise(plain):
+            action = cls((b.name, a.name))
+            try:
+                action.check(tree)
+            except IllegalAction:
+                continue
+            yield action

@@ -1,0 +1,63 @@
+"""thread: a loop shared out over CPU cores, or over GPU work-groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.looptree import LoopKind, LoopTree
+
+from .base import Action
+from .kinds import set_kind
+
+__all__ = ["Thread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thread(Action):
+    """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of the team; 0 means as
+    many as the target has (GPU: one work-group per iteration). One or two loops may be threaded.
+
+    rewrite:  thread(axis=i, count=2)
+        for i in N:                   on thread t of 2:
+            C[i] = f(i)        -->        for i in N*t/2 .. N*(t+1)/2:
+                                              C[i] = f(i)
+    """
+
+    name: ClassVar[str] = "thread"
+    axis: str
+    count: int = 0
+
+    def apply(self, tree: LoopTree) -> LoopTree:
+        loop = tree.loop(self.axis)
+        if loop.stage >= 0:
+            raise self.fail(tree, f"loop {loop.name} belongs to one stage; only a shared loop can be threaded")
+        others = [x for x in tree.loops if x.kind is LoopKind.THREAD]
+        gpu = tree.target.kind == "gpu"
+        if not gpu and len(others) > 1:
+            raise self.fail(tree, "two loops are threaded already")
+        count = self.count or (loop.extent if gpu else min(tree.target.threads, loop.extent))
+        if gpu and count != loop.extent:
+            raise self.fail(tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}")
+        if not gpu and prod(x.count for x in others) * count > tree.target.threads:
+            raise self.fail(tree, f"more threads than the target's {tree.target.threads}")
+        if any(s.axes for s in tree.kernel.stages) and tree.partial:
+            raise self.fail(tree, "a thread loop can not stand inside a reduce loop of this kernel")
+        return set_kind(self, tree, self.axis, LoopKind.THREAD, count=count)
+
+    @classmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:
+        if tree.target.threads < 2 and tree.target.kind == "cpu":
+            return
+        for loop in tree.loops:
+            if loop.extent < 2 or loop.stage >= 0:
+                continue
+            action = cls(loop.name)
+            try:
+                action.check(tree)
+            except IllegalAction:
+                continue
+            yield action
