@@ -38,6 +38,7 @@ from tunegrad.errors import ConfigError, ModelError
 
 __all__ = [
     "DEFAULT_BUDGET_S",
+    "DtypeName",
     "InputSpec",
     "ModelSpec",
     "Scalar",

@@ -11,7 +11,7 @@ import click
 
 from tunegrad.cli.app import root
 
-__all__ = ["cli_page"]
+__all__ = ["cli_page", "help_texts"]
 
 _HEAD = """\
 # The command line
@@ -33,12 +33,16 @@ then from the model's TOML file, then from defaults.
 
 def cli_page() -> str:
     """The text of ``docs/CLI.md``."""
-    sections = [f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps(root, "tunegrad", None)]
+    sections = [f"## {name}\n\n```text\n{text}\n```\n" for name, text in help_texts()]
     return "\n".join([_HEAD, *sections])
 
 
+def help_texts() -> Iterator[tuple[str, str]]:
+    """(path, help text) of the root command and of every command under it, at a fixed width."""
+    yield from _helps(root, "tunegrad", None)
+
+
 def _helps(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
-    """(path, help text) of a command and of all under it."""
     ctx = click.Context(command, info_name=name, parent=parent, terminal_width=100, **command.context_settings)
     yield ctx.command_path, "\n".join(line.rstrip() for line in command.get_help(ctx).splitlines())
     if isinstance(command, click.Group):

@@ -13,7 +13,10 @@ __all__ = ["doctor"]
 @click.command(epilog=example("tunegrad doctor"))
 @json_option
 def doctor(as_json: bool) -> None:
-    """List devices, compilers and versions, and measure the FMA peak and the memory bandwidth."""
+    """List devices, compilers, versions; measure the machine's peaks.
+
+    Peaks are of f32 FMA and of memory bandwidth, with one thread and with all.
+    """
     from tunegrad.cli.tables import doctor_text
     from tunegrad.tune import doctor as examine
 

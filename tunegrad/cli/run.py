@@ -43,7 +43,7 @@ def run(
     seed: int | None,
     as_json: bool,
 ) -> None:
-    """Measure MODEL's latency with the stored winners, next to the default schedules.
+    """Measure MODEL's latency: stored winners, then default schedules.
 
     Never searches, never writes to the store. The table says, for each kernel, whether the store had a winner for it,
     and which field of the machine's fingerprint differed where it had not.

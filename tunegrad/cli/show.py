@@ -17,7 +17,7 @@ __all__ = ["show"]
 @store_option
 @json_option
 def show(model: str, device: str | None, threads: int | None, store: str | None, as_json: bool) -> None:
-    """Show MODEL's kernels, the winning actions of each, and where they came from."""
+    """Show MODEL's kernels, their actions, and where each came from."""
     from tunegrad.cli.tables import show_text
     from tunegrad.config import resolve_settings
 

@@ -53,7 +53,7 @@ def tune(
     as_json: bool,
     log: str | None,
 ) -> None:
-    """Search for the fastest correct schedules of MODEL's kernels, and store the winners.
+    """Search for fast, correct schedules for MODEL; store the winners.
 
     MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or package.module:function.
 

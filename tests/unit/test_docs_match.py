@@ -1,0 +1,73 @@
+"""Documents say what the commands say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from tunegrad.cli.app import root
+from tunegrad.cli.docs import cli_page, help_texts
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUNE = "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/tunegrad tune resnet18"
+TEST = "python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/pytest"
+
+
+def find_child(group: click.Group, name: str) -> click.Command:
+    child = group.get_command(click.Context(group), name)
+    assert child is not None, name
+    return child
+
+
+def test_cli_page_is_the_generated_one() -> None:
+    page = (ROOT / "docs" / "CLI.md").read_text(encoding="utf-8")
+    assert page == cli_page(), "run: python -m tunegrad.cli.docs > docs/CLI.md"
+
+
+@pytest.mark.parametrize("command", [TUNE, TEST])
+def test_readme_holds_the_two_commands(command: str) -> None:
+    assert f"```\n{command}\n```" in README
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=path) for path, text in help_texts()])
+def test_help_ends_with_an_example_that_parses(text: str) -> None:
+    *_, heading, example = (line.strip() for line in text.splitlines() if line.strip())
+    assert heading == "Example:"
+    program, *rest = example.split()
+    assert program == "tunegrad"
+    command: click.Command = root
+    ctx = click.Context(root, info_name=program, **root.context_settings)
+    while isinstance(command, click.Group):
+        name, rest = rest[0], rest[1:]
+        command = find_child(command, name)
+    command.make_context(name, rest, parent=ctx)  # raises UsageError for what does not parse
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    targets = [t for t in re.findall(r"\]\(([^)]+)\)", text) if "://" not in t]
+    assert [t for t in targets if not (ROOT / t.split("#")[0]).exists()] == []
+
+
+def test_readme_example_is_python() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 1
+    compile(blocks[0], "README.md", "exec")
+
+
+def test_every_lint_ignore_is_explained() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = text.split("\nignore = [\n", 1)[1].split("\n]", 1)[0]
+    rules = [(line.split('"')[1], "#" in line) for line in block.splitlines()]
+    # Rules of one family in a row share the reason that stands at their head.
+    bare = [
+        rule
+        for i, (rule, explained) in enumerate(rules)
+        if not explained and (i == 0 or not rule.startswith(rules[i - 1][0][:2]))
+    ]
+    assert bare == []
