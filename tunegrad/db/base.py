@@ -16,6 +16,7 @@ from typing import Self
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import Session
+from tunegrad.db.rows import clean_text
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Trial
 
@@ -85,7 +86,7 @@ class BaseStore(ABC):
             text = json.dumps(dict(settings), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InternalError(f"store {self.label}: settings of a session are not JSON: {error}") from error
-        session = Session(session_id or uuid.uuid4().hex, self._clock(), None, command, seed, text, version)
+        session = Session(session_id or uuid.uuid4().hex, self._clock(), None, clean_text(command), seed, text, version)
         if not self._start_session(session):
             raise StoreError(f"store {self.label}: session id {session.id!r} is taken; choose another, or none")
         try:

@@ -11,7 +11,7 @@ from tunegrad.db.base import BaseStore
 from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import Evidence, Problem, Session, Stats
-from tunegrad.db.rows import admit, admit_evidence, identity, key_of
+from tunegrad.db.rows import admit, admit_evidence, clean_text, identity, key_of
 from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
 __all__ = ["MemoryStore"]
@@ -171,7 +171,7 @@ class MemoryStore(BaseStore):
     def name_kernel(self, kernel_text: str, name: str) -> None:
         """Give a kernel a name for people."""
         self._check_writable()
-        self._names[key_of(kernel_text)] = name
+        self._names[key_of(kernel_text)] = clean_text(name)
         self._texts[key_of(kernel_text)] = kernel_text
 
     def kernel_name(self, kernel_key: str) -> str:

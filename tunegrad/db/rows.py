@@ -28,6 +28,7 @@ __all__ = [
     "RowFault",
     "admit",
     "admit_evidence",
+    "clean_text",
     "decode_evidence",
     "decode_session",
     "decode_trial",
@@ -95,7 +96,7 @@ def identity(trial: Trial) -> tuple[str, Fingerprint, str, str, int]:
 # Rules
 
 
-def _clean(text: str, limit: int | None = None) -> str:
+def clean_text(text: str, limit: int | None = None) -> str:
     """Text that is valid UTF-8 (lone surrogates become escapes), cut to ``limit`` characters, and saying so."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if limit is None or len(text) <= limit:
@@ -118,6 +119,8 @@ def _faults(trial: Trial) -> Iterator[str]:
     for name in ("kernel_text", "actions", "program_hash", "session", "origin"):
         if not _is_utf8(getattr(trial, name)):
             yield f"{name} is not valid Unicode: {getattr(trial, name)!r}"
+    if not _is_utf8(trial.policy.text):
+        yield f"policy is not valid Unicode: {trial.policy.text!r}"
 
 
 def _is_utf8(text: str) -> bool:
@@ -150,14 +153,14 @@ def admit(trial: Trial) -> Trial:
     measurement = replace(
         m,
         samples_s=tuple(float(s) for s in m.samples_s),
-        error=_clean(m.error, _ERROR_CHARACTERS),
+        error=clean_text(m.error, _ERROR_CHARACTERS),
         lower_s=float(m.lower_s),
         compile_s=float(m.compile_s),
         verify_s=float(m.verify_s),
         timing_s=float(m.timing_s),
         max_error=float(m.max_error),
     )
-    trial = replace(trial, measurement=measurement, created_s=float(trial.created_s), origin=_clean(trial.origin))
+    trial = replace(trial, measurement=measurement, created_s=float(trial.created_s), origin=clean_text(trial.origin))
     faults = list(_faults(trial))
     if fault := _fingerprint_fault(trial.fingerprint):
         faults.append(fault)
@@ -195,8 +198,8 @@ def _dump(value: object) -> str:
 
 
 def dump_fingerprint(fingerprint: Fingerprint) -> str:
-    """Fields as a JSON list of [name, value] pairs: the identity of a fingerprint, without ambiguity about spaces."""
-    return _dump(fingerprint.fields)
+    """Fields as a JSON list of [name, value] pairs, in ASCII: the identity of a fingerprint, whatever its values hold."""
+    return json.dumps(fingerprint.fields, separators=(",", ":"))
 
 
 def dump_policy(policy: Policy) -> str:

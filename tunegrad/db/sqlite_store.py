@@ -27,6 +27,7 @@ from tunegrad.db.rows import (
     RowFault,
     admit,
     admit_evidence,
+    clean_text,
     decode_evidence,
     decode_session,
     decode_trial,
@@ -267,7 +268,7 @@ class SqliteStore(BaseStore):
             run(
                 "INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)"
                 " ON CONFLICT (key) DO UPDATE SET name = excluded.name",
-                (key_of(kernel_text), kernel_text, name),
+                (key_of(kernel_text), kernel_text, clean_text(name)),
             )
 
     def kernel_name(self, kernel_key: str) -> str:

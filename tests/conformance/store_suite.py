@@ -1,0 +1,407 @@
+"""What every store must do, as one test class. Subclass it, give it an ``opener``, and it runs against that store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tunegrad.db import Difference, Evidence, Hit, Miss, Mode, Near, Session, Store, key_of
+from tunegrad.errors import InternalError, StoreError
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+ZEN = Fingerprint((("arch", "znver4"), ("device", "cpu"), ("threads", "2")))
+SKY = Fingerprint((("arch", "skylake"), ("device", "cpu"), ("threads", "2")))
+SKY_8 = Fingerprint((("arch", "skylake"), ("device", "cpu"), ("threads", "8")))
+MATMUL = "kernel(m 64, n 64, k 64)"
+EVIDENCE = Evidence("mannwhitneyu", 0.001, (2e-3, 2.1e-3), (1e-3, 1.1e-3), cold=True)
+COLD = Policy(cache="cold")
+
+
+def trial(
+    actions: str = "tile(axis=m, size=4)",
+    *samples_s: float,
+    status: Status = Status.OK,
+    text: str = MATMUL,
+    fingerprint: Fingerprint = ZEN,
+    space_version: int = 1,
+    policy: Policy | None = None,
+    session: str = "s1",
+) -> Trial:
+    """A trial of a small matmul; one sample of a millisecond unless others are given."""
+    samples = (samples_s or (1e-3,)) if status is Status.OK else ()
+    return Trial(
+        kernel_key=key_of(text),
+        kernel_text=text,
+        fingerprint=fingerprint,
+        actions=actions,
+        program_hash=f"program of {actions}",
+        space_version=space_version,
+        policy=policy or Policy(),
+        measurement=Measurement(status, samples, error="" if status is Status.OK else f"it was {status}"),
+        session=session,
+        origin="beam",
+        created_s=1000.0,
+    )
+
+
+class StoreSuite:
+    """The contract of ``tunegrad.db.Store``."""
+
+    @pytest.fixture
+    def opener(self) -> Callable[[Mode], Store]:
+        """Opens a store whose clock stands at 500, the same file each time where there is one."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, opener):
+        with opener("write") as opened:
+            yield opened
+
+    # Trials
+
+    def test_store_add_numbers_trials_upwards(self, store):
+        ids = [store.add(trial(f"unroll(by={n})")) for n in range(5)]
+        assert ids[0] > 0
+        assert ids == sorted(set(ids))
+
+    @pytest.mark.parametrize("status", Status)
+    def test_store_returns_a_trial_of_each_status_as_it_was(self, store, status):
+        given = trial("upcast(axis=n, by=16)", 1e-3, 3e-3, 2e-3, status=status)
+        store.add(given)
+        assert store.trials(given.kernel_key) == [given]
+
+    def test_store_returns_every_field_exactly(self, store):
+        measurement = Measurement(
+            Status.OK, (0.1, 1e-9, 0.0, 1 / 3), "naïve ✓\n\0 end", 0.1, 0.2, 0.3, 0.4, max_error=math.inf
+        )
+        policy = Policy("cold", "min", "tsc", 5, 9, 0.05, 1.5, 3.25)
+        given = replace(
+            trial("a\n'b\""), measurement=measurement, policy=policy, created_s=1.7e9 + 0.1, origin="évolution"
+        )
+        store.add(given)
+        assert store.trials(given.kernel_key) == [given]
+
+    def test_store_tells_apart_machines_of_any_text(self, store):
+        odd = [Fingerprint((("arch", a), ("features", f))) for a, f in (("x", "a b=c"), ("x b", "=c"), ("\udcff", "é"))]
+        for fingerprint in odd:
+            store.add(trial(fingerprint=fingerprint))
+        assert [t.fingerprint for t in store.trials(key_of(MATMUL))] == odd
+        assert all(store.winner(key_of(MATMUL), f, 1).fingerprint == f for f in odd)
+
+    def test_store_keeps_a_command_line_that_is_not_unicode(self, store):
+        with store.session("tune \udcff.toml", 0, {}, "0.1.0"):
+            pass
+        assert store.sessions()[0].command == "tune \\udcff.toml"
+
+    def test_store_keeps_a_max_error_that_is_not_a_number(self, store):
+        given = trial(status=Status.WRONG)
+        store.add(replace(given, measurement=replace(given.measurement, max_error=math.nan)))
+        (found,) = store.trials(given.kernel_key)
+        assert math.isnan(found.measurement.max_error)
+        assert found.measurement.status is Status.WRONG
+
+    def test_store_add_keeps_the_first_of_two_same_trials(self, store):
+        first = store.add(trial("thread(axis=m, count=2)", 1e-3))
+        assert store.add(trial("thread(axis=m, count=2)", 5e-4)) == first
+        assert [t.measurement.samples_s for t in store.trials(key_of(MATMUL))] == [(1e-3,)]
+
+    def test_store_tells_trials_apart_by_each_part_of_their_identity(self, store):
+        same = trial()
+        others = [
+            trial("another()"),
+            trial(text="kernel(other)"),
+            trial(fingerprint=SKY),
+            trial(space_version=2),
+            trial(policy=COLD),
+        ]
+        ids = {store.add(t) for t in (same, *others)}
+        assert len(ids) == 6
+        assert store.add(replace(same, session="later", origin="random", program_hash="x")) in ids
+
+    def test_store_ignores_the_timeout_in_a_trials_identity(self, store):
+        first = store.add(trial(policy=Policy(timeout_s=1.0)))
+        assert store.add(trial(policy=Policy(timeout_s=9.0))) == first
+        assert store.trials(key_of(MATMUL))[0].policy.timeout_s == 1.0
+
+    def test_store_lists_trials_of_a_kernel_oldest_first(self, store):
+        given = [trial(f"unroll(by={n})") for n in (3, 1, 2)]
+        for t in given:
+            store.add(t)
+        store.add(trial(text="kernel(other)"))
+        assert store.trials(key_of(MATMUL)) == given
+
+    def test_store_filters_trials_by_fingerprint_and_policy(self, store):
+        here, there, cold = trial(), trial(fingerprint=SKY), trial(policy=COLD)
+        for t in (here, there, cold):
+            store.add(t)
+        assert store.trials(key_of(MATMUL), fingerprint=SKY) == [there]
+        assert store.trials(key_of(MATMUL), policy=COLD) == [cold]
+        assert store.trials(key_of(MATMUL), ZEN, Policy()) == [here]
+
+    def test_store_has_no_trials_of_an_unknown_kernel(self, store):
+        assert store.trials("0" * 32) == []
+
+    def test_store_finds_the_id_of_a_trial(self, store):
+        row = store.add(trial())
+        assert store.id_of(trial("tile(axis=m, size=4)", 7e-3)) == row
+        assert store.id_of(trial("never measured")) is None
+
+    @pytest.mark.parametrize(
+        ("broken", "message"),
+        [
+            (replace(trial(), kernel_key="0" * 32), "is not the hash"),
+            (trial("x", -1e-3), r"samples_s\[0\] is -0.001"),
+            (trial("x", 1e-3, math.nan), r"samples_s\[1\] is nan"),
+            (trial("x", math.inf), r"samples_s\[0\] is inf"),
+            (trial(fingerprint=Fingerprint((("b", "1"), ("a", "2")))), "not sorted and distinct"),
+            (trial("lone \ud800 surrogate"), "actions is not valid Unicode"),
+            (trial(policy=Policy(clock="lone \ud800")), "policy is not valid Unicode"),
+        ],
+    )
+    def test_store_refuses_a_trial_that_breaks_a_rule(self, store, broken, message):
+        with pytest.raises(InternalError, match=message):
+            store.add(broken)
+        assert store.trials(broken.kernel_key) == []
+
+    def test_store_cuts_an_endless_error_text(self, store):
+        given = trial(status=Status.COMPILE_ERROR)
+        store.add(replace(given, measurement=replace(given.measurement, error="lone \ud800 " + "x" * 100_000)))
+        (found,) = store.trials(given.kernel_key)
+        assert len(found.measurement.error) == 16_000
+        assert found.measurement.error.startswith("lone \\ud800 x")
+        assert found.measurement.error.endswith("[100012 characters in all]")
+
+    # Winners
+
+    def test_store_winner_is_the_fastest_ok_trial_by_median(self, store):
+        store.add(trial("a", 3e-3))
+        store.add(trial("b", 1e-3, 2e-3, 9e-3))
+        store.add(trial("c", 5e-4, 4e-3, 4e-3))
+        store.add(trial("d", status=Status.WRONG))
+        assert store.winner(key_of(MATMUL), ZEN, 1).actions == "b"
+
+    def test_store_winner_of_a_tie_is_the_older_trial(self, store):
+        store.add(trial("older", 1e-3))
+        store.add(trial("newer", 1e-3))
+        assert store.winner(key_of(MATMUL), ZEN, 1).actions == "older"
+
+    def test_store_winner_needs_samples(self, store):
+        unsampled = trial("a")
+        store.add(replace(unsampled, measurement=Measurement(Status.OK)))
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+
+    def test_store_winner_compares_within_the_policy_of_the_newest_ok_trial(self, store):
+        store.add(trial("warm and quick", 1e-3))
+        store.add(trial("cold a", 3e-3, policy=COLD))
+        store.add(trial("cold b", 2e-3, policy=COLD))
+        store.add(trial("later", status=Status.CRASHED))
+        assert store.winner(key_of(MATMUL), ZEN, 1).actions == "cold b"
+
+    def test_store_winner_is_the_latest_promotion_even_when_another_is_faster(self, store):
+        store.add(trial("fast", 1e-3))
+        first, second = store.add(trial("first", 2e-3)), store.add(trial("second", 3e-3))
+        store.promote(first, EVIDENCE)
+        store.promote(second, EVIDENCE)
+        assert store.winner(key_of(MATMUL), ZEN, 1).actions == "second"
+        store.promote(first, EVIDENCE)
+        assert store.winner(key_of(MATMUL), ZEN, 1).actions == "first"
+
+    def test_store_promotion_counts_for_its_machine_and_space_only(self, store):
+        store.promote(store.add(trial("promoted", 2e-3)), EVIDENCE)
+        store.add(trial("other space", 1e-3, space_version=2))
+        store.add(trial("other machine", 1e-3, fingerprint=SKY))
+        assert store.winner(key_of(MATMUL), ZEN, 2).actions == "other space"
+        assert store.winner(key_of(MATMUL), SKY, 1).actions == "other machine"
+
+    def test_store_lists_promotions_with_their_evidence(self, store):
+        a, b = trial("a"), trial("b")
+        first = replace(EVIDENCE, incumbent_samples_s=(), p_value=0.0)
+        store.promote(store.add(a), first)
+        store.promote(store.add(b), EVIDENCE)
+        assert store.promotions(key_of(MATMUL), ZEN) == [(a, first), (b, EVIDENCE)]
+
+    def test_store_promotes_no_unknown_trial(self, store):
+        with pytest.raises(StoreError, match="trial 77 can not be promoted: no such trial"):
+            store.promote(77, EVIDENCE)
+
+    def test_store_promotes_no_failed_trial(self, store):
+        row = store.add(trial(status=Status.WRONG))
+        with pytest.raises(StoreError, match=f"trial {row} can not be promoted: its status is wrong"):
+            store.promote(row, EVIDENCE)
+
+    def test_store_refuses_evidence_that_is_no_evidence(self, store):
+        row = store.add(trial())
+        with pytest.raises(InternalError, match="p_value is nan"):
+            store.promote(row, replace(EVIDENCE, p_value=math.nan))
+        assert store.promotions(key_of(MATMUL), ZEN) == []
+
+    # Lookups
+
+    def test_store_lookup_hits_what_was_measured_here(self, store):
+        store.add(trial("best"))
+        answer = store.lookup(key_of(MATMUL), ZEN, 1)
+        assert isinstance(answer, Hit)
+        assert answer.trial == trial("best")
+
+    def test_store_lookup_on_another_machine_is_a_miss_that_names_the_fields(self, store):
+        store.add(trial("best"))
+        answer = store.lookup(key_of(MATMUL), SKY_8, 1)
+        assert isinstance(answer, Miss)
+        assert answer.differences == (Difference("arch", "znver4", "skylake"), Difference("threads", "2", "8"))
+        assert answer.reason == "arch: stored znver4, here skylake; threads: stored 2, here 8"
+        assert [near.trial.actions for near in answer.nearest] == ["best"]
+
+    def test_store_lookup_in_another_space_version_is_near(self, store):
+        store.add(trial("best"))
+        answer = store.lookup(key_of(MATMUL), ZEN, 2)
+        assert isinstance(answer, Near)
+        assert answer.reason == "space_version: stored 1, here 2"
+        assert answer.nearest[0].trial.actions == "best"
+
+    def test_store_lookup_of_an_unknown_kernel_says_so(self, store):
+        store.add(trial())
+        answer = store.lookup("0" * 32, ZEN, 1)
+        assert answer == Miss((Difference("kernel", "", "0" * 32),))
+        assert answer.reason == f"kernel unknown: {'0' * 32}"
+
+    def test_store_lookup_of_a_kernel_without_an_ok_trial_says_so(self, store):
+        store.add(trial(status=Status.TIMED_OUT))
+        answer = store.lookup(key_of(MATMUL), ZEN, 1)
+        assert isinstance(answer, Miss)
+        assert answer.reason == "status: stored no ok trial, here ok"
+
+    def test_store_lookup_lists_the_nearest_first(self, store):
+        store.add(trial("two fields off", fingerprint=SKY_8))
+        store.add(trial("machine and space off", fingerprint=SKY, space_version=1))
+        store.add(trial("one field off", fingerprint=SKY, space_version=2))
+        answer = store.lookup(key_of(MATMUL), ZEN, 2)
+        assert isinstance(answer, Miss)
+        assert [near.trial.actions for near in answer.nearest] == [
+            "one field off",
+            "machine and space off",
+            "two fields off",
+        ]
+        assert [len(near.differences) for near in answer.nearest] == [1, 2, 3]
+
+    def test_store_lookup_prefers_this_machine_in_another_space_to_another_machine(self, store):
+        store.add(trial("other machine", fingerprint=SKY, space_version=2))
+        store.add(trial("this machine", space_version=1))
+        answer = store.lookup(key_of(MATMUL), ZEN, 2)
+        assert isinstance(answer, Near)
+        assert [near.trial.actions for near in answer.nearest] == ["this machine", "other machine"]
+
+    # Sessions, spend, names, counts
+
+    def test_store_session_notes_how_it_was_run_and_when_it_ended(self, store):
+        with store.session("tune resnet18", 7, {"threads": 2, "budget_s": 60.0}, "0.1.0", "s1") as session:
+            store.add(trial(session=session.id))
+            (running,) = store.sessions()
+        assert running.ended_s is None
+        settings = '{"budget_s": 60.0, "threads": 2}'
+        assert store.sessions() == [Session("s1", 500.0, 500.0, "tune resnet18", 7, settings, "0.1.0")]
+
+    def test_store_session_ends_when_its_block_is_interrupted(self, store):
+        with pytest.raises(KeyboardInterrupt), store.session("tune mlp", 0, {}, "0.1.0"):
+            raise KeyboardInterrupt
+        assert store.sessions()[0].ended_s == 500.0
+
+    def test_store_sessions_get_ids_of_their_own(self, store):
+        with store.session("a", 0, {}, "0.1.0") as first, store.session("b", 0, {}, "0.1.0") as second:
+            assert first.id != second.id
+
+    def test_store_session_id_is_used_once(self, store):
+        with store.session("a", 0, {}, "0.1.0", "mine"):
+            pass
+        with pytest.raises(StoreError, match="session id 'mine' is taken"), store.session("b", 0, {}, "0.1.0", "mine"):
+            pass
+
+    def test_store_session_seed_fits_64_bits(self, store):
+        with pytest.raises(StoreError, match="does not fit 64 bits"), store.session("a", 2**63, {}, "0.1.0"):
+            pass
+
+    def test_store_knows_a_session_by_its_trials(self, store):
+        store.add(trial(session="imported"))
+        assert store.sessions() == [Session("imported", 1000.0, None, "", 0, "{}", "")]
+
+    def test_store_keep_session_fills_one_known_by_its_trials_and_no_other(self, store):
+        store.add(trial(session="imported"))
+        kept = Session("imported", 1.0, 2.0, "tune mlp", 3, "{}", "0.0.9")
+        store.keep_session(kept)
+        store.keep_session(replace(kept, command="another"))
+        assert store.sessions() == [kept]
+
+    def test_store_spend_adds_up_per_model_machine_and_settings(self, store):
+        assert store.spent("model", ZEN, "beam") == 0.0
+        assert store.add_spend("model", ZEN, "beam", 1.5) == 1.5
+        assert store.add_spend("model", ZEN, "beam", 2.0) == 3.5
+        store.add_spend("model", SKY, "beam", 10.0)
+        store.add_spend("model", ZEN, "random", 20.0)
+        assert store.spent("model", ZEN, "beam") == 3.5
+        assert store.spent("other", ZEN, "beam") == 0.0
+
+    def test_store_spend_is_a_time(self, store):
+        with pytest.raises(InternalError, match="spend of model m is -1.0"):
+            store.add_spend("m", ZEN, "beam", -1.0)
+
+    def test_store_kernel_name_is_for_people_and_the_last_one_wins(self, store):
+        assert store.kernel_name(key_of(MATMUL)) == ""
+        store.name_kernel(MATMUL, "conv_1")
+        store.add(trial())
+        store.name_kernel(MATMUL, "matmul_64")
+        assert store.kernel_name(key_of(MATMUL)) == "matmul_64"
+        assert store.trials(key_of(MATMUL)) == [trial()]
+
+    def test_store_stats_count_what_is_there(self, store):
+        store.add(trial("a"))
+        store.promote(store.add(trial("b")), EVIDENCE)
+        store.add(trial("c", status=Status.WRONG, fingerprint=SKY))
+        store.add(trial("d", status=Status.WRONG, text="kernel(other)", session="s2"))
+        store.add_spend("m", ZEN, "beam", 2.0)
+        stats = store.stats()
+        assert {s: n for s, n in stats.by_status if n} == {Status.OK: 2, Status.WRONG: 2}
+        assert [s for s, _ in stats.by_status] == list(Status)
+        counted = (stats.trials, stats.unknown_status, stats.kernels, stats.fingerprints, stats.sessions)
+        assert counted == (4, 0, 2, 2, 2)
+        assert (stats.promotions, stats.spent_s, stats.schema_version) == (1, 2.0, 1)
+
+    def test_store_verify_finds_nothing_wrong_with_what_it_wrote(self, store):
+        store.promote(store.add(trial()), EVIDENCE)
+        store.add(trial(status=Status.WRONG))
+        store.add_spend("m", ZEN, "beam", 2.0)
+        store.name_kernel("kernel(never measured)", "unused")
+        assert store.verify() == []
+
+    # Life
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda s: s.add(trial()),
+            lambda s: s.promote(1, EVIDENCE),
+            lambda s: s.session("a", 0, {}, "0.1.0").__enter__(),
+            lambda s: s.keep_session(Session("a", 1.0, None, "", 0, "{}", "")),
+            lambda s: s.add_spend("m", ZEN, "beam", 1.0),
+            lambda s: s.name_kernel(MATMUL, "name"),
+        ],
+        ids=["add", "promote", "session", "keep_session", "add_spend", "name_kernel"],
+    )
+    def test_store_open_for_reading_refuses_to_write(self, opener, write):
+        with opener("write"):
+            pass
+        with opener("read") as store:
+            assert store.mode == "read"
+            with pytest.raises(StoreError, match="is open for reading"):
+                write(store)
+            assert store.stats().trials == 0
+
+    def test_store_refuses_use_after_it_is_closed(self, opener):
+        store = opener("write")
+        store.close()
+        store.close()
+        with pytest.raises(StoreError, match="is closed"):
+            store.trials(key_of(MATMUL))
+        with pytest.raises(StoreError, match="is closed"):
+            store.add(trial())
