@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["cores", "describe", "prepare"]
+__all__ = ["Usage", "bystanders", "cores", "describe", "prepare"]
 
 _PACKAGES = ("tunegrad", "llvmlite", "numpy", "torch", "onnxruntime", "openvino", "onnx")
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1  # malloc.h of glibc
@@ -33,6 +35,46 @@ def prepare(threads: int) -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A moment's clocks, in seconds: of the wall, of all cores' busy time, of this process and its finished children."""
+
+    wall_s: float
+    busy_s: float
+    own_s: float
+
+    @staticmethod
+    def now() -> Usage:
+        return Usage(time.monotonic(), _busy_s(), _own_s())
+
+
+def bystanders(before: Usage, after: Usage, processors: int) -> tuple[str, ...]:
+    """One line when other processes used more than 3 % of the processors, which no interleaving can make fair.
+
+    Linux counts busy time in ticks of 10 ms, so the two moments must be seconds apart.
+    """
+    others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    share = others_s / ((after.wall_s - before.wall_s) * processors)
+    if share <= 0.03:
+        return ()
+    return (f"other processes used {share:.0%} of the cores meanwhile: time again when the machine is idle",)
+
+
+def _busy_s() -> float:
+    """Seconds that all cores were not idle since the machine started; 0 where Linux does not say."""
+    path = Path("/proc/stat")
+    if not path.exists():
+        return 0.0
+    user, nice, system, _idle, _iowait, irq, softirq = map(int, path.read_text().split("\n", 1)[0].split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """CPU seconds of this process and its finished children."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def describe(command: Sequence[str], threads: int) -> dict[str, object]:

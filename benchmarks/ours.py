@@ -25,9 +25,8 @@ __all__ = ["Tuning", "tune", "tuned", "untuned"]
 class Tuning:
     """What tuning one workload cost and gained, as tunegrad reports it."""
 
-    default_ms: float
-    tuned_ms: float
-    pct_peak: float
+    tuned_ms: float | None
+    pct_peak: float | None
     tune_s: float
     candidates: int
 
@@ -67,7 +66,15 @@ def tune(workload: Workload, threads: int, store: Path, budget_s: float, seed: i
         report = tg.tune(workload.name, device="cpu", **settings)
     else:
         report = tg.tune_callable(_function(workload), *arrays(workload)[0], **settings)
-    return Tuning(report.default_ms, report.tuned_ms, report.pct_peak, report.seconds, report.candidates)
+    return Tuning(report.tuned_ms, _pct_peak(report.rows), report.seconds, sum(report.candidates.values()))
+
+
+def _pct_peak(rows: Sequence[Any]) -> float | None:
+    """Per cent of the peak over all kernels: each kernel's, weighted with its share of the time."""
+    if not rows or any(row.pct_peak is None for row in rows):
+        return None
+    total: float = sum(row.share * row.pct_peak for row in rows) / sum(row.share for row in rows)
+    return total
 
 
 def _tunegrad() -> Any:
@@ -87,7 +94,7 @@ def _compiled(workload: Workload, threads: int, store: Path | None) -> Any:
 def _function(workload: Workload) -> Callable[..., Any]:
     """The kernel workload as a function of tensors; its constants are captured, so they may be staged once."""
     w = workload
-    c = [_tunegrad().Tensor(array) for array in arrays(workload)[1]]
+    c = [_tunegrad().Tensor.constant(array) for array in arrays(workload)[1]]
     functions: dict[str, Callable[..., Any]] = {
         "add": lambda a, b: a + b,
         "conv2d": lambda x: x.conv2d(c[0], c[1], stride=w.stride, padding=w.padding).relu(),

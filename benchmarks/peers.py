@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -135,13 +136,18 @@ def _row(run: _Run, workload: Workload, rest: partial[bool]) -> Row:
             tuning = ours.tune(workload, run.threads, run.store, run.budget_s, run.seed)
         except Exception as error:  # noqa: BLE001  the library under test: its column says why, the peers go on
             why = f"tuning failed, {reason(error)}"
+    before = machine.Usage.now()
     row = measure(
         workload, run.threads, run.peers, _sources(run, workload, why), partial(_reference, workload), Pace(), rest
     )
+    others = machine.bystanders(before, machine.Usage.now(), os.cpu_count() or 1)
+    row = replace(row, notes=row.notes + others)
     if tuning is None:
         return row
     # The report's share of the peak belongs to its own timing; carry it over to the interleaved one.
-    pct_peak = tuning.pct_peak * tuning.tuned_ms / row.tuned_ms if row.tuned_ms else None
+    pct_peak = tuning.pct_peak
+    if pct_peak is not None and tuning.tuned_ms is not None and row.tuned_ms is not None:
+        pct_peak *= tuning.tuned_ms / row.tuned_ms
     return replace(row, pct_peak=pct_peak, tune_s=tuning.tune_s, candidates=tuning.candidates)
 
 

@@ -73,3 +73,14 @@ def test_main_writes_a_row_of_reasons_when_nothing_imports(
     assert written["machine"]["command"].startswith("python -m benchmarks.peers --suite models")
     assert "[1] ort: nothing to check against" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_bystanders_leave_out_our_own_work() -> None:
+    before, after = machine.Usage(0.0, 1.0, 1.0), machine.Usage(10.0, 9.0, 7.0)
+    why = "other processes used 10% of the cores meanwhile: time again when the machine is idle"
+    assert machine.bystanders(before, after, processors=2) == (why,)
+
+
+def test_bystanders_are_not_mentioned_on_an_idle_machine() -> None:
+    before, after = machine.Usage(0.0, 1.0, 1.0), machine.Usage(10.0, 9.2, 9.0)
+    assert machine.bystanders(before, after, processors=2) == ()
