@@ -33,22 +33,19 @@ asm = assembly
 class Executable:
     """A kernel in this process's memory. ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``."""
 
-    __slots__ = ("_library", "name", "setup_address")
+    __slots__ = ("_library", "name")
 
-    def __init__(self, library: Library, name: str, setup_address: int) -> None:
+    def __init__(self, library: Library, name: str) -> None:
         self._library = library
         self.name = name
-        self.setup_address = setup_address
 
     @classmethod
-    def load(cls, image: bytes, name: str, setup: str = "") -> Executable:
-        """Link an object from ``compile_llvm``; ``setup`` optionally names a second kernel in it.
+    def load(cls, image: bytes, name: str) -> Executable:
+        """Link an object from ``compile_llvm`` that defines the kernel ``name``.
 
         Raises CompileFailure when ``image`` is no object or lacks a symbol.
         """
-        exports = (name, setup) if setup else (name,)
-        library = Library(image, exports, {"tg_barrier": barrier_address()})
-        return cls(library, name, library.addresses.get(setup, 0))
+        return cls(Library(image, (name,), {"tg_barrier": barrier_address()}), name)
 
     @property
     def address(self) -> int:

@@ -1,0 +1,209 @@
+"""The timing worker's workbench: load, verify and time one candidate at a time on this process's thread team."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tunegrad.devices.buffers import Buffer
+from tunegrad.devices.cpu import Executable
+from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset, same_bytes
+from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
+from tunegrad.devices.native import BufferTable, Launch, Team
+from tunegrad.devices.timing import inner_repeats, sample_adaptively
+from tunegrad.devices.tolerance import compare
+from tunegrad.errors import CompileFailure, InternalError
+from tunegrad.ir.target import Target
+from tunegrad.trial import Measurement, Policy, Status
+
+__all__ = ["Bench", "Reply"]
+
+_POISON = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A measurement, or ``prepared=False``: this worker has no inputs for the kernel yet.
+
+    ``damaged``: the candidate wrote where it must not, so this process's memory is not to be trusted any more.
+    """
+
+    measurement: Measurement | None = None
+    damaged: bool = False
+    prepared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A loaded candidate on its buffers."""
+
+    executable: Executable
+    table: BufferTable
+    workspace: Buffer
+    launch: Launch
+    io: KernelIO
+    dataset: Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a run is wrong."""
+
+    error: str
+    damaged: bool = False
+    max_error: float = 0.0
+
+
+class Bench:
+    """Everything a timing worker keeps between candidates. One per process; nothing here survives a crash."""
+
+    def __init__(self, target: Target, hooks: Hooks, limits: Limits, seed: int) -> None:
+        self._target = target
+        self._hooks = hooks
+        self._limits = limits
+        self._seed = seed
+        self.team = Team(target.threads, pin_caller=True)
+        self._datasets = DatasetCache(limits.cache_bytes)
+        self._flush: Buffer | None = None
+
+    def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
+        """Make the kernel's inputs and references (or take the ``known`` ones); returns the references."""
+        dataset = make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
+        self._datasets.put(candidate.kernel_key, dataset)
+        return dataset.references
+
+    def measure(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float) -> Reply:
+        """Verify, then time. ``best_s`` is the time to beat: a clear loser is not timed to the end."""
+        dataset = self._datasets.get(candidate.kernel_key)
+        if dataset is None:
+            return Reply(prepared=False)
+        start = time.monotonic()
+        facts = Measurement(Status.OK, lower_s=compiled.lower_s, compile_s=compiled.compile_s)
+        try:
+            bound = self._bind(compiled, dataset)
+        except CompileFailure as error:
+            return Reply(replace(facts, status=Status.COMPILE_ERROR, error=str(error)))
+        except MemoryError as error:
+            return Reply(replace(facts, status=Status.OUT_OF_RESOURCES, error=f"buffers: {error}"))
+        with bound.executable:
+            return self._examine(bound, policy, best_s, start, facts)
+
+    def compare(
+        self, candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cold: bool
+    ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not prepared."""
+        dataset = self._datasets.get(candidate.kernel_key)
+        if dataset is None:
+            return None
+        bound = tuple(self._bind(compiled, dataset) for compiled in pair)
+        flush = self._cold() if cold else None
+        try:
+            for each in bound:
+                dataset.fill(0, each.io)
+            first = [min(self.team.time(each.launch, 2, 1, flush)) for each in bound]
+            inner = [inner_repeats(seconds, cold) for seconds in first]
+            samples: tuple[list[float], list[float]] = ([], [])
+            for turn in range(rounds):
+                for side in (0, 1) if turn % 2 == 0 else (1, 0):
+                    samples[side].extend(self.team.time(bound[side].launch, 1, inner[side], flush))
+        finally:
+            for each in bound:
+                each.executable.close()
+        return tuple(samples[0]), tuple(samples[1])
+
+    def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
+        max_error = 0.0
+        for index in range(len(bound.dataset.sets)):
+            self._fill(bound, index)
+            self.team.run(bound.launch.address, bound.launch.buffers, bound.launch.workspace, bound.launch.threads)
+            fault = _inspect(bound)
+            max_error = max(max_error, fault.max_error)
+            if fault.error:
+                spent = time.monotonic() - start
+                wrong = replace(facts, status=Status.WRONG, error=fault.error, verify_s=spent, max_error=max_error)
+                return Reply(wrong, damaged=fault.damaged)
+        verified = time.monotonic()
+        samples = self._time(bound, policy, best_s)
+        timed = time.monotonic()
+        fault = _inspect(bound, outputs=all(p.role != "inout" for p in bound.io.params))
+        measurement = replace(
+            facts,
+            status=Status.WRONG if fault.error else Status.OK,
+            samples_s=() if fault.error else samples,
+            error=f"after {len(samples)} samples: {fault.error}" if fault.error else "",
+            verify_s=verified - start + time.monotonic() - timed,
+            timing_s=timed - verified,
+            max_error=max(max_error, fault.max_error),
+        )
+        return Reply(measurement, damaged=fault.damaged)
+
+    def _bind(self, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
+        if compiled.threads > self.team.threads:
+            raise InternalError(f"{compiled.name}: {compiled.threads} threads, the target has {self.team.threads}")
+        buffers = [dataset.buffer(param, compiled.io) for param in compiled.io.params]
+        workspace = Buffer(compiled.workspace_bytes)
+        table = BufferTable([buffer.address for buffer in buffers], buffers)
+        executable = Executable.load(compiled.image, compiled.name)
+        launch = Launch(executable.address, table.address, workspace.address, compiled.threads)
+        return _Bound(executable, table, workspace, launch, compiled.io, dataset)
+
+    def _fill(self, bound: _Bound, index: int) -> None:
+        bound.dataset.fill(index, bound.io)
+        bound.workspace.bytes.fill(_POISON)
+
+    def _time(self, bound: _Bound, policy: Policy, best_s: float) -> tuple[float, ...]:
+        flush = self._cold() if policy.cache == "cold" else None
+
+        def sampler(samples: int, inner: int) -> Sequence[float]:
+            return self.team.time(bound.launch, samples, inner, flush)
+
+        losing_s = best_s * self._limits.losing_factor if best_s > 0 else math.inf
+        return sample_adaptively(sampler, policy, losing_s)
+
+    def _cold(self) -> npt.NDArray[np.uint8]:
+        if self._flush is None:
+            per_core = self._target.l2_bytes * self._target.threads
+            self._flush = Buffer(2 * max(self._target.l3_bytes, per_core))
+        return self._flush.bytes
+
+
+def _inspect(bound: _Bound, outputs: bool = True) -> _Fault:
+    """What the last run did wrong, if anything: guards first, then inputs, then every output."""
+    damage = bound.workspace.check_guards()
+    if damage:
+        return _Fault(f"workspace: {damage}", damaged=True)
+    dataset, io = bound.dataset, bound.io
+    for param in io.params:
+        damage = dataset.buffer(param, io).check_guards()
+        if damage:
+            return _Fault(f"{param.name}: {damage}", damaged=True)
+    for param in io.params:
+        if param.role in ("in", "const", "pack"):
+            buffer = dataset.buffer(param, io)
+            if not same_bytes(buffer.bytes, dataset.pristine(param, io)):
+                return _Fault(f"{param.name}: the candidate wrote to this {param.role} buffer", damaged=True)
+    return _compare_outputs(bound) if outputs else _Fault("")
+
+
+def _compare_outputs(bound: _Bound) -> _Fault:
+    max_error = 0.0
+    references = bound.dataset.sets[bound.dataset.loaded].references
+    for param in bound.io.params:
+        reference = references.get(param.name)
+        if param.role not in ("out", "inout") or reference is None:
+            continue
+        got = bound.dataset.buffer(param, bound.io).array(param.dtype)
+        verdict = compare(got, param.dtype, reference)
+        max_error = max(max_error, verdict.max_error)
+        if verdict.first >= 0:
+            error = (
+                f"{param.name}[{verdict.first}]: got {verdict.got:.9g}, expected {verdict.expected:.9g}, "
+                f"tolerance {verdict.allowed:.3g} ({verdict.bad} bad of {reference.values.size} compared)"
+            )
+            return _Fault(error, max_error=max_error)
+    return _Fault("", max_error=max_error)

@@ -1,0 +1,167 @@
+"""What candidates of one kernel share in the timing worker: drawn inputs, references, and the buffers they run on."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tunegrad.devices.buffers import Buffer
+from tunegrad.devices.inputs import draw_inputs
+from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.program import Pack
+
+__all__ = ["Dataset", "DatasetCache", "InputSet", "References", "load_hook", "make_dataset", "same_bytes"]
+
+References = tuple[dict[str, Reference], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSet:
+    """Pristine inputs of one seed, and what the outputs must be for them."""
+
+    inputs: dict[str, Array]
+    references: dict[str, Reference]
+
+
+@dataclass(slots=True)
+class Dataset:
+    """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now."""
+
+    sets: tuple[InputSet, ...]
+    buffers: dict[Parameter, Buffer] = field(default_factory=dict)
+    packs: dict[Pack, tuple[Buffer, Array]] = field(default_factory=dict)
+    loaded: int = -1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept for this kernel."""
+        pristine = sum(a.nbytes for s in self.sets for a in s.inputs.values())
+        expected = sum(r.nbytes for s in self.sets for r in s.references.values())
+        working = sum(b.nbytes for b in self.buffers.values()) + sum(2 * b.nbytes for b, _ in self.packs.values())
+        return int(pristine) + expected + working
+
+    @property
+    def references(self) -> References:
+        return tuple(s.references for s in self.sets)
+
+    def buffer(self, param: Parameter, io: KernelIO) -> Buffer:
+        """The working buffer of a parameter, made on first use; a packed constant comes filled."""
+        if param.role == "pack":
+            return self._packed(param, io)[0]
+        found = self.buffers.get(param)
+        if found is None:
+            found = self.buffers[param] = Buffer(param.elements * dtype_of(param.dtype).itemsize)
+            self.loaded = -1
+        return found
+
+    def pristine(self, param: Parameter, io: KernelIO) -> Array:
+        """What the working buffer of a parameter that is read must hold after a run."""
+        return self._packed(param, io)[1] if param.role == "pack" else self.sets[self.loaded].inputs[param.name]
+
+    def fill(self, index: int, io: KernelIO) -> None:
+        """Load input set ``index`` into the buffers of ``io`` and poison its outputs with NaN patterns."""
+        fresh = index != self.loaded
+        for param in io.params:
+            buffer = self.buffer(param, io)
+            if param.role == "out":
+                buffer.bytes.fill(0xFF)
+            elif param.role == "inout" or (fresh and param.role != "pack"):
+                source = self.sets[index].inputs[param.name]
+                buffer.array(param.dtype)[:] = source
+        self.loaded = index
+
+    def _packed(self, param: Parameter, io: KernelIO) -> tuple[Buffer, Array]:
+        pack = next((p for p in io.packs if p.name == param.name), None)
+        if pack is None:
+            raise InternalError(f"pack {param.name}: the program has no Pack of that name")
+        found = self.packs.get(pack)
+        if found is None:
+            values = np.ascontiguousarray(pack.run(self.sets[0].inputs[pack.source]))
+            buffer = Buffer(param.elements * dtype_of(param.dtype).itemsize)
+            buffer.array(param.dtype)[:] = values
+            found = self.packs[pack] = (buffer, values)
+        return found
+
+
+class DatasetCache:
+    """Datasets by kernel key; the least recently used go when ``limit_bytes`` is exceeded."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._sets: OrderedDict[str, Dataset] = OrderedDict()
+
+    def get(self, kernel_key: str) -> Dataset | None:
+        found = self._sets.get(kernel_key)
+        if found is not None:
+            self._sets.move_to_end(kernel_key)
+        return found
+
+    def put(self, kernel_key: str, dataset: Dataset) -> None:
+        self._sets[kernel_key] = dataset
+        self._sets.move_to_end(kernel_key)
+        while len(self._sets) > 1 and sum(d.nbytes for d in self._sets.values()) > self._limit:
+            self._sets.popitem(last=False)
+
+
+def make_dataset(
+    candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int, known: References | None
+) -> Dataset:
+    """Draw the inputs of a kernel and compute what its outputs must be, unless the references are ``known``."""
+    sets = []
+    for index in range(2 if known is None else len(known)):
+        inputs = _inputs(candidate, io, hooks, seed + index)
+        start = time.monotonic()
+        if known is not None:
+            references = known[index]
+        elif hooks.reference:
+            references = load_hook(hooks.reference)(candidate.payload, inputs)
+        else:
+            references = {}
+        sets.append(InputSet(inputs, references))
+        if time.monotonic() - start > limits.second_set_s:
+            break
+    return Dataset(tuple(sets))
+
+
+def load_hook(path: str) -> Callable[..., Any]:
+    """The function that ``package.module:function`` names. Raises InternalError where there is none."""
+    module, _, name = path.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InternalError(f"hook {path!r}: {error}") from error
+    return function
+
+
+def same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    """Whether two contiguous arrays hold the same bits; NaN equals itself."""
+    x, y = a.view(np.uint8), b.reshape(-1).view(np.uint8)
+    words = x.size // 8 * 8
+    return bool(
+        x.size == y.size
+        and np.array_equal(x[:words].view(np.uint64), y[:words].view(np.uint64))
+        and np.array_equal(x[words:], y[words:])
+    )
+
+
+def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int) -> dict[str, Array]:
+    if hooks.inputs:
+        drawn: dict[str, Array] = load_hook(hooks.inputs)(candidate.payload, io, seed)
+    else:
+        drawn = draw_inputs(io, seed, candidate.kernel_key)
+    for param in io.params:
+        if param.role in ("in", "const", "inout"):
+            values = drawn.get(param.name)
+            if values is None or values.size != param.elements:
+                got = "nothing" if values is None else f"{values.size} elements"
+                raise InternalError(f"inputs of {param.name}: {got}, the kernel reads {param.elements}")
+    return {name: np.ascontiguousarray(values).reshape(-1) for name, values in drawn.items()}

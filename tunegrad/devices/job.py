@@ -1,0 +1,152 @@
+"""What travels to and from the workers: a candidate to measure, what it was lowered to, what came of it. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tunegrad.ir.program import Pack
+from tunegrad.trial import Measurement
+
+__all__ = [
+    "Candidate",
+    "CompiledCandidate",
+    "Hooks",
+    "KernelIO",
+    "Limits",
+    "Lowered",
+    "Outcome",
+    "Parameter",
+    "Reference",
+]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One entry of a kernel's buffer table: ``elements`` of ``dtype`` (a name of ``ir.dtypes``).
+
+    Inputs and constants must come back unchanged; outputs are poisoned before each run; an ``inout`` is drawn like an
+    input and compared like an output; a ``pack`` is filled from the ``Pack`` of the same name. ``bound`` is for
+    integers used as indices: values are drawn from 0 to ``bound`` - 1 (0: small integers of both signs).
+    """
+
+    name: str
+    dtype: str
+    elements: int
+    role: Literal["in", "const", "out", "inout", "pack"]
+    bound: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelIO:
+    """Every buffer of a program in table order, and how its packed constants are made."""
+
+    params: tuple[Parameter, ...]
+    packs: tuple[Pack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A candidate as LLVM IR text: kernel ``name`` in it takes ``io`` on exactly ``threads`` threads."""
+
+    text: str
+    name: str
+    io: KernelIO
+    workspace_bytes: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCandidate:
+    """A candidate as object code. ``image`` is empty for a program the caller said it knows (see ``known``).
+
+    ``program_hash`` is of the IR text: two action lists may lower to one program.
+    """
+
+    image: bytes
+    name: str
+    io: KernelIO
+    workspace_bytes: int
+    threads: int
+    program_hash: str
+    lower_s: float
+    compile_s: float
+
+    @property
+    def duplicate(self) -> bool:
+        return not self.image
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What to measure. ``payload`` is any picklable value that the hooks understand; without hooks, a ``Lowered``.
+
+    Candidates of one ``kernel_key`` compute the same thing: they share inputs and references.
+    """
+
+    kernel_key: str
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one candidate; the hash is empty when it could not be lowered."""
+
+    program_hash: str
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What an output must be: float64 (integers: int64) values of the whole buffer, or of the elements ``indices``.
+
+    ``terms`` is the longest reduction behind one element: the tolerance follows from it.
+    """
+
+    values: Array
+    terms: int = 1
+    indices: npt.NDArray[np.int64] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes) + (0 if self.indices is None else int(self.indices.nbytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Functions the workers import, as ``package.module:function``; an empty one means the default.
+
+    ``lower(payload) -> Lowered`` runs in the compile workers. In the timing worker, once per kernel and input set:
+    ``inputs(payload, io, seed) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
+    ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it a candidate is timed and
+    not compared, which only tests of the device do).
+    """
+
+    lower: str = ""
+    inputs: str = ""
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
+
+    A second input set is used where the first reference took less than ``second_set_s``; timing stops early where a
+    candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs and references that
+    the timing worker, and the references that this process, keep.
+    """
+
+    compile_s: float = 5.0
+    compile_memory_bytes: int = 2 << 30
+    run_memory_bytes: int = 8 << 30
+    text_bytes: int = 8 << 20
+    reference_s: float = 120.0
+    cache_bytes: int = 1 << 30
+    second_set_s: float = 1.0
+    worker_start_s: float = 60.0
+    losing_factor: float = 1.5

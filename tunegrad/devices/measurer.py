@@ -1,0 +1,178 @@
+"""The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tunegrad.devices import worker
+from tunegrad.devices.bench import Reply
+from tunegrad.devices.codegen import OptLevel
+from tunegrad.devices.dataset import References
+from tunegrad.devices.host import default_threads, host_target
+from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, Limits, Outcome
+from tunegrad.devices.peak import MachineLimits
+from tunegrad.devices.pool import Died, Ending, Finished, TimedOut, WorkerPool
+from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
+from tunegrad.ir.target import Target
+from tunegrad.trial import Measurement, Policy, Status
+
+__all__ = ["CpuMeasurer"]
+
+
+class CpuMeasurer:
+    """Measures candidates on this machine's CPU in processes that can be killed. Use it as a context manager.
+
+    Workers start with the first call and are gone after ``close``, also when this process is killed. Calls block and
+    are not to be made from two threads at once: a compile never runs while something is timed.
+    """
+
+    def __init__(
+        self,
+        target: Target | None = None,
+        hooks: Hooks | None = None,
+        limits: Limits | None = None,
+        seed: int = 0,
+        compile_workers: int | None = None,
+        opt_level: OptLevel = 2,
+    ) -> None:
+        self.target = host_target() if target is None else target
+        self.hooks = Hooks() if hooks is None else hooks
+        self.limits = Limits() if limits is None else limits
+        self._opt_level: OptLevel = opt_level
+        start_s = self.limits.worker_start_s
+        count = default_threads() if compile_workers is None else compile_workers
+        self._compilers = WorkerPool(count, worker.start_compiler, (self.limits,), start_s)
+        self._timer = WorkerPool(1, worker.start_timer, (self.target, self.hooks, self.limits, seed), start_s)
+        self._references: OrderedDict[str, References] = OrderedDict()
+        self._peaks: MachineLimits | None = None
+
+    def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
+        """Lower and compile a batch on all cores, in order; failures are Outcomes.
+
+        Programs whose hash is in ``known`` are lowered and not compiled: their ``image`` is empty.
+        """
+        seen = frozenset(known)
+        calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
+        endings = self._compilers.map(worker.compile_candidate, calls, self.limits.compile_s)
+        return [self._compiled(ending) for ending in endings]
+
+    def measure_compiled(
+        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float = math.inf
+    ) -> Measurement:
+        """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early."""
+        if compiled.duplicate:
+            raise InternalError(f"{compiled.name}: a known program has no code to measure")
+        ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
+        if isinstance(ending, Finished) and not ending.value.prepared:
+            self._prepare(candidate, compiled)
+            ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
+        if isinstance(ending, Finished):
+            reply: Reply = ending.value
+            if reply.measurement is None:
+                raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
+            if reply.damaged:
+                self._timer.call(worker.retire, limit_s=policy.timeout_s)
+            return reply.measurement
+        return _ended(ending, "running", compiled.lower_s, compiled.compile_s)
+
+    def measure(
+        self,
+        candidates: Sequence[Candidate],
+        policy: Policy,
+        best_s: float = math.inf,
+        known: Iterable[str] = (),
+    ) -> list[Outcome | None]:
+        """Compile a batch, then verify and time each: one Outcome per candidate, None for a known program.
+
+        A program that occurs twice in the batch is measured once; the second is None. The time to beat falls as the
+        batch goes on.
+        """
+        seen = set(known)
+        outcomes: list[Outcome | None] = []
+        for candidate, compiled in zip(candidates, self.compile(candidates, seen), strict=True):
+            if isinstance(compiled, Outcome):
+                outcomes.append(compiled)
+            elif compiled.program_hash in seen:
+                outcomes.append(None)
+            else:
+                seen.add(compiled.program_hash)
+                measurement = self.measure_compiled(candidate, compiled, policy, best_s)
+                best_s = min(best_s, measurement.seconds)
+                outcomes.append(Outcome(compiled.program_hash, measurement))
+        return outcomes
+
+    def compare(
+        self, candidate: Candidate, a: CompiledCandidate, b: CompiledCandidate, rounds: int = 15, cold: bool = True
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Interleaved samples in seconds of two candidates of one kernel that were both measured OK before.
+
+        Raises CandidateTimeout or CandidateCrashed when one of them fails after all.
+        """
+        limit_s = 10.0 + rounds * 2.0
+        for _ in range(2):
+            ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cold, limit_s=limit_s)
+            if isinstance(ending, TimedOut):
+                raise CandidateTimeout(f"{a.name} against {b.name}: over {limit_s:g} s")
+            if isinstance(ending, Died):
+                raise CandidateCrashed(f"{a.name} against {b.name}: {ending.text}")
+            if ending.value is not None:
+                samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
+                return samples
+            self._prepare(candidate, a)
+        raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
+
+    def machine_limits(self) -> MachineLimits:
+        """This machine's measured peaks; measured once, with nothing else running."""
+        if self._peaks is None:
+            ending = self._timer.call(worker.machine_limits, self.target, limit_s=60.0)
+            if not isinstance(ending, Finished):
+                raise InternalError(f"measuring the machine's limits: {ending}")
+            self._peaks = ending.value
+        return self._peaks
+
+    def close(self) -> None:
+        """Stop the workers and wait for them."""
+        self._compilers.close()
+        self._timer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
+        known = self._references.get(candidate.kernel_key)
+        limit_s = self.limits.reference_s
+        ending = self._timer.call(worker.prepare, candidate, compiled.io, known, limit_s=limit_s)
+        if not isinstance(ending, Finished):
+            raise InternalError(f"reference of kernel {candidate.kernel_key}: {ending}")
+        self._references[candidate.kernel_key] = ending.value
+        self._references.move_to_end(candidate.kernel_key)
+        while len(self._references) > 1 and self._reference_bytes() > self.limits.cache_bytes:
+            self._references.popitem(last=False)
+
+    def _reference_bytes(self) -> int:
+        return sum(r.nbytes for sets in self._references.values() for one in sets for r in one.values())
+
+    def _compiled(self, ending: Ending) -> CompiledCandidate | Outcome:
+        if isinstance(ending, Finished):
+            compiled: CompiledCandidate | Outcome = ending.value
+            return compiled
+        return Outcome("", _ended(ending, "compiling"))
+
+
+def _ended(ending: Died | TimedOut, doing: str, lower_s: float = 0.0, compile_s: float = 0.0) -> Measurement:
+    if isinstance(ending, TimedOut):
+        status, error = Status.TIMED_OUT, f"{doing}: over {ending.limit_s:g} s"
+    elif ending.code == worker.EXIT_MEMORY:
+        status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
+    else:
+        status, error = Status.CRASHED, f"{doing}: the worker ended with {ending.text}"
+    return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s)

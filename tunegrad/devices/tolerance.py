@@ -1,0 +1,93 @@
+"""How far from a float64 reference a result may be: derived from dtype and reduction length, not a loose constant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tunegrad.devices.job import Reference
+from tunegrad.ir.dtypes import DType, dtype_of
+
+__all__ = ["Mismatch", "compare", "tolerance"]
+
+_UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
+_SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
+_STEP = 16.0
+_FUNCTIONS = 64.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The verdict on one output. ``first`` is the first bad element's index, -1 when all are good."""
+
+    first: int
+    got: float
+    expected: float
+    allowed: float
+    max_error: float
+    bad: int = 0
+
+
+def tolerance(dtype: DType, terms: int, expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype`` summed from ``terms``.
+
+    With u the unit roundoff of the type that computes (f32 for f16 and bf16), a sum of n rounded terms does n
+    roundings of partial sums. Worst case the error is n*u*sum|t| (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2); roundings are independent to a good approximation, so it grows like a random walk, and for the
+    inputs that are drawn here (zero-mean or one-signed) it is about u*sqrt(n) times the size of the result
+    (Higham and Mary 2019). So
+
+        allowed = u * (16*sqrt(n) + 64) * (|expected| + rms(expected)) + u_store * |expected| + smallest
+
+    rms(expected) stands for the terms that cancelled in an element that came out small; 16 is about six standard
+    deviations of the walk with room for products and a second reduction; 64 roundings pay for epilogues and for
+    polynomial exp, tanh and erf of a few units in the last place; u_store is the final rounding to a 16-bit type.
+    A lost or doubled term is an error of 1/sqrt(n) or more of the result: for f32, above ``allowed`` to n ~ 10^6.
+    Integers and bools are exact.
+    """
+    if not dtype.is_float:
+        return np.zeros(expected.shape)
+    size = np.abs(expected)
+    finite = size[np.isfinite(size)]
+    rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+    unit = _UNIT[dtype.compute.name]
+    steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS
+    stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
+    allowed: npt.NDArray[np.float64] = unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
+    return allowed
+
+
+def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch:
+    """Compare an output buffer (flat, as stored) with its reference; NaN and infinities must be in the same places."""
+    kind = dtype_of(dtype)
+    picked = got if reference.indices is None else got[reference.indices]
+    values, expected = _widen(picked, kind), reference.values.reshape(-1)
+    if values.shape != expected.shape:
+        return Mismatch(0, float(values.size), float(expected.size), 0.0, math.inf, 1)
+    allowed = tolerance(kind, reference.terms, expected)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(values - expected)
+        special = ~np.isfinite(expected)
+        same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+        good = np.where(special, same, error <= allowed)
+    finite = error[np.isfinite(error) & ~special]
+    max_error = float(finite.max()) if finite.size else 0.0
+    if good.all():
+        return Mismatch(-1, 0.0, 0.0, 0.0, max_error)
+    at = int(np.argmin(good))
+    index = at if reference.indices is None else int(reference.indices[at])
+    limit = float(allowed[at])
+    return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
+
+
+def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
+    if dtype.name == "bf16":
+        widened: npt.NDArray[Any] = (array.astype(np.uint32) << 16).view(np.float32)
+        return widened.astype(np.float64)
+    if dtype.is_bool:
+        return array.view(np.uint8).astype(np.int64)
+    return array.astype(np.float64 if dtype.is_float else np.int64)
