@@ -1,0 +1,200 @@
+"""Fit the polynomials of tunegrad/render/math_coefficients.py, and write that file.
+
+    python -m tools.fit_math            print it
+    python -m tools.fit_math --write    write it
+
+Each fit is a minimax polynomial on a dense grid, in float64, as a linear program. f32 coefficients are then rounded one after
+the other, lowest power first, and the rest fitted again around what rounding did, so that the rounded set stays near minimax.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.special import erf, log_ndtr
+
+Array = NDArray[np.float64]
+TARGET = Path(__file__).parent.parent / "tunegrad" / "render" / "math_coefficients.py"
+ERF_SPLIT = 1.0
+TANH_SPLIT = 0.625
+
+
+@dataclass(frozen=True)
+class Fit:
+    """``f(t)`` as a polynomial of ``count`` terms; ``weight(t)`` turns its error into the whole function's relative one."""
+
+    name: str
+    meaning: str
+    f: Callable[[Array], Array]
+    weight: Callable[[Array], Array]
+    interval: tuple[float, float]
+    count: int
+    single: bool = True
+
+
+def minimax(f: Array, weight: Array, t: Array, powers: range) -> Array:
+    """Coefficients of ``powers`` with the least ``max |weight * (f - p)|`` over the grid.
+
+    Least squares comes first; the linear program then works on what is left, in an orthogonal basis and scaled to about
+    1, which keeps the solver's absolute tolerance of 1e-7 far below the errors that matter.
+    """
+    q, r = np.linalg.qr(weight[:, None] * t[:, None] ** np.array(powers)[None, :])
+    q, r = q * np.sqrt(len(t)), r / np.sqrt(len(t))
+    start = q.T @ (weight * f) / len(t)
+    left = weight * f - q @ start
+    scale = float(np.abs(left).max()) or 1.0
+    ones = np.ones((len(t), 1))
+    bound = np.concatenate([left, -left]) / scale
+    result = linprog(
+        np.append(np.zeros(len(powers)), 1.0),
+        A_ub=np.block([[-q, -ones], [q, -ones]]), b_ub=-bound, bounds=(None, None), method="highs",
+    )  # fmt: skip
+    return np.linalg.solve(r, start + scale * result.x[:-1])
+
+
+def solve(fit: Fit) -> tuple[list[float], float]:
+    """The coefficients, lowest power first, and the largest weighted error that they leave."""
+    lo, hi = fit.interval
+    x = np.cos(np.pi * (np.arange(400) + 0.5) / 400)[::-1]
+    t = (lo + hi) / 2 + (hi - lo) / 2 * x
+    f, weight = fit.f(t), fit.weight(t)
+    if not fit.single:
+        c = minimax(f, weight, t, range(fit.count))
+        return [float(v) for v in c], float(np.abs(weight * (f - np.polynomial.Polynomial(c)(t))).max())
+    fixed: list[float] = []
+    left = f
+    for power in range(fit.count):
+        c = minimax(left, weight, t, range(power, fit.count))
+        fixed.append(float(np.float32(c[0])))
+        left = left - fixed[-1] * t**power
+    return fixed, float(np.abs(weight * left).max())
+
+
+def _log2_erfc(x: Array) -> Array:
+    """log2(erfc(x)) without the underflow of erfc; erfc(x) = 2 * ndtr(-x * sqrt(2))."""
+    return np.asarray(1 + log_ndtr(-x * np.sqrt(2)) / np.log(2))
+
+
+def _sqrt(t: Array) -> Array:
+    return np.sqrt(np.maximum(t, 1e-300))
+
+
+def _exp_tail(r: Array) -> Array:
+    """(exp(r) - 1 - r) / r^2, by its series: the closed form cancels."""
+    return sum((r**k / np.prod(np.arange(1.0, k + 3)) for k in range(14)), np.zeros_like(r))
+
+
+def _exp2_tail(r: Array) -> Array:
+    """(2^r - 1) / r, by its series."""
+    x = r * np.log(2)
+    return np.log(2) * sum((x**k / np.prod(np.arange(1.0, k + 2)) for k in range(14)), np.zeros_like(r))
+
+
+def _log1p_tail(z: Array) -> Array:
+    """(log1p(z) - z + z^2 / 2) / z^3, by its series, which falls by 3 a term over |z| <= 1/3."""
+    return sum(((-z) ** k / (k + 3) for k in range(60)), np.zeros_like(z))
+
+
+def _log1p_ratio(z: Array) -> Array:
+    return sum(((-z) ** k / (k + 1) for k in range(60)), np.zeros_like(z))
+
+
+def _tanh_tail(t: Array) -> Array:
+    """(tanh(x) / x - 1) / x^2 of t = x^2, by the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...)))."""
+    tail = np.full_like(t, 41.0)
+    for k in range(39, 3, -2):
+        tail = k + t / tail
+    # tanh(x) / x = 1 / (1 + t / d) with d = 3 + t / (5 + ...): minus 1 and over t is -1 / (d + t).
+    d = 3 + t / tail
+    return -1 / (d + t)
+
+
+def _sin_tail(t: Array) -> Array:
+    """(sin(x) / x - 1) / x^2 of t = x^2, by its series."""
+    return sum(((-1.0) ** (k + 1) * t**k / np.prod(np.arange(1.0, 2 * k + 4)) for k in range(12)), np.zeros_like(t))
+
+
+def _erf_ratio(t: Array) -> Array:
+    """erf(x) / x - 1 of t = x^2."""
+    return np.asarray(erf(_sqrt(t)) / _sqrt(t) - 1)
+
+
+def _relative(whole: Callable[[Array], Array], factor: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda t: np.abs(factor(t) / whole(t))
+
+
+_HALF_LN2 = float(np.log(2)) / 2 * 1.0001
+_THIRD = 1 / 3 * 1.0001
+
+FITS = (
+    Fit(
+        "EXP", "exp(r) = 1 + r + r^2 * p(r), |r| <= ln(2) / 2",
+        _exp_tail, _relative(np.exp, np.square), (-_HALF_LN2, _HALF_LN2), 5,
+    ),
+    Fit(
+        "EXP2", "2^r = 1 + r * p(r), |r| <= 1/2",
+        _exp2_tail, _relative(np.exp2, np.abs), (-0.5, 0.5), 6,
+    ),
+    Fit(
+        "LOG", "log(1 + z) = z - z^2 / 2 + z^3 * p(z), |z| <= 1/3",
+        _log1p_tail, lambda z: np.abs(z**2 / _log1p_ratio(z)), (-_THIRD, _THIRD), 8,
+    ),
+    Fit(
+        "TANH", f"tanh(x) = x + x^3 * p(x^2), |x| <= {TANH_SPLIT}",
+        _tanh_tail, lambda t: t / (1 + t * _tanh_tail(t)), (0.0, TANH_SPLIT**2), 5,
+    ),
+    Fit(
+        "ERF_SMALL", f"erf(x) = x + x * p(x^2), |x| <= {ERF_SPLIT}",
+        _erf_ratio, lambda t: 1 / (1 + _erf_ratio(t)), (1e-9, ERF_SPLIT**2), 7,
+    ),
+    Fit(
+        "ERF_LARGE", f"erf(x) = 1 - 2^p(x), {ERF_SPLIT} <= x <= 4",
+        _log2_erfc, lambda x: np.log(2) * np.exp2(_log2_erfc(x)) / erf(x), (ERF_SPLIT, 4.0), 6,
+    ),
+    Fit(
+        "SIN", "sin(r) = r + r^3 * p(r^2), |r| <= pi / 2",
+        _sin_tail, lambda t: t / (1 + t * _sin_tail(t)), (0.0, (np.pi / 2) ** 2 * 1.0001), 5,
+    ),
+    Fit(
+        "POW_LOG2", "log2(1 + z) = z * p(z), |z| <= 1/3, in f64",
+        lambda z: _log1p_ratio(z) / np.log(2), lambda z: np.log(2) / _log1p_ratio(z), (-_THIRD, _THIRD), 14, False,
+    ),
+    Fit(
+        "POW_EXP2", "2^r = p(r), |r| <= 1/2, in f64",
+        np.exp2, lambda r: 1 / np.exp2(r), (-0.5, 0.5), 8, False,
+    ),
+)  # fmt: skip
+
+
+def source() -> str:
+    """The text of math_coefficients.py."""
+    lines = [
+        '"""Polynomial coefficients, lowest power first; written by ``python -m tools.fit_math --write``."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        f"__all__ = {sorted([f.name for f in FITS] + ['ERF_SPLIT', 'TANH_SPLIT'])!r}".replace("'", '"'),
+        "",
+        f"ERF_SPLIT = {ERF_SPLIT!r}",
+        f"TANH_SPLIT = {TANH_SPLIT!r}",
+    ]
+    for fit in FITS:
+        values, error = solve(fit)
+        kind = "f32" if fit.single else "f64"
+        lines += ["", f"# {fit.meaning}. Relative error left by the {kind} coefficients: 2^{np.log2(error):.1f}."]
+        lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    text = source()
+    if "--write" in sys.argv[1:]:
+        TARGET.write_text(text)
+    else:
+        sys.stdout.write(text)
