@@ -1,0 +1,35 @@
+"""How a graph is made: tensors, layers, models, weights."""
+
+from __future__ import annotations
+
+from .creation import arange, cat, full, maximum, minimum, ones, stack, where, zeros
+from .model import InputSpec, Model, as_model, find_model
+from .rewrite import substitute
+from .tensor import Bindings, Tensor, TensorLike, joined
+from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
+
+__all__ = [
+    "Bindings",
+    "InputSpec",
+    "Model",
+    "ParameterSpec",
+    "Tensor",
+    "TensorLike",
+    "arange",
+    "as_model",
+    "cat",
+    "check_weights",
+    "draw",
+    "find_model",
+    "full",
+    "joined",
+    "load_weights",
+    "maximum",
+    "minimum",
+    "ones",
+    "read_safetensors",
+    "stack",
+    "substitute",
+    "where",
+    "zeros",
+]

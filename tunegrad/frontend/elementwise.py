@@ -1,0 +1,215 @@
+"""Elementwise operations on graph nodes: broadcasting, promotion, and the type that arithmetic happens in.
+
+An operand is a Node or a Python number. Numbers are weak: they take the tensors' dtype, except that a float with
+integers gives f32 and an int with bools gives i64. f16 and bf16 are computed in f32 and rounded to be stored.
+On bools, + and maximum are "or", * and minimum are "and", as in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import BOOL, F32, I64, DType, promote
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import Node
+
+from .arrays import representable
+
+__all__ = [
+    "Operand", "Scalar", "binary", "bitwise", "broadcast", "broadcast_shapes", "compare", "constant", "divide",
+    "float_function", "floor_divide", "invert", "negate", "power", "remainder", "result_type", "unary", "where",
+]  # fmt: skip
+
+Scalar = bool | int | float
+Operand = Node | Scalar
+
+_ON_BOOLS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.MIN: Op.AND}
+
+
+def result_type(*operands: Operand) -> DType:
+    """The dtype that arithmetic on the operands has."""
+    kind: DType | None = None
+    for x in operands:
+        if isinstance(x, Node):
+            kind = x.dtype if kind is None else promote(kind, x.dtype)
+    for x in operands:
+        if not isinstance(x, Node):
+            weak = BOOL if isinstance(x, bool) else I64 if isinstance(x, int) else F32
+            if kind is None or _LEVEL[weak.category] > _LEVEL[kind.category]:
+                kind = weak
+    assert kind is not None
+    return kind
+
+
+_LEVEL = {"bool": 0, "int": 1, "float": 2}
+
+
+def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape by numpy's rule.
+
+    Raises:
+        ShapeError: two extents differ and neither is 1.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    result = []
+    for extents in zip(*padded, strict=True):
+        wide = {e for e in extents if e != 1}
+        if len(wide) > 1:
+            raise ShapeError(f"{op}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def broadcast(x: Node, shape: tuple[int, ...]) -> Node:
+    """``x`` repeated along new leading dimensions and along extents of 1."""
+    return graph.expand(graph.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape), shape)
+
+
+def constant(value: Scalar, shape: tuple[int, ...], dtype: DType, op: str = "full") -> Node:
+    """One number everywhere. f16 and bf16 ones are an f32 number under a cast."""
+    number = representable(value, dtype, op)
+    return graph.cast(graph.full(number, shape, dtype.compute), dtype)
+
+
+def binary(op: Op, a: Operand, b: Operand) -> Node:
+    """ADD, SUB, MUL, MAX or MIN, broadcast and promoted."""
+    kind = result_type(a, b)
+    if kind.is_bool:
+        if op not in _ON_BOOLS:
+            raise DTypeError(f"{op}: not defined for {kind} and {kind}; cast one to i32, or use ^")
+        op = _ON_BOOLS[op]
+    return _apply(op, str(op), (a, b), kind)
+
+
+def divide(a: Operand, b: Operand) -> Node:
+    """True division; integers and bools give f32."""
+    kind = result_type(a, b)
+    return _apply(Op.DIV, "div", (a, b), kind if kind.is_float else F32)
+
+
+def floor_divide(a: Operand, b: Operand) -> Node:
+    """Division rounded towards minus infinity, as Python's ``//``."""
+    kind = _not_bool("floordiv", a, b)
+    if kind.is_int:
+        return _apply(Op.FLOORDIV, "floordiv", (a, b), kind)
+    return graph.cast(unary(Op.FLOOR, _apply(Op.DIV, "floordiv", (a, b), kind.compute)), kind)
+
+
+def remainder(a: Operand, b: Operand) -> Node:
+    """The rest with the divisor's sign, as Python's ``%``; for floats a - floor(a / b) * b."""
+    kind = _not_bool("mod", a, b)
+    if kind.is_int:
+        return _apply(Op.MOD, "mod", (a, b), kind)
+    x, y = _aligned("mod", (a, b), kind.compute)
+    whole = graph.elementwise(Op.FLOOR, graph.elementwise(Op.DIV, x, y))
+    return graph.cast(graph.elementwise(Op.SUB, x, graph.elementwise(Op.MUL, whole, y)), kind)
+
+
+def power(a: Operand, b: Operand) -> Node:
+    """``a ** b``; squares and reciprocals by a number are a product and a reciprocal."""
+    kind = result_type(a, b)
+    kind = I64 if kind.is_bool else kind
+    if kind.is_int and not isinstance(b, Node) and b < 0:
+        raise DTypeError(f"pow: {kind} to the negative power {b} is not an integer; cast to f32 first")
+    if isinstance(a, Node) and not isinstance(b, Node):
+        if b == 1:
+            return graph.cast(a, kind)
+        if b == 2:
+            return _apply(Op.MUL, "pow", (a, a), kind)
+        if b == -1:
+            return _apply(Op.RECIP, "pow", (a,), kind)
+    return _apply(Op.POW, "pow", (a, b), kind)
+
+
+def bitwise(op: Op, a: Operand, b: Operand) -> Node:
+    """AND, OR or XOR of bools, or of the bits of integers."""
+    kind = result_type(a, b)
+    if kind.is_float:
+        raise DTypeError(f"{op}: not defined for {kind}; bools and integers only")
+    return _apply(op, str(op), (a, b), kind)
+
+
+def compare(name: str, a: Operand, b: Operand) -> Node:
+    """``name`` is lt, le, gt, ge, eq or ne; the result is bool, and false for NaN unless ne."""
+    kind = result_type(a, b)
+    if name in ("gt", "ge"):
+        a, b, name = b, a, {"gt": "lt", "ge": "le"}[name]
+    kind = I64 if kind.is_bool and name in ("lt", "le") else kind
+    x, y = _aligned(name, (a, b), kind.compute)
+    if name != "le":
+        return graph.elementwise(Op(name), x, y)
+    if kind.is_float:
+        return graph.elementwise(Op.OR, graph.elementwise(Op.LT, x, y), graph.elementwise(Op.EQ, x, y))
+    return graph.elementwise(Op.NOT, graph.elementwise(Op.LT, y, x))
+
+
+def where(condition: Node, a: Operand, b: Operand) -> Node:
+    """``a`` where the condition holds, else ``b``; all three broadcast.
+
+    Raises:
+        DTypeError: the condition is not bool.
+    """
+    if not condition.dtype.is_bool:
+        raise DTypeError(f"where: the condition is {condition.dtype}, it must be bool (compare with something)")
+    kind = result_type(a, b)
+    shape = broadcast_shapes("where", condition.shape, *(x.shape for x in (a, b) if isinstance(x, Node)))
+    x, y = (_to(v, shape, kind.compute, "where") for v in (a, b))
+    return graph.cast(graph.elementwise(Op.WHERE, broadcast(condition, shape), x, y), kind)
+
+
+def unary(op: Op, x: Node) -> Node:
+    """NEG, ABS, FLOOR or RECIP in ``x``'s own dtype; whole numbers are their own floor."""
+    if op is Op.FLOOR and not x.dtype.is_float:
+        return x
+    if op is Op.ABS and x.dtype.is_bool:
+        return x
+    return _apply(op, str(op), (x,), x.dtype)
+
+
+def negate(x: Node) -> Node:
+    """``-x``; not for bools."""
+    if x.dtype.is_bool:
+        raise DTypeError("neg: not defined for bool; use ~")
+    return unary(Op.NEG, x)
+
+
+def invert(x: Node) -> Node:
+    """Logical not of bools, all bits of integers flipped."""
+    if x.dtype.is_float:
+        raise DTypeError(f"invert: not defined for {x.dtype}; bools and integers only")
+    if x.dtype.is_bool:
+        return graph.elementwise(Op.NOT, x)
+    return bitwise(Op.XOR, x, -1)
+
+
+def float_function(op: Op, x: Node) -> Node:
+    """EXP, LOG, SQRT, TANH, ERF, SIN or RECIP; integers and bools become f32 first."""
+    kind = x.dtype if x.dtype.is_float else F32
+    return _apply(op, str(op), (x,), kind)
+
+
+def _not_bool(name: str, *operands: Operand) -> DType:
+    kind = result_type(*operands)
+    if kind.is_bool:
+        raise DTypeError(f"{name}: not defined for bool and bool; cast one to i32")
+    return kind
+
+
+def _apply(op: Op, name: str, operands: Sequence[Operand], kind: DType) -> Node:
+    nodes = _aligned(name, operands, kind.compute)
+    return graph.cast(graph.elementwise(op, *nodes), kind)
+
+
+def _aligned(name: str, operands: Sequence[Operand], kind: DType) -> list[Node]:
+    """The operands at one shape and one dtype."""
+    shape = broadcast_shapes(name, *(x.shape for x in operands if isinstance(x, Node)))
+    return [_to(x, shape, kind, name) for x in operands]
+
+
+def _to(x: Operand, shape: tuple[int, ...], kind: DType, name: str) -> Node:
+    if isinstance(x, Node):
+        return broadcast(graph.cast(x, kind), shape)
+    return constant(x, shape, kind, name)

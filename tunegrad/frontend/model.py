@@ -1,0 +1,175 @@
+"""A model: named inputs, named parameters, and how to build its graph.
+
+A user's own model is ``package.module:function``. The function returns a Model, or a pair ``(fn, examples)``: ``fn``
+takes tensors and returns one or several, ``examples`` are arrays of the shapes and dtypes it will be called with.
+Arrays that ``fn`` brings along (weights) become constants.
+
+    def tiny() -> Model:                                 def tiny():
+        return Model.of(                                     w = np.load("w.npy")
+            "tiny", Tiny, (InputSpec("x", (1, 8)),)          return lambda x: (x @ w).relu(), [np.zeros((1, 8), "f4")]
+        )
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from tunegrad.errors import ModelError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import F32, DType
+from tunegrad.ir.graph import GraphOp, Node
+
+from .nn import Module
+from .rewrite import substitute
+from .tensor import Tensor, joined
+from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
+
+__all__ = ["Function", "InputSpec", "Model", "as_model", "find_model"]
+
+Function = Callable[..., Tensor | Sequence[Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """What the caller passes in one place."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType = F32
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the module's."""
+
+    name: str
+    make: Callable[[], Function]
+    inputs: tuple[InputSpec, ...]
+    parameters: tuple[ParameterSpec, ...] = ()
+
+    @staticmethod
+    def of(name: str, make: Callable[[], Function], inputs: Sequence[InputSpec]) -> Model:
+        """The model of a module that ``make`` creates.
+
+        Raises:
+            ModelError: two inputs of one name.
+        """
+        names = [i.name for i in inputs]
+        if len(set(names)) != len(names):
+            raise ModelError(f"model {name}: input names {names} are not distinct")
+        module = make()
+        parameters = tuple(module.parameters().values()) if isinstance(module, Module) else ()
+        return Model(name, make, tuple(inputs), parameters)
+
+    @staticmethod
+    def of_function(name: str, function: Function, examples: Sequence[ArrayLike | Tensor]) -> Model:
+        """The model of a plain function, with inputs like ``examples``, named by its parameters or x0, x1, ...
+
+        Raises:
+            ModelError: the function does not take as many.
+        """
+        tensors = [Tensor(e) for e in examples]
+        names = _input_names(name, function, len(tensors))
+        inputs = tuple(InputSpec(n, t.shape, t.dtype) for n, t in zip(names, tensors, strict=True))
+        return Model(name, partial(_same, function), inputs)
+
+    def build(self, weights: Weights) -> tuple[Tensor, ...]:
+        """The outputs as graphs of INPUT nodes (named as in ``inputs``) and constants; weights are checked.
+
+        Raises:
+            WeightsError: missing, unexpected or misshapen weights.
+            ModelError: the function returns something else than tensors, or depends on an input of its own.
+        """
+        function = self.make()
+        arrays = check_weights(self.parameters, weights, self.name)
+        if isinstance(function, Module):
+            function.load(arrays)
+        result = function(*(Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs))
+        return _closed(self, _outputs(self.name, result))
+
+    def weights(self, source: Weights | str | Path | None = None, seed: int = 0) -> dict[str, Array]:
+        """Its weights from a dict or ``.safetensors`` file, or drawn from the seed."""
+        return load_weights(self.parameters, source, seed, self.name)
+
+
+def _same(function: Function) -> Function:
+    return function
+
+
+def _outputs(name: str, result: object) -> tuple[Tensor, ...]:
+    listed = result if isinstance(result, list | tuple) else (result,)
+    outputs = tuple(t for t in listed if isinstance(t, Tensor))
+    if not outputs or len(outputs) != len(listed):
+        raise ModelError(f"model {name} returns {type(result).__name__}, it must return a tensor or several")
+    return outputs
+
+
+def _closed(model: Model, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Arrays the function brought along as constants; no input but the model's own is left."""
+    bindings = joined(outputs)
+    own = {i.name for i in model.inputs}
+    constants: dict[Node, Node] = {}
+    for node in graph.topological(tuple(t.node for t in outputs)):
+        if node.op is GraphOp.INPUT and node.arg not in own:
+            array = bindings.get(str(node.arg))
+            if array is None:
+                raise ModelError(f"model {model.name} depends on input {node.arg!r}, which is not one of {sorted(own)}")
+            constants[node] = graph.const(array, node.dtype)
+    return tuple(Tensor.of(n) for n in substitute(tuple(t.node for t in outputs), constants))
+
+
+def _input_names(name: str, function: Function, count: int) -> list[str]:
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise ModelError(f"model {name}: {count} example inputs do not fit the function: {error}") from None
+    except ValueError:  # a builtin without a signature
+        return [f"x{i}" for i in range(count)]
+    plain = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return plain[:count] if len(plain) >= count else [f"x{i}" for i in range(count)]
+
+
+def as_model(value: object, name: str) -> Model:
+    """What a user's function returned, as a Model.
+
+    Raises:
+        ModelError: neither a Model nor a pair of a function and a list of example arrays.
+    """
+    if isinstance(value, Model):
+        return value
+    if isinstance(value, tuple) and len(value) == 2 and callable(value[0]) and isinstance(value[1], list | tuple):
+        return Model.of_function(name, value[0], value[1])
+    raise ModelError(f"model {name} is a {type(value).__name__}; it must be a Model or a pair (function, [examples])")
+
+
+def find_model(reference: str, arguments: Mapping[str, object] | None = None) -> Model:
+    """Import ``package.module:function``, call it with ``arguments``, and take what it returns as a Model.
+
+    Raises:
+        ModelError: no such module or function, or arguments it does not take.
+    """
+    module_name, colon, attribute = reference.partition(":")
+    if not (module_name and colon and attribute):
+        raise ModelError(f"model {reference!r} must be written package.module:function")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ModelError(f"model {reference!r}: {error}") from None
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ModelError(f"model {reference!r}: module {module_name} has no function {attribute!r}")
+    given = dict(arguments or {})
+    try:
+        inspect.signature(function).bind(**given)
+    except TypeError as error:
+        valid = ", ".join(inspect.signature(function).parameters) or "none"
+        raise ModelError(f"model {reference!r}: {error}; its arguments: {valid}") from None
+    return as_model(function(**given), reference)

@@ -1,0 +1,23 @@
+"""One graph with some nodes replaced by others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tunegrad.ir import graph
+from tunegrad.ir.graph import Node
+
+__all__ = ["substitute"]
+
+
+def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and dtype."""
+    done: dict[Node, Node] = {}
+    for node in graph.topological(outputs):
+        srcs = tuple(done[s] for s in node.srcs)
+        new = replaced.get(node)
+        if new is None:
+            same = all(a is b for a, b in zip(srcs, node.srcs, strict=True))
+            new = node if same else Node(node.op, srcs, node.arg, node.shape, node.dtype)
+        done[node] = new
+    return tuple(done[o] for o in outputs)

@@ -1,0 +1,39 @@
+"""A multi-layer perceptron: linear layers with relu between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+from tunegrad.errors import ModelError
+from tunegrad.frontend import InputSpec, Model, Tensor
+from tunegrad.frontend.nn import Linear, Module
+
+from .arguments import positive
+
+__all__ = ["Mlp", "mlp"]
+
+
+class Mlp(Module):
+    """(N, sizes[0]) to (N, sizes[-1])."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.layers = [Linear(a, b) for a, b in pairwise(sizes)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = layer(x).relu()
+        return self.layers[-1](x)
+
+
+def mlp(batch: int = 1, sizes: Sequence[int] = (784, 512, 512, 10)) -> Model:
+    """A perceptron: (batch, sizes[0]) to (batch, sizes[-1]).
+
+    Raises:
+        ModelError: fewer than two sizes, or one below 1.
+    """
+    if not isinstance(sizes, list | tuple) or len(sizes) < 2:
+        raise ModelError(f"mlp: sizes={sizes!r} must list at least two integers")
+    positive("mlp", batch=batch, **{f"sizes[{i}]": s for i, s in enumerate(sizes)})
+    return Model.of("mlp", partial(Mlp, tuple(sizes)), (InputSpec("x", (batch, sizes[0])),))
