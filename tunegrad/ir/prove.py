@@ -1,0 +1,65 @@
+"""Bounds of an index where conditions hold: what masks, loop stops and branches say about an address.
+
+A fact is an index that is >= 0. Adding ``c >= 0`` times a fact to an index only raises it, so
+
+    max(t)  <=  max(t + c * fact)        with c chosen to cancel a variable of t
+
+Facts are combined up to a small depth. What can not be proved so is unknown, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .index import FloorDiv, Index, Valid, Var
+
+__all__ = ["Facts", "below", "condition_facts", "stop_facts", "within"]
+
+Facts = tuple[Index, ...]
+
+_DEPTH = 3
+
+
+def condition_facts(valid: Valid) -> Facts:
+    """What holds where ``valid`` does."""
+    facts: list[Index] = []
+    for r in valid:
+        facts += (r.index - r.lo, r.hi - 1 - r.index)
+    return tuple(facts)
+
+
+def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
+    """What holds inside a loop: its variable is below every stop. ``a // d > v`` also gives ``a >= d * (v + 1)``."""
+    facts: list[Index] = []
+    for stop in stops:
+        gap = stop - var - 1
+        facts.append(gap)
+        for atom, c in gap.terms:
+            if isinstance(atom, FloorDiv) and c == 1:
+                rest = gap - Index(((atom, 1),), 0)
+                facts.append(atom.num + rest * atom.den)
+    return tuple(f for f in facts if f.terms)
+
+
+def within(index: Index, size: int, facts: Facts) -> bool:
+    """Whether ``0 <= index < size`` wherever the facts hold."""
+    return below(index, size, facts) and below(-index, 1, facts)
+
+
+def below(index: Index, limit: int, facts: Facts) -> bool:
+    """Whether ``index < limit`` wherever the facts hold."""
+    return _below(index, limit, facts, _DEPTH)
+
+
+def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
+    if index.hi < limit:
+        return True
+    if not depth:
+        return False
+    ours = dict(index.terms)
+    for fact in facts:
+        for atom, k in fact.terms:
+            c = ours.get(atom, 0)
+            if isinstance(atom, Var) and c * k < 0 and c % k == 0 and _below(index + fact * (c // -k), limit, facts, depth - 1):
+                return True
+    return False
