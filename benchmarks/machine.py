@@ -39,7 +39,7 @@ def prepare(threads: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A moment's clocks, in seconds: of the wall, of all cores' busy time, of this process and its finished children."""
+    """A moment's clocks, in seconds: the wall's, all cores' busy time, this process with its finished children."""
 
     wall_s: float
     busy_s: float
