@@ -10,7 +10,7 @@ store, ``TUNEGRAD_THREADS`` caps the default number of threads. A model file loo
     builder = "tunegrad.models.resnet:resnet18"    # package.module:function
     batch = 1
     [model.args]                                   # keyword arguments of the builder
-    classes = 1000
+    classes = 1000                                 # plain values, or lists of them
     [input]                                        # or [[input]], once for each
     shape = ["batch", 3, 224, 224]                 # "batch" stands for model.batch
     dtype = "f32"
@@ -24,6 +24,7 @@ A file with ``[model] alias = "resnet50"`` alone is another name for that one.
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import os
 import re
@@ -45,6 +46,7 @@ __all__ = [
     "Searcher",
     "TuneDefaults",
     "TuneSettings",
+    "build_model",
     "config_names",
     "configs_dir",
     "default_store",
@@ -87,7 +89,7 @@ class TuneDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which model. ``builder`` (``package.module:function``) is called with ``args`` as keywords.
+    """Which model. ``builder`` (``package.module:function``) is called with ``args``, and ``batch`` where it takes one.
 
     The inputs are empty where nothing declares them, as for a model given on the command line as a function.
     ``source`` says where the spec came from, for messages.
@@ -96,7 +98,7 @@ class ModelSpec:
     name: str
     builder: str
     batch: int = 1
-    args: tuple[tuple[str, Scalar], ...] = ()
+    args: tuple[tuple[str, Scalar | tuple[Scalar, ...]], ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     tune: TuneDefaults = field(default_factory=TuneDefaults)
     source: str = ""
@@ -123,7 +125,7 @@ class _ModelTable:
     builder: str | None = None
     alias: str | None = None
     batch: int = 1
-    args: dict[str, Scalar] = field(default_factory=dict)
+    args: dict[str, Scalar | tuple[Scalar, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,22 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
         raise ModelError(f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}")
     found: Callable[..., Any] = builder
     return found
+
+
+def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
+    """What the builder returns for ``spec``'s arguments. Raises ModelError for an argument that it does not take."""
+    builder = import_builder(spec, search_path)
+    parameters = inspect.signature(builder).parameters
+    arguments: dict[str, Scalar | tuple[Scalar, ...]] = dict(spec.args)
+    if "batch" in parameters or spec.batch != 1:
+        arguments.setdefault("batch", spec.batch)
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for name in arguments.keys() - parameters.keys():
+            raise ModelError(
+                f"model {spec.name}: builder {spec.builder} takes no argument {name!r}{_nearest(name, parameters)}; "
+                f"valid: {', '.join(parameters) or '(none)'}"
+            )
+    return builder(**arguments)
 
 
 def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:

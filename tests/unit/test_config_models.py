@@ -8,7 +8,15 @@ from typing import get_args
 
 import pytest
 
-from tunegrad.config import DtypeName, InputSpec, ModelSpec, config_names, import_builder, resolve_model
+from tunegrad.config import (
+    DtypeName,
+    InputSpec,
+    ModelSpec,
+    build_model,
+    config_names,
+    import_builder,
+    resolve_model,
+)
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.ir.dtypes import DTYPES
 
@@ -20,6 +28,7 @@ batch = 4
 [model.args]
 width = 16
 scale = 0.5
+sizes = [3, 4]
 [input]
 shape = ["batch", 3, 8]
 dtype = "f64"
@@ -60,7 +69,7 @@ def test_name_works_from_any_directory(tmp_path: Path, monkeypatch: pytest.Monke
 def test_file_is_read_in_full(tmp_path: Path) -> None:
     spec = resolve_model(write(tmp_path, GOOD))
     assert (spec.name, spec.builder, spec.batch) == ("toy", "some.place:make", 4)
-    assert spec.args == (("scale", 0.5), ("width", 16))
+    assert spec.args == (("scale", 0.5), ("sizes", (3, 4)), ("width", 16))
     assert spec.inputs == (InputSpec((4, 3, 8), "f64"),)
     assert (spec.tune.budget, spec.tune.threads, spec.tune.searcher) == ("10s", 1, None)
 
@@ -172,3 +181,42 @@ def test_builder_whose_module_raises_is_a_model_error(tmp_path: Path) -> None:
     (tmp_path / "broken_for_this_test.py").write_text("1 / 0\n", encoding="utf-8")
     with pytest.raises(ModelError, match="importing broken_for_this_test raised ZeroDivisionError: division by zero"):
         import_builder(ModelSpec("m", "broken_for_this_test:f"), [str(tmp_path)])
+
+
+@pytest.fixture
+def nets(tmp_path: Path) -> list[str]:
+    source = "def batched(batch=1, width=8):\n    return batch, width\ndef plain():\n    return 'plain'\n"
+    (tmp_path / "more_nets_for_this_test.py").write_text(source, encoding="utf-8")
+    return [str(tmp_path)]
+
+
+def test_builder_is_called_with_batch_and_arguments(nets: list[str]) -> None:
+    spec = ModelSpec("m", "more_nets_for_this_test:batched", batch=3, args=(("width", 5),))
+    assert build_model(spec, nets) == (3, 5)
+
+
+def test_builder_need_not_take_a_batch(nets: list[str]) -> None:
+    assert build_model(ModelSpec("m", "more_nets_for_this_test:plain"), nets) == "plain"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            ModelSpec("m", "more_nets_for_this_test:batched", args=(("widht", 5),)),
+            "takes no argument 'widht', did you mean 'width'?; valid: batch, width",
+        ),
+        (ModelSpec("m", "more_nets_for_this_test:plain", batch=2), "takes no argument 'batch'; valid: (none)"),
+    ],
+)
+def test_argument_that_the_builder_does_not_take_is_refused(spec: ModelSpec, message: str, nets: list[str]) -> None:
+    with pytest.raises(ModelError) as caught:
+        build_model(spec, nets)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["encoder", "mlp", "resnet18", "resnet50"])
+def test_named_model_takes_the_input_that_its_file_declares(name: str) -> None:
+    spec = resolve_model(name)
+    built = build_model(spec)
+    assert [(i.shape, str(i.dtype)) for i in built.inputs] == [(i.shape, i.dtype) for i in spec.inputs]
