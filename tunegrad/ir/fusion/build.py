@@ -1,0 +1,189 @@
+"""One realised tensor as a kernel: index expressions pushed from its elements down to buffers.
+
+    out = relu(sum(window(pad(x)) * w, c kh kw) + b)            out axes o h w
+      store out[o, h, w] = max(add(v0, b[o]), 0)
+      v0 = sum over c kh kw: mul(x[c, h+kh-1, w+kw-1 if 0<=h+kh-1<H & 0<=w+kw-1<W], w[o, c, kh, kw])
+
+``Draft`` is such a kernel before its parameters have layouts: parameter names are ``n`` and the position of the node.
+``CutError`` names a node that must have memory before the kernel is legal: a reduction nested in another one, or one that
+would be computed again for every point of an axis it does not depend on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..dtypes import DType
+from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
+from ..graph import MOVEMENT, GraphOp, Node
+from ..index import ALWAYS, Index, Valid, as_index
+from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
+from .axes import split_axes
+from .movement import source_index
+from .simplify import apply_op, as_compute, cast_to, index_value, literal, masked
+
+__all__ = ["CutError", "Draft", "draft_kernel"]
+
+ZERO = as_index(0)
+
+
+class CutError(Exception):
+    """The kernel is not legal while ``node`` has no memory."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node} needs memory")
+        self.node = node
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A kernel before layouts: ``reads`` maps parameter names to nodes; ``inlined`` are the nodes it computes."""
+
+    node: Node
+    kernel: Kernel
+    reads: dict[str, Node]
+    inlined: tuple[Node, ...]
+
+
+def draft_kernel(root: Node, buffers: set[Node]) -> Draft:
+    """The kernel that computes ``root``, reading inputs, constants and the nodes in ``buffers``.
+
+    Raises CutError.
+    """
+    b = _Builder(root, buffers)
+    axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(root.shape) if s != 1)
+    index = tuple(ZERO if s == 1 else Axis(f"o{d}", s).index for d, s in enumerate(root.shape))
+    expr = cast_to(b.emit(root, index, ALWAYS), root.dtype)
+    store = Store("out", index, expr)
+    params = (Param.dense("out", root.dtype, root.shape, "out"), *b.params.values())
+    kernel = split_axes(Kernel(params, axes, (*b.reduces, store)))
+    return Draft(root, _divide_axes(kernel, b.stage_nodes), b.reads, tuple(b.inlined.values()))
+
+
+class _Builder:
+    def __init__(self, root: Node, buffers: set[Node]) -> None:
+        self.root, self.buffers = root, buffers
+        self.params: dict[Node, Param] = {}
+        self.reads: dict[str, Node] = {}
+        self.reduces: list[Reduce] = []
+        self.stage_nodes: dict[str, Node] = {}
+        self.inlined: dict[int, Node] = {}
+        self.memo: dict[tuple[int, tuple[Index, ...], Valid], Expr] = {}
+
+    def emit(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        """The element of ``node`` at ``index``, in its compute type (or as loaded); zero where a PAD says so."""
+        pads: list[Valid] = []
+        while True:
+            if node.op is GraphOp.CONTIGUOUS:
+                node = node.srcs[0]
+                continue
+            if self._is_buffer(node) or node.op not in MOVEMENT:
+                break
+            self.inlined.setdefault(id(node), node)
+            index, condition = source_index(node, index)
+            node = node.srcs[0]
+            if condition.never:
+                return literal(0, node.dtype)
+            if not condition.always:
+                valid = valid & condition
+                pads.append(condition)
+        expr = literal(0, node.dtype) if valid.never else self._element(node, index, valid)
+        for condition in reversed(pads):
+            expr = masked(condition, expr)
+        return expr
+
+    def _is_buffer(self, node: Node) -> bool:
+        if node.op in (GraphOp.INPUT, GraphOp.CONST):
+            return True
+        return node in self.buffers and node is not self.root
+
+    def _element(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        key = (id(node), index, valid)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._compute(node, index, valid)
+        return found
+
+    def _compute(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        if self._is_buffer(node):
+            return self._load(node, index, valid)
+        self.inlined.setdefault(id(node), node)
+        op, arg = node.op, cast(Any, node.arg)
+        if op is GraphOp.FULL:
+            return literal(arg[2], node.dtype)
+        if op is GraphOp.IOTA:
+            return as_compute(cast_to(index_value(index[arg], node.dtype.compute), node.dtype))
+        if op is GraphOp.CAST:
+            return as_compute(cast_to(as_compute(self.emit(node.srcs[0], index, valid)), arg))
+        if op is GraphOp.MAP:
+            args = tuple(as_compute(self.emit(s, index, valid)) for s in node.srcs)
+            return apply_op(arg, args, node.dtype.compute)
+        return self._reduce(node, index, valid)
+
+    def _load(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        param = self.params.get(node)
+        if param is None:
+            role = "const" if node.op is GraphOp.CONST else "in"
+            param = self.params[node] = Param.dense(f"n{len(self.params)}", node.dtype, node.shape, cast(Any, role))
+            self.reads[param.name] = node
+        return Load(param.name, index, node.dtype, valid)
+
+    def _reduce(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        op, dims = cast(tuple[Op, tuple[int, ...]], node.arg)
+        src, acc = node.srcs[0], node.dtype.compute
+        wide = [d for d in dims if src.shape[d] != 1]
+        if any(src.shape[d] == 0 for d in wide):
+            return Const(identity(op, acc), acc)
+        if not wide:
+            return as_compute(self.emit(src, index, valid))
+        if not valid.always or any(not n.startswith("o") for i in index for n in i.names()):
+            raise CutError(node)
+        number = len(self.stage_nodes)
+        self.stage_nodes[f"v{number}"] = node
+        axes = tuple(Axis(f"r{number}_{d}", src.shape[d]) for d in wide)
+        at = list(index)
+        for axis, d in zip(axes, wide, strict=True):
+            at[d] = axis.index
+        expr = as_compute(self.emit(src, tuple(at), ALWAYS))
+        self.reduces.append(Reduce(f"v{number}", op, axes, cast_to(expr, acc), acc))
+        return Value(f"v{number}", acc)
+
+
+def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:
+    """Output axes that no reduction depends on become the store's own.
+
+    Raises CutError for a reduction that depends on fewer axes than another.
+    """
+    (store,) = kernel.stores
+    if not kernel.reduces:
+        return kernel
+    needs: dict[str, set[str]] = {}
+    outputs = {a.name for a in kernel.axes}
+    for r in kernel.reduces:
+        used = expr_names(r.expr, needs)
+        needs[r.name] = used & outputs
+    shared = set().union(*needs.values())
+    for r in kernel.reduces:
+        if needs[r.name] != shared:
+            raise CutError(nodes[r.name])
+    own = tuple(a for a in kernel.axes if a.name not in shared)
+    stages: tuple[Stage, ...] = (*kernel.reduces, Store(store.param, store.index, store.expr, own))
+    return Kernel(kernel.params, tuple(a for a in kernel.axes if a.name in shared), stages)
+
+
+def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
+    """Axes an expression depends on, also through the reductions in ``values``."""
+    found: set[str] = set()
+    for leaf in leaves(x):
+        if isinstance(leaf, Load):
+            found |= leaf.valid.names()
+            for i in leaf.index:
+                found |= i.names()
+        elif isinstance(leaf, Value):
+            found |= values[leaf.stage]
+        elif isinstance(leaf, IndexValue):
+            found |= leaf.index.names()
+        elif isinstance(leaf, Inside):
+            found |= leaf.valid.names()
+    return found

@@ -1,0 +1,123 @@
+"""Names for people: ``conv3x3s2 64->128 28x28 +relu``, ``matmul 128x768x768 +gelu``, ``softmax 1024x1024``.
+
+Read off the nodes that a kernel computes; they mean nothing to the rest of the system.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, cast
+
+from ..expr import Op
+from ..graph import ConstData, GraphOp, Node
+from ..kernel import Kernel
+from .build import Draft
+
+__all__ = ["kernel_name", "kernel_origin"]
+
+_MOVES = {
+    GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand", GraphOp.PAD: "pad",
+    GraphOp.SHRINK: "slice", GraphOp.FLIP: "flip", GraphOp.WINDOW: "window",
+}  # fmt: skip
+
+
+def kernel_origin(d: Draft) -> tuple[str, ...]:
+    """The graph operations that a kernel holds, and the names of the constants it reads."""
+    ops = [str(n.arg) if n.op is GraphOp.MAP else str(n.op) for n in d.inlined]
+    names = [cast(ConstData, n.arg).name for n in d.reads.values() if n.op is GraphOp.CONST]
+    return (*dict.fromkeys(ops), *(n for n in names if n))
+
+
+def kernel_name(d: Draft, k: Kernel) -> str:
+    """A short description of what ``k``, drafted as ``d``, computes."""
+    reduces = [n for n in d.inlined if n.op is GraphOp.REDUCE]
+    if not reduces:
+        return f"{_elementwise(d)} {_shape(d.node.shape)}"
+    main = max(reduces, key=lambda n: n.srcs[0].size)
+    op = cast(Any, main.arg)[0]
+    windows = [n for n in d.inlined if n.op is GraphOp.WINDOW]
+    inside = _below(main, d)
+    after = _epilogue([n for n in d.inlined if n not in inside and n.op is GraphOp.MAP], d)
+    if len(k.reduces) > 1:
+        return f"{_row_kernel(d)} {_shape(d.node.shape)}"
+    if windows and any(n in inside for n in windows):
+        return _windowed(d, k, main, windows) + after
+    product = op is Op.ADD and any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside)
+    if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
+        shared = "x".join(str(a.extent) for a in k.axes)
+        return f"matmul {shared}x{prod(a.extent for a in k.reduces[0].axes)}{after}"
+    kind = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}[op]
+    return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
+
+
+def _windowed(d: Draft, k: Kernel, main: Node, windows: list[Node]) -> str:
+    spec = sorted((cast(Any, w.arg) for w in windows), key=lambda a: int(a[0]))
+    size = "x".join(str(a[1]) for a in spec)
+    stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
+    op = cast(Any, main.arg)[0]
+    product = any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in _below(main, d))
+    image = [s for s in d.node.shape[-2:]]
+    if product:
+        weights = next((n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None)
+        channels = f" {weights.shape[1]}->{weights.shape[0]}" if weights is not None else ""
+        return f"conv{size}{stride}{channels} {_shape(image)}"
+    kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
+    return f"{kind} {size}{stride} {_shape(image)}"
+
+
+def _row_kernel(d: Draft) -> str:
+    maps = {n.arg for n in d.inlined if n.op is GraphOp.MAP}
+    folds = {cast(Any, n.arg)[0] for n in d.inlined if n.op is GraphOp.REDUCE}
+    if Op.EXP in maps and Op.MAX in folds:
+        return "softmax"
+    if folds == {Op.ADD} and (Op.SQRT in maps or Op.RECIP in maps):
+        return "layernorm"
+    return "rows"
+
+
+def _below(n: Node, d: Draft) -> set[Node]:
+    """Nodes of the kernel that ``n`` is computed from, ``n`` included."""
+    inlined = set(d.inlined)
+    found: set[Node] = set()
+    stack = [n]
+    while stack:
+        m = stack.pop()
+        if m in inlined and m not in found:
+            found.add(m)
+            stack.extend(m.srcs)
+    return found
+
+
+def _epilogue(maps: list[Node], d: Draft) -> str:
+    ops = {n.arg for n in maps}
+    parts = []
+    if any(n.arg is Op.ADD and any(_reads(s, d) for s in n.srcs) for n in maps):
+        parts.append("+add")
+    if Op.ERF in ops or Op.TANH in ops:
+        parts.append("+gelu" if Op.MUL in ops else "+tanh")
+    elif Op.MAX in ops:
+        parts.append("+relu")
+    elif Op.EXP in ops:
+        parts.append("+exp")
+    return "".join(" " + p for p in parts)
+
+
+def _reads(n: Node, d: Draft) -> bool:
+    """Whether ``n`` is a tensor in memory of the output's size."""
+    return n in d.reads.values() and n.size == d.node.size
+
+
+def _elementwise(d: Draft) -> str:
+    maps = list(dict.fromkeys(str(n.arg) for n in d.inlined if n.op is GraphOp.MAP))
+    if maps:
+        return "elementwise " + "-".join(reversed(maps[:4]))
+    moves = [n.op for n in d.inlined if n.op in _MOVES]
+    if any(n.op is GraphOp.CAST for n in d.inlined):
+        return "cast"
+    if not d.reads:
+        return "fill"
+    return _MOVES[moves[0]] if moves else "copy"
+
+
+def _shape(shape: tuple[int, ...] | list[int]) -> str:
+    return "x".join(str(s) for s in shape if s != 1) or "1"

@@ -1,0 +1,116 @@
+"""What fusion produces: buffers, and the kernels that run over them in order.
+
+    buffer 0 f32[1,3,224,224] input x
+    buffer 1 f32[64,3,7,7] const conv1.weight
+    buffer 2 f32[1,64,112,112] temp, layout 0 2 3 1
+    launch conv7x7s2 3->64 112x112 +bias +relu (2, 0, 1, ...)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tunegrad.errors import VerifyError
+
+from ..dtypes import DType
+from ..graph import ConstData
+from ..kernel import Kernel
+from ..layout import Layout
+
+__all__ = ["Buffer", "BufferRole", "Launch", "Schedule"]
+
+BufferRole = Literal["input", "const", "temp", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of memory: its logical shape and where each element lives. ``data`` is the array of a constant."""
+
+    id: int
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: Layout
+    role: BufferRole
+    name: str
+    data: ConstData | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, layout padding included."""
+        return self.layout.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        shape = ",".join(map(str, self.shape))
+        layout = "" if self.layout.is_row_major else f", layout {self.layout}"
+        return f"buffer {self.id} {self.dtype}[{shape}] {self.role} {self.name}{layout}"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One run of a kernel: ``args`` are buffer ids in the order of the kernel's parameters."""
+
+    kernel: Kernel
+    args: tuple[int, ...]
+    name: str
+    origin: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"launch {self.name} ({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer ids."""
+
+    buffers: tuple[Buffer, ...]
+    launches: tuple[Launch, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def kernels(self) -> dict[str, tuple[Kernel, int]]:
+        """The distinct kernels by key, each with its number of launches."""
+        found: dict[str, tuple[Kernel, int]] = {}
+        for launch in self.launches:
+            key = launch.kernel.key
+            kernel, uses = found.get(key, (launch.kernel, 0))
+            found[key] = (kernel, uses + 1)
+        return found
+
+    def verify(self) -> None:
+        """Raise VerifyError unless every launch reads what was written before and fits its buffers."""
+        written = {b.id for b in self.buffers if b.role in ("input", "const") or not b.layout.size}
+        for i, b in enumerate(self.buffers):
+            if b.id != i:
+                raise VerifyError(f"schedule: buffer {b.id} is at place {i}")
+            if (b.data is not None) != (b.role == "const"):
+                raise VerifyError(f"schedule: {b}: exactly the constants have data")
+        for launch in self.launches:
+            self._verify_launch(launch, written)
+        for i in self.outputs:
+            if i not in written or self.buffers[i].role != "output":
+                raise VerifyError(f"schedule: output {self.buffers[i]} is not written by any launch")
+
+    def _verify_launch(self, launch: Launch, written: set[int]) -> None:
+        params = launch.kernel.params
+        if len(params) != len(launch.args) or len(set(launch.args)) != len(launch.args):
+            raise VerifyError(f"schedule: {launch}: {len(params)} parameters need as many different buffers")
+        for p, i in zip(params, launch.args, strict=True):
+            b = self.buffers[i]
+            if b.dtype != p.dtype or b.layout.size != p.layout.size:
+                raise VerifyError(f"schedule: {launch}: {b} does not fit parameter {p.name} {p.dtype}{list(p.shape)}")
+            if p.role == "out" and (i in written):
+                raise VerifyError(f"schedule: {launch}: {b} is already written")
+            if p.role != "out" and i not in written:
+                raise VerifyError(f"schedule: {launch}: {b} is read before it is written")
+            if (p.role == "const") != (b.role == "const"):
+                raise VerifyError(f"schedule: {launch}: parameter {p.name} is {p.role}, its buffer is {b.role}")
+        written.update(i for p, i in zip(params, launch.args, strict=True) if p.role == "out")
+
+    def __str__(self) -> str:
+        lines = [str(b) for b in self.buffers]
+        for launch in self.launches:
+            lines.append(str(launch))
+            lines.extend("  " + line for line in str(launch.kernel).splitlines())
+        lines.append(f"inputs {', '.join(map(str, self.inputs))} outputs {', '.join(map(str, self.outputs))}")
+        return "\n".join(lines)

@@ -1,0 +1,304 @@
+"""Which tensors get memory.
+
+One pass, sources first. Each tensor that has no memory of its own carries what a kernel that inlines it would hold:
+
+    FREE   nothing but elementwise work on buffers: can be computed anywhere
+    ROW    one element per point of a pending reduction's domain: the reduction and its epilogue (conv + bias + relu)
+    BODY   a pending reduction's result spread over more dimensions (``own``): the body of a softmax or layer norm row
+
+and a tensor is realised, given memory, where going on would compute a reduction twice, nest one reduction in another
+(except over exactly the ``own`` dimensions of a BODY: the second pass over a row), repeat expensive work, or
+grow a kernel past ``MAX_OPS``. Every rule is a heuristic about speed: ``build`` proves each kernel legal on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, cast
+
+from ..expr import Op
+from ..graph import GraphOp, Node, topological
+from .movement import reshape_groups
+from .regions import Regions
+
+__all__ = ["EXPENSIVE", "realized_nodes", "resolve"]
+
+EXPENSIVE = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FLOORDIV, Op.MOD, Op.POW))
+
+MAX_OPS = 160
+"""Operations of one inlined expression, counted as a tree."""
+MAX_DEPTH = 40
+MAX_PENDING = 6
+"""Reductions of one kernel."""
+CHEAP_OPS = 4
+"""Elementwise operations worth repeating rather than storing."""
+REGION_LIMIT = 64
+SERIAL_LIMIT = 32768
+"""Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores can share the work."""
+
+FREE, ROW, BODY = 0, 1, 2
+_VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE, GraphOp.FLIP)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a kernel that inlines the node would hold."""
+
+    kind: int = FREE
+    pending: frozenset[Node] = frozenset()
+    heavy: Node | None = None
+    """The contraction (matmul, convolution) among ``pending``."""
+    own: frozenset[int] = frozenset()
+    mixed: bool = False
+    """``own`` was lost in a reshape: a further reduction can not match it."""
+    rows: tuple[Node, ...] = ()
+    """The nodes that were expanded into this BODY."""
+    ops: int = 0
+    depth: int = 0
+    expensive: bool = False
+    reuse: bool = False
+    """A buffer element is read for several elements of the node."""
+    product: bool = False
+
+
+_LEAF = State()
+
+
+def resolve(node: Node) -> Node:
+    """The node behind fences."""
+    while node.op is GraphOp.CONTIGUOUS:
+        node = node.srcs[0]
+    return node
+
+
+def realized_nodes(outputs: tuple[Node, ...]) -> tuple[list[Node], set[Node]]:
+    """The graph in topological order, and the nodes that get memory (inputs and constants have it already)."""
+    order = topological(outputs)
+    r = _Realizer(order, outputs)
+    for i in range(len(order)):
+        r.visit(i)
+    return order, r.realized
+
+
+class _Realizer:
+    def __init__(self, order: list[Node], outputs: tuple[Node, ...]) -> None:
+        self.regions = Regions(order, outputs)
+        fences = [n for n in order if n.op is GraphOp.CONTIGUOUS]
+        self.realized: set[Node] = {resolve(n) for n in (*outputs, *fences)}
+        self.covered: set[Node] = set(self.realized)
+        """Nodes that are realised, or views of one that is."""
+        self.states: dict[Node, State] = {}
+
+    def state(self, n: Node) -> State:
+        """What inlining ``n`` would hold, given what is realised by now."""
+        if n in self.covered:
+            return _LEAF
+        s = self.states[n]
+        if s.kind == BODY and all(r in self.covered for r in s.rows):
+            return replace(s, kind=FREE, pending=frozenset(), heavy=None, own=frozenset(), mixed=False, rows=())
+        return s
+
+    def visit(self, i: int) -> None:
+        """Set the state of node ``i``, realising it or some of its sources where they must be."""
+        n = self.regions.order[i]
+        state = self._infer(n)
+        self.states[n] = state
+        if n in self.realized or n.op is GraphOp.CONTIGUOUS:
+            return
+        if state.ops > MAX_OPS or state.depth > MAX_DEPTH:
+            self.realize(n)
+        elif len(self.regions.consumers[i]) > 1 and not self._shareable(i, state):
+            self.realize(n)
+
+    def realize(self, n: Node) -> None:
+        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions, not yet spread out."""
+        chain = [n]
+        while self.state(chain[0]) != _LEAF and chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD):
+            below = chain[-1].srcs[0]
+            if self.state(below) == _LEAF:
+                break
+            chain = [below] if chain[-1].op in (GraphOp.EXPAND, GraphOp.PAD) else [*chain, below]
+        if self.state(chain[0]) == _LEAF:
+            return
+        dims = [sum(s != 1 for s in c.shape) for c in chain]
+        best = max(k for k, d in enumerate(dims) if d == min(dims))
+        while best > 0 and chain[best - 1].op is GraphOp.RESHAPE and dims[best - 1] == dims[best]:
+            best -= 1
+        self.realized.add(chain[best])
+        self.covered.update(chain[: best + 1])
+
+    def _infer(self, n: Node) -> State:
+        op = n.op
+        if not n.srcs or op is GraphOp.CONTIGUOUS:
+            return _LEAF
+        if op is GraphOp.MAP:
+            return self._map(n)
+        src = n.srcs[0]
+        s = self.state(src)
+        if op is GraphOp.CAST:
+            return replace(s, depth=s.depth + 1)
+        if op is GraphOp.REDUCE:
+            return self._reduce(n, src)
+        if op is GraphOp.EXPAND:
+            return self._expand(n, src, s)
+        if op in (GraphOp.PAD, GraphOp.WINDOW):
+            return self._window(n, src, s)
+        if op is GraphOp.PERMUTE:
+            order = cast(tuple[int, ...], n.arg)
+            return replace(s, own=frozenset(d for d, o in enumerate(order) if o in s.own)) if s.own else s
+        if op is GraphOp.RESHAPE:
+            return _reshaped(n, src, s)
+        return s
+
+    def _map(self, n: Node) -> State:
+        self._settle(n)
+        states = [self.state(s) for s in n.srcs]
+        pending = _union(states)
+        op = cast(Op, n.arg)
+        bodies = [s for s in states if s.kind == BODY]
+        return State(
+            kind=max(s.kind for s in states),
+            pending=pending,
+            heavy=next((s.heavy for s in states if s.heavy is not None), None),
+            own=bodies[0].own if bodies else frozenset(),
+            mixed=any(s.mixed for s in states),
+            rows=tuple(dict.fromkeys(r for s in states for r in s.rows)),
+            ops=1 + sum(s.ops for s in states),
+            depth=1 + max(s.depth for s in states),
+            expensive=op in EXPENSIVE or any(s.expensive for s in states),
+            reuse=any(s.reuse for s in states),
+            product=op is Op.MUL or any(s.product for s in states),
+        )
+
+    def _settle(self, n: Node) -> None:
+        """Realise sources of a MAP until the rest can share one kernel."""
+        bodies = [s for s in n.srcs if self.state(s).kind == BODY]
+        rows = [s for s in n.srcs if self.state(s).kind == ROW]
+        first = self.state(bodies[0]) if bodies and not rows else None
+        for b in bodies:
+            s = self.state(b)
+            if first is None or (s.own, s.mixed) != (first.own, first.mixed):
+                self._realize_rows(s)
+        if len({self.state(s).pending for s in rows}) > 1:
+            self._settle_rows(rows)
+        pending = _union([self.state(s) for s in n.srcs])
+        if len(pending) > MAX_PENDING:
+            for s in n.srcs:
+                if self.state(s).kind != FREE:
+                    self.realize(s)
+
+    def _settle_rows(self, rows: list[Node]) -> None:
+        """Of several reductions that meet, a contraction goes on alone, the largest one; plain ones go together."""
+        heavy = {s.heavy for s in map(self.state, rows) if s.heavy is not None}
+        if not heavy:
+            return
+        main = max(heavy, key=lambda h: (h.srcs[0].size, -self.regions.position[id(h)]))
+        for r in rows:
+            if self.state(r).pending != frozenset((main,)):
+                self.realize(r)
+
+    def _realize_rows(self, s: State) -> None:
+        for r in s.rows:
+            self.realize(r)
+
+    def _reduce(self, n: Node, src: Node) -> State:
+        op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
+        s = self.state(src)
+        wide = frozenset(a for a in axes if src.shape[a] != 1)
+        if not wide:
+            return s
+        if s.kind == BODY and (s.mixed or s.own != wide or len(s.pending) >= MAX_PENDING):
+            if s.reuse:
+                self._realize_rows(s)
+            else:
+                self.realize(src)
+        elif s.kind == ROW:
+            self.realize(src)
+        s = self.state(src)
+        if s.kind == BODY:
+            return State(ROW, s.pending | {n})
+        heavy = n if op is Op.ADD and s.product and s.reuse else None
+        return State(ROW, frozenset((n,)), heavy)
+
+    def _expand(self, n: Node, src: Node, s: State) -> State:
+        factor = n.size // max(1, src.size)
+        grown = frozenset(d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b)
+        if s.kind == FREE:
+            if s.expensive or s.ops > CHEAP_OPS:
+                self.realize(src)
+                s = self.state(src)
+            return replace(s, reuse=s.reuse or src.size > 1)
+        serial = src.size < 8 and factor > SERIAL_LIMIT
+        if s.kind == BODY or s.heavy is not None or serial:
+            self.realize(src)
+            return State(reuse=src.size > 1)
+        return replace(s, kind=BODY, own=grown, rows=(src,))
+
+    def _window(self, n: Node, src: Node, s: State) -> State:
+        repeats = n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1
+        if s.kind != FREE or (repeats and (s.expensive or s.ops > CHEAP_OPS)):
+            self.realize(src)
+            s = self.state(src)
+        return replace(s, reuse=s.reuse or repeats, ops=s.ops + (n.op is GraphOp.PAD and s.ops > 0))
+
+    def _shareable(self, i: int, state: State) -> bool:
+        """Whether node ``i``, which has several consumers, may stay without memory."""
+        if state.kind == FREE:
+            if not state.expensive and state.ops <= 2 * CHEAP_OPS:
+                return True
+            return self._meets(i, FREE, False)
+        n = self.regions.order[i]
+        if state.kind == ROW and any(self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]):
+            return False
+        return self._meets(i, state.kind, state.heavy is not None)
+
+    def _meets(self, i: int, kind: int, heavy: bool) -> bool:
+        """Whether all paths from node ``i`` meet again with nothing between that would need memory."""
+        region = self.regions.between(i, REGION_LIMIT)
+        if region is None:
+            return False
+        kinds: dict[int, int] = {i: kind}
+        for c in region:
+            node = self.regions.order[c]
+            if c != region[-1] and (c in self.regions.outputs or node in self.realized):
+                return False
+            below = max(kinds.get(self.regions.position[id(s)], FREE) for s in node.srcs)
+            after = _after(node.op, below, kind == FREE or heavy)
+            if after is None:
+                return False
+            kinds[c] = after
+        return True
+
+
+def _after(op: GraphOp, kind: int, plain: bool) -> int | None:
+    """The kind that ``op`` makes of ``kind`` inside a kernel; None where memory is needed. ``plain``: no rows."""
+    if op in (GraphOp.MAP, GraphOp.CAST, GraphOp.SHRINK, *_VIEWS):
+        return kind
+    if plain or op not in (GraphOp.EXPAND, GraphOp.REDUCE):
+        return None
+    if op is GraphOp.EXPAND:
+        return BODY if kind == ROW else None
+    return ROW if kind == BODY else None
+
+
+def _union(states: Iterable[State]) -> frozenset[Node]:
+    return frozenset(p for s in states for p in s.pending)
+
+
+def _reshaped(n: Node, src: Node, s: State) -> State:
+    """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep it."""
+    if not s.own or s.mixed:
+        return s
+    own: set[int] = set()
+    mixed = False
+    for before, after in reshape_groups(src.shape, n.shape):
+        inside = [d in s.own for d in before]
+        if all(inside):
+            own.update(after)
+        elif any(inside):
+            mixed = True
+    if mixed:
+        own = {d for d in range(len(n.shape)) if n.shape[d] != 1}
+    return replace(s, own=frozenset(own), mixed=mixed or prod(n.shape) == 0)
