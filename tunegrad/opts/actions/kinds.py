@@ -39,13 +39,3 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
 def _check_register(action: Action, tree: LoopTree, loop: Loop) -> None:
     if loop.extent > 256:
         raise action.fail(tree, f"extent {loop.extent} of loop {loop.name} is more than 256 register copies")
-    for axis in loop.axes:
-        index = tree.axis_index(axis)
-        step = index.coefficient(loop.name)
-        if step is None and tree.nominal(axis) != tree.extent(axis):
-            raise action.fail(tree, f"loop {loop.name} of axis {axis} is fused and has a tail")
-        for other in tree.loops:
-            if other.name != loop.name and axis in other.axes and not other.kind.is_register and step is not None:
-                inner = index.coefficient(other.name)
-                if inner is not None and 0 < inner < step and loop.extent > 1 and other.extent > 1:
-                    raise action.fail(tree, f"loop {other.name} of axis {axis} runs inside loop {loop.name}")

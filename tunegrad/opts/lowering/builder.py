@@ -1,0 +1,141 @@
+"""Collects instructions: value ids, nested blocks, and what each block already computed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.expr import Op
+from tunegrad.ir.dtypes import BOOL, DType
+from tunegrad.ir.index import Index, Valid
+from tunegrad.ir.program import Compute, Convert, Fold, Instr, Load, Number, Position, Select, Splat, Store, Test, VType
+
+__all__ = ["Builder", "Known"]
+
+Known = tuple[int, int]
+"""A value id and its lanes."""
+
+
+class Builder:
+    """A stack of open blocks. Values computed in a block are known in the blocks inside it, and nowhere else."""
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self.blocks: list[list[Instr]] = [[]]
+        self.known: list[dict[Hashable, Known]] = [{}]
+
+    def open(self) -> None:
+        self.blocks.append([])
+        self.known.append({})
+
+    def close(self) -> tuple[Instr, ...]:
+        self.known.pop()
+        return tuple(self.blocks.pop())
+
+    def add(self, instr: Instr) -> None:
+        self.blocks[-1].append(instr)
+
+    def new(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def find(self, key: Hashable) -> Known | None:
+        for level in reversed(self.known):
+            if key in level:
+                return level[key]
+        return None
+
+    def remember(self, key: Hashable, value: Known) -> Known:
+        self.known[-1][key] = value
+        return value
+
+    def number(self, value: float | int | bool, dtype: DType, lanes: int = 1) -> int:
+        key = ("number", repr(value), dtype, lanes)
+        found = self.find(key)
+        if found is not None:
+            return found[0]
+        i = self.new()
+        self.add(Number(i, value, VType(dtype, lanes)))
+        return self.remember(key, (i, lanes))[0]
+
+    def splat(self, value: Known, dtype: DType, lanes: int) -> int:
+        """The value with ``lanes`` lanes."""
+        i, have = value
+        if have == lanes:
+            return i
+        if have != 1:
+            raise InternalError(f"value %{i} has {have} lanes where {lanes} are needed")
+        key = ("splat", i, lanes)
+        found = self.find(key)
+        if found is not None:
+            return found[0]
+        new = self.new()
+        self.add(Splat(new, i, VType(dtype, lanes)))
+        return self.remember(key, (new, lanes))[0]
+
+    def test(self, valid: Valid, lane: str, lanes: int) -> Known:
+        """Whether ``valid`` holds; per lane when it depends on ``lane``."""
+        per_lane = bool(lane) and lane in valid.names()
+        width = lanes if per_lane else 1
+        key = ("test", valid.key, width)
+        found = self.find(key)
+        if found is not None:
+            return found
+        i = self.new()
+        self.add(Test(i, valid, width, lane if per_lane else ""))
+        return self.remember(key, (i, width))
+
+    def load(self, buffer: str, offset: Index, valid: Valid, dtype: DType, lane: str, lanes: int) -> Known:
+        """``buffer[offset]``, a vector when the offset or the condition depends on the lane."""
+        if valid.never:
+            return self.number(0.0 if dtype.is_float else 0, dtype), 1
+        key = ("load", buffer, offset.key, valid.key)
+        found = self.find(key)
+        if found is not None:
+            return found
+        wide = bool(lane) and (lane in offset.names() or lane in valid.names())
+        width = lanes if wide else 1
+        mask = None
+        if not valid.always:
+            mask = self.splat(self.test(valid, lane, lanes), BOOL, width)
+        i = self.new()
+        self.add(Load(i, buffer, offset, VType(dtype, width), lane if wide else "", mask))
+        return self.remember(key, (i, width))
+
+    def store(self, buffer: str, offset: Index, valid: Valid, value: Known, dtype: DType, lane: str, lanes: int) -> None:
+        """``buffer[offset] = value``; a vector store when there is a lane loop."""
+        if valid.never:
+            return
+        mask = None if valid.always else self.splat(self.test(valid, lane, lanes), BOOL, lanes)
+        self.add(Store(buffer, offset, self.splat(value, dtype, lanes), VType(dtype, lanes), lane if lanes > 1 else "", mask))
+
+    def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
+        lanes = max(w for _, w in args)
+        ids = tuple(self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True))
+        i = self.new()
+        self.add(Compute(i, op, ids, VType(dtype, lanes)))
+        return i, lanes
+
+    def convert(self, value: Known, dtype: DType) -> Known:
+        i = self.new()
+        self.add(Convert(i, value[0], VType(dtype, value[1])))
+        return i, value[1]
+
+    def position(self, index: Index, dtype: DType, lane: str, lanes: int) -> Known:
+        wide = bool(lane) and lane in index.names()
+        i = self.new()
+        self.add(Position(i, index, VType(dtype, lanes if wide else 1), lane if wide else ""))
+        return i, lanes if wide else 1
+
+    def select(self, mask: Known, yes: Known, no: Known, dtype: DType) -> Known:
+        lanes = max(mask[1], yes[1], no[1])
+        i = self.new()
+        self.add(
+            Select(i, self.splat(mask, BOOL, lanes), self.splat(yes, dtype, lanes), self.splat(no, dtype, lanes), VType(dtype, lanes))
+        )
+        return i, lanes
+
+    def fold(self, op: Op, value: Known, dtype: DType) -> Known:
+        i = self.new()
+        self.add(Fold(i, op, value[0], VType(dtype)))
+        return i, 1

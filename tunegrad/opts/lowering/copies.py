@@ -1,0 +1,127 @@
+"""Emits the copies of staged operands: vectors where the source is contiguous, shared out over the team, zero-filled."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
+from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.program import Barrier, For, If
+
+from ..staging import CopyPlan
+from .builder import Builder
+
+__all__ = ["emit_copies"]
+
+
+def emit_copies(tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str, Index], again: bool) -> None:
+    """The copies at one place, between barriers where others read them; ``again`` says the place runs repeatedly."""
+    plans = [p for p in plans if p.space != "pack"]
+    together = [p for p in plans if p.space != "thread"]
+    if together and again:
+        b.add(Barrier())
+    for p in plans:
+        if p.space == "shared":
+            _by_items(tree, b, p, env)
+        else:
+            _by_loops(tree, b, p, env)
+    if together:
+        b.add(Barrier())
+
+
+def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+    offset, valid = p.offset.substitute(env), p.valid.substitute(env)
+    names = [n for n, _ in p.variables]
+    last, extent = p.variables[-1] if p.variables else ("", 1)
+    lanes = _copy_lanes(tree, p, offset, last, extent)
+    lane = f"{last}.v"
+    if lanes > 1:
+        split = {last: var(f"{last}.q", extent // lanes) * lanes + var(lane, lanes)}
+        offset, valid = offset.substitute(split), valid.substitute(split)
+    target, stride = as_index(0), 1
+    for n, e in reversed(p.variables):
+        step = var(f"{n}.q", e // lanes) * lanes + var(lane, lanes) if n == last and lanes > 1 else var(n, e)
+        target = target + step * stride
+        stride *= e
+    loops = [(n, e) for n, e in p.variables[:-1]]
+    if p.variables:
+        loops.append((f"{last}.q", extent // lanes) if lanes > 1 else (last, extent))
+    _nest(tree, b, p, loops, names, (offset, valid, target), (lane if lanes > 1 else "", lanes))
+
+
+def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: int) -> int:
+    if tree.target.kind != "cpu" or not last or offset.coefficient(last) not in (0, 1):
+        return 1
+    lanes = tree.target.lanes(p.dtype.itemsize)
+    while lanes > 1 and extent % lanes:
+        lanes //= 2
+    return lanes
+
+
+def _nest(
+    tree: LoopTree, b: Builder, p: CopyPlan, loops: list[tuple[str, int]], names: list[str],
+    what: tuple[Index, Valid, Index], vector: tuple[str, int],
+) -> None:  # fmt: skip
+    offset, valid, target = what
+    lane, lanes = vector
+    loops = [x for x in loops if x[1] > 1]
+    threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
+    inner_names = {loops[-1][0], lane} if loops else {lane}
+    outer = Valid(r for r in valid if not (r.index.names() & inner_names)) if not valid.never else NEVER
+    inner = Valid(r for r in valid if r.index.names() & inner_names)
+
+    def innermost(fill: bool) -> tuple:  # type: ignore[type-arg]
+        b.open()
+        b.open()
+        value = (b.number(0, p.dtype), 1) if fill else b.load(p.load.param, offset, inner, p.dtype, lane, lanes)
+        b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, lanes)
+        body = b.close()
+        if loops and not (len(loops) == 1 and p.space == "team"):
+            n, e = loops[-1]
+            b.add(For(n, e, (as_index(e),), body))
+        else:
+            for instr in body:
+                b.add(instr)
+        return b.close()
+
+    body: tuple = ()  # type: ignore[type-arg]
+    if outer.always:
+        body = innermost(False)
+    elif outer.never:
+        body = innermost(True)
+    else:
+        body = (If(outer, innermost(False), innermost(True)),)
+    around = loops if len(loops) == 1 and p.space == "team" else loops[:-1]
+    for i, (n, e) in reversed(list(enumerate(around))):
+        if i == 0 and p.space == "team" and threads > 1:
+            body = (For(n, e, (as_index(e),), body, "thread", threads),)
+        else:
+            body = (For(n, e, (as_index(e),), body),)
+    for instr in body:
+        b.add(instr)
+
+
+def _by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+    """Element ``flat`` is copied by work-item ``flat % items``."""
+    local = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0]
+    items, me = 1, as_index(0)
+    for x in reversed(local):
+        me = me + var(x.name, x.extent) * items
+        items *= x.extent
+    rounds = -(-p.size // items)
+    name = f"{p.staged.buffer}.i"
+    flat = var(name, rounds) * items + me
+    digits: dict[str, Index] = {}
+    stride = 1
+    for n, e in reversed(p.variables):
+        digits[n] = flat // stride % e
+        stride *= e
+    b.open()
+    value = b.load(p.load.param, p.offset.substitute(env).substitute(digits), p.valid.substitute(env).substitute(digits), p.dtype, "", 1)
+    b.store(p.staged.buffer, flat, ALWAYS, value, p.dtype, "", 1)
+    body = b.close()
+    if flat.hi >= p.size:
+        from tunegrad.ir.index import Range
+
+        body = (If(Valid((Range(flat, 0, p.size),)), body),)
+    b.add(For(name, rounds, (as_index(rounds),), body)) if rounds > 1 else [b.add(x) for x in body]

@@ -1,0 +1,86 @@
+"""Loop tree to program: the loops around the region, staged copies at their places, buffers.
+
+    tree (loops, staged)   -->   for outer loops:            serial, thread or local
+                                     copies staged here
+                                     region                  see region.py
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tunegrad.ir.index import as_index
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.program import Alloc, Buffer, For, Pack, Program
+
+from ..staging import CopyPlan, copy_plan
+from .builder import Builder
+from .copies import emit_copies
+from .region import Region
+from .shape import axis_shapes, loop_stops
+
+__all__ = ["lower"]
+
+
+def lower(tree: LoopTree, name: str = "kernel") -> Program:
+    """The program of a schedule. Raises IllegalAction when a staged copy no longer fits the loops."""
+    plans: dict[tuple[int, str], CopyPlan] = {}
+    for s in tree.staged:
+        plan = copy_plan(tree, s)
+        plans[(plan.stage, s.param)] = plan
+    b = Builder()
+    region = Region(tree, b, plans, axis_shapes(tree))
+    emit_copies(tree, b, [p for p in plans.values() if p.staged.at == ""], {}, False)
+    _nest(tree, b, region, plans, 0)
+    body = b.close()
+    allocs = [Alloc(p.staged.buffer, p.dtype, p.size, p.space) for p in plans.values() if p.space != "pack"]
+    packs = [_pack(p) for p in plans.values() if p.space == "pack"]
+    params = [Buffer(p.name, p.dtype, p.size, p.role) for p in tree.kernel.params]
+    params += [Buffer(k.name, k.dtype, k.size, "pack") for k in packs]
+    unique = {a.name: a for a in (*allocs, *region.allocs)}
+    threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
+    return Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
+
+
+def _items(tree: LoopTree) -> int:
+    shared = prod(x.extent for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0)
+    own = [x.extent for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0]
+    return max(shared, *own) if own else shared
+
+
+def _pack(p: CopyPlan) -> Pack:
+    names, extents = tuple(n for n, _ in p.variables), tuple(e for _, e in p.variables)
+    return Pack(p.staged.buffer, p.load.param, p.dtype, names, extents, p.offset, p.valid)
+
+
+def _nest(tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str], CopyPlan], at: int) -> None:
+    outer = tree.outer
+    if at == len(outer):
+        region.emit()
+        return
+    loop = outer[at]
+    copies = [p for p in plans.values() if p.staged.at == loop.name]
+    again = any(x.extent > 1 and x.kind in (LoopKind.SERIAL, LoopKind.THREAD) for x in outer[: at + 1])
+    if loop.extent == 1 and loop.kind is LoopKind.SERIAL:
+        emit_copies(tree, b, copies, {}, again)
+        _nest(tree, b, region, plans, at + 1)
+        return
+    b.open()
+    emit_copies(tree, b, copies, {}, again)
+    _nest(tree, b, region, plans, at + 1)
+    body = b.close()
+    stops = loop_stops(tree, region.shapes, loop, whole=False)
+    if loop.kind is LoopKind.SERIAL:
+        b.add(For(loop.name, loop.extent, stops, body))
+    else:
+        kind = "thread" if loop.kind is LoopKind.THREAD else "local"
+        b.add(For(loop.name, loop.extent, stops or (as_index(0),), body, kind, _count(loop), _inner(outer, at)))
+
+
+def _count(loop: Loop) -> int:
+    return loop.count if loop.kind is LoopKind.THREAD else loop.extent
+
+
+def _inner(outer: tuple[Loop, ...], at: int) -> int:
+    kind = outer[at].kind
+    return prod(_count(x) for x in outer[at + 1 :] if x.kind is kind)

@@ -1,0 +1,377 @@
+"""Emits the region: accumulators in registers, each stage's loops, the epilogue.
+
+    if the tile is full:                       (split axes; once more for the remainder)
+        registers = identity
+        for own serial loops:                  (a last, partial iteration is peeled)
+            registers op= expr                 for every point of the register loops
+        fold lanes and copies
+        if not the first partial sum: registers op= out
+        if the last one: out = epilogue(registers)   else: out = registers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+
+from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
+from tunegrad.ir.kernel import Reduce, Store, identity
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.program import Alloc, Barrier, For, If, Read, Register, VType, Write
+
+from ..staging import CopyPlan
+from .builder import Builder, Known
+from .copies import emit_copies
+from .shape import AxisShape, loop_stops
+from .values import Point, Values
+
+__all__ = ["Region"]
+
+Limits = dict[str, int]
+Env = dict[str, Index]
+
+
+class Region:
+    """Emits everything inside the last shared serial loop of a tree into a builder."""
+
+    def __init__(
+        self, tree: LoopTree, builder: Builder, plans: dict[tuple[int, str], CopyPlan], shapes: dict[str, AxisShape]
+    ) -> None:
+        self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes
+        self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
+        self.allocs: list[Alloc] = []
+        self.results: dict[tuple[str, Point], Known] = {}
+
+    def emit(self) -> None:
+        """The region, split into full and remainder tiles."""
+        self._split(self._splits(), {})
+
+    def _splits(self) -> list[AxisShape]:
+        """The split axes whose finest serial loop is outside the region, so a branch here tells full from rest."""
+        inner = {
+            x.axes[0]
+            for i in range(len(self.tree.kernel.stages))
+            for x in self.tree.own(i)
+            if not x.kind.is_register and x.extent > 1 and self._step(x) == self._tile(x.axes[0])
+        }
+        return [s for a, s in self.shapes.items() if s.mode == "split" and s.rest and a not in inner]
+
+    def _step(self, loop: Loop) -> int:
+        return self.tree.axis_index(loop.axes[0]).coefficient(loop.name) or 0
+
+    def _tile(self, axis: str) -> int:
+        return self.shapes[axis].tile if axis in self.shapes else 0
+
+    def _split(self, splits: list[AxisShape], limits: Limits) -> None:
+        if not splits:
+            self._stages(limits)
+            return
+        s, rest = splits[0], splits[1:]
+        zero = {x.name: as_index(0) for x in s.registers}
+        base = self.tree.axis_index(s.axis).substitute(zero)
+        full = Valid((Range(base, 0, s.extent - s.tile + 1),)) if s.extent >= s.tile else NEVER
+        self._branch(
+            full,
+            lambda: self._split(rest, limits),
+            lambda: self._split(rest, {**limits, s.axis: s.rest}),
+        )
+
+    def _branch(self, valid: Valid, yes: Callable[[], None], no: Callable[[], None] | None) -> None:
+        if valid.always:
+            yes()
+        elif valid.never:
+            if no is not None:
+                no()
+        else:
+            body = self._block(yes)
+            orelse = self._block(no) if no is not None else ()
+            self.b.add(If(valid, body, orelse))
+
+    def _block(self, emit: Callable[[], None]) -> tuple:  # type: ignore[type-arg]
+        self.b.open()
+        emit()
+        return self.b.close()
+
+    def _stages(self, limits: Limits) -> None:
+        self.results = {}
+        for i, s in enumerate(self.tree.kernel.stages):
+            if isinstance(s, Reduce):
+                self._reduce(i, s, limits)
+        if self.tree.partial:
+            return
+        for i, s in enumerate(self.tree.kernel.stages):
+            if isinstance(s, Store):
+                self._store_stage(i, s, limits)
+
+    # -- points of the register loops
+
+    def _points(self, loops: list[Loop], limits: Limits, lane: Loop | None) -> list[Point]:
+        scalars = [x for x in loops if x is not lane]
+        found = []
+        for values in product(*(range(x.extent) for x in scalars)):
+            point = tuple((x.name, v) for x, v in zip(scalars, values, strict=True))
+            if all(self._offset(axis, point) < rest for axis, rest in limits.items()):
+                found.append(point)
+        return found
+
+    def _offset(self, axis: str, point: Point) -> int:
+        index = self.tree.axis_index(axis)
+        return sum((index.coefficient(n) or 0) * v for n, v in point)
+
+    def _active(self, lane: Loop | None, point: Point, limits: Limits) -> int | None:
+        """How many lanes are inside a limited axis; None for all."""
+        if lane is None or lane.axes[0] not in limits:
+            return None
+        axis = lane.axes[0]
+        step = self.tree.axis_index(axis).coefficient(lane.name) or 1
+        n = -(-(limits[axis] - self._offset(axis, point)) // step)
+        return None if n >= lane.extent else n
+
+    def _values(self, i: int, env: Env) -> Values:
+        values = Values(self.tree, self.b, self.plans, self.shapes, i, env)
+        values.results = self.results
+        return values
+
+    # -- loops of one stage
+
+    def _loops(self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None]) -> None:
+        serial = [x for x in self.tree.own(i) if not x.kind.is_register]
+        if at == len(serial):
+            body(env, limits)
+            return
+        loop = serial[at]
+
+        def inside(env: Env, limits: Limits) -> None:
+            emit_copies(self.tree, self.b, [p for p in self.plans.values() if p.staged.at == loop.name], env, True)
+            self._loops(i, at + 1, env, limits, body)
+
+        shape = self.shapes.get(loop.axes[0]) if len(loop.axes) == 1 else None
+        if loop.extent == 1:
+            inside(env, limits)
+            return
+        stops = tuple(s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True))
+        if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
+            block = self._block(lambda: inside(env, limits))
+            local = loop.kind is LoopKind.LOCAL
+            self.b.add(For(loop.name, loop.extent, stops, block, "local" if local else "serial", loop.extent if local else 1))
+        if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
+            self._peel(loop, shape, env, limits, inside)
+
+    def _peel(
+        self, loop: Loop, shape: AxisShape, env: Env, limits: Limits, inside: Callable[[Env, Limits], None]
+    ) -> None:
+        finer = [x.name for x in self.tree.loops if x.axes == loop.axes and self._step(x) <= self._step(loop)]
+        left = shape.extent - self.tree.axis_index(shape.axis).substitute(dict.fromkeys(finer, as_index(0)))
+        last = (left // shape.tile).substitute(env)
+        tail_env, tail_limits = {**env, loop.name: last}, {**limits, shape.axis: shape.rest}
+        self._branch(Valid((Range(last, 0, loop.extent),)), lambda: inside(tail_env, tail_limits), None)
+
+    # -- reductions
+
+    def _reduce(self, i: int, s: Reduce, limits: Limits) -> None:
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        shared = list(tree.shared_registers)
+        copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST]
+        vtype = VType(s.dtype, lane.extent if lane else 1)
+        points = self._points(shared, limits, lane)
+        spread = self._points(copies, {}, lane)
+        for p in points:
+            for c in spread:
+                b.add(Register(_register(s.name, p + c), vtype))
+                b.add(Write(_register(s.name, p + c), b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes), vtype))
+        local = next((x for x in tree.own(i) if x.kind is LoopKind.LOCAL), None)
+
+        def body(env: Env, inner: Limits) -> None:
+            self._update(i, s, env, inner, vtype)
+
+        if local is None:
+            self._loops(i, 0, {}, limits, body)
+        else:
+            self._over_items(i, s, local, limits, points, spread, body, vtype)
+        for p in points:
+            total = self._combine(s, p, spread, lane, vtype)
+            self.results[(s.name, p)] = total
+        if tree.partial:
+            self._partial(i, s, limits, points, lane)
+
+    def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        values = self._values(i, env)
+        own = [x for x in tree.own(i) if x.kind.is_register]
+        guard = values.masks({a.name for a in s.axes})
+        guard = guard.substitute(dict(tree.index)).substitute(env)
+        shared_names = {x.name for x in tree.shared_registers}
+        upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST}
+        for p in self._points([*own, *tree.shared_registers], limits, lane):
+            where = tuple(q for q in p if q[0] in shared_names) + tuple(q for q in p if q[0] in upcasts)
+            name = _register(s.name, where)
+            active = self._active(lane, p, limits)
+            old = b.new()
+            b.add(Read(old, name, vtype))
+            new = self._fold_in(values, s, (old, vtype.lanes), p, active)
+            if lane is not None and lane.stage >= 0 and active is not None:
+                new = b.select(b.test(values.first_lanes(active), lane.name, lane.extent), new, (old, vtype.lanes), s.dtype)
+            held = guard.substitute({n: as_index(v) for n, v in p}) if guard.ranges else guard
+            if not held.always:
+                mask = b.test(held, values.lane, values.lanes)
+                new = b.select(mask, new, (old, vtype.lanes), s.dtype)
+            b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
+
+    def _fold_in(self, values: Values, s: Reduce, old: Known, p: Point, active: int | None) -> Known:
+        """op(old, expr), as one FMA for a sum of products"""
+        x: Expr = s.expr
+        if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
+            a, c = (values.emit(y, p, active) for y in x.args)
+            return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
+        return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
+
+    def _combine(self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType) -> Known:
+        b = self.b
+        totals: list[Known] = []
+        for c in spread:
+            i = b.new()
+            b.add(Read(i, _register(s.name, p + c), vtype))
+            totals.append((i, vtype.lanes))
+        while len(totals) > 1:
+            paired = [b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype) for j in range(0, len(totals) - 1, 2)]
+            totals = paired + totals[len(totals) // 2 * 2 :]
+        if lane is not None and lane.kind is LoopKind.GROUP:
+            return b.fold(s.op, totals[0], s.dtype)
+        return totals[0]
+
+    def _over_items(
+        self, i: int, s: Reduce, local: Loop, limits: Limits, points: list[Point], spread: list[Point],
+        body: Callable[[Env, Limits], None], vtype: VType,
+    ) -> None:  # fmt: skip
+        """Each work-item folds its share into shared memory; after a barrier everybody folds the shares."""
+        b, name = self.b, f"{s.name}.items"
+        self.allocs.append(Alloc(name, s.dtype, local.extent * len(points), "shared"))
+        shares: list[Known] = []
+
+        def share() -> None:
+            self._loops_inside_local(i, local, limits, body)
+            for j, p in enumerate(points):
+                total = self._combine(s, p, spread, self.lanes_of[i], vtype)
+                offset = var(local.name, local.extent) * len(points) + j
+                b.store(name, offset, ALWAYS, total, s.dtype, "", 1)
+
+        block = self._block(share)
+        b.add(For(local.name, local.extent, (as_index(local.extent),), block, "local", local.extent))
+        b.add(Barrier())
+        item = var(f"{name}.i", local.extent)
+        for p in points:
+            b.add(Write(_register(s.name, p + spread[0]), b.number(identity(s.op, s.dtype), s.dtype), vtype))
+        b.open()
+        for j, p in enumerate(points):
+            old = b.new()
+            b.add(Read(old, _register(s.name, p + spread[0]), vtype))
+            part = b.load(name, item * len(points) + j, ALWAYS, s.dtype, "", 1)
+            shares.append(part)
+            new = b.compute(s.op, [(old, 1), part], [s.dtype] * 2, s.dtype)
+            b.add(Write(_register(s.name, p + spread[0]), new[0], vtype))
+        b.add(For(f"{name}.i", local.extent, (as_index(local.extent),), b.close()))
+        b.add(Barrier())
+
+    def _loops_inside_local(self, i: int, local: Loop, limits: Limits, body: Callable[[Env, Limits], None]) -> None:
+        serial = [x for x in self.tree.own(i) if not x.kind.is_register and x is not local]
+
+        def go(at: int) -> None:
+            if at == len(serial):
+                body({}, limits)
+                return
+            loop = serial[at]
+            block = self._block(lambda: go(at + 1))
+            self.b.add(For(loop.name, loop.extent, loop_stops(self.tree, self.shapes, loop, whole=True), block))
+
+        go(0)
+
+    # -- partial sums
+
+    def _bases(self) -> list[tuple[Index, int, int]]:
+        """(base, span, extent) of each axis that a partial loop steps along."""
+        inside = {x.name for x in self.tree.loops} - {x.name for x in self.tree.outer}
+        found = []
+        for axis in dict.fromkeys(a for x in self.tree.partial for a in x.axes):
+            index = self.tree.axis_index(axis)
+            base = index.substitute({n: as_index(0) for n in inside})
+            span = prod(x.extent for x in self.tree.loops if axis in x.axes and x.name in inside)
+            found.append((base, span, self.tree.extent(axis)))
+        return found
+
+    def _partial(self, i: int, s: Reduce, limits: Limits, points: list[Point], lane: Loop | None) -> None:
+        tree, b = self.tree, self.b
+        bases = self._bases()
+        first = Valid(Range(base, 0, 1) for base, _, _ in bases)
+        last = Valid(Range(base, extent - span, extent) for base, span, extent in bases)
+        store = next(x for x in tree.kernel.stores if tree.kernel.param(x.param).dtype == s.dtype)
+        at = tree.kernel.stages.index(store)
+        kept: dict[Point, str] = {}
+        lanes = tree.lane_loop(at)
+        vtype = VType(s.dtype, lanes.extent if lanes else 1)
+        for p in points:
+            kept[p] = f"{s.name}.sum{len(kept)}"
+            b.add(Register(kept[p], vtype))
+            b.add(Write(kept[p], b.splat(self.results[(s.name, p)], s.dtype, vtype.lanes), vtype))
+
+        def add_earlier() -> None:
+            values = self._values(at, {})
+            for p in points:
+                old = b.new()
+                b.add(Read(old, kept[p], vtype))
+                offset, valid = self._target(values, store, p, self._active(lanes, p, limits))
+                earlier = b.load(store.param, offset, valid, s.dtype, values.lane, values.lanes)
+                b.add(Write(kept[p], b.compute(s.op, [earlier, (old, vtype.lanes)], [s.dtype] * 2, s.dtype)[0], vtype))
+
+        def keep() -> None:
+            values = self._values(at, {})
+            for p in points:
+                old = b.new()
+                b.add(Read(old, kept[p], vtype))
+                offset, valid = self._target(values, store, p, self._active(lanes, p, limits))
+                b.store(store.param, offset, valid, (old, vtype.lanes), s.dtype, values.lane, values.lanes)
+
+        def finish() -> None:
+            for p in points:
+                total = b.new()
+                b.add(Read(total, kept[p], vtype))
+                self.results[(s.name, p)] = (total, vtype.lanes)
+            for j, x in enumerate(tree.kernel.stages):
+                if isinstance(x, Store):
+                    self._store_stage(j, x, limits)
+
+        self._branch(first, lambda: None, add_earlier)
+        self._branch(last, finish, keep)
+
+    # -- stores
+
+    def _target(self, values: Values, s: Store, p: Point, active: int | None) -> tuple[Index, Valid]:
+        """The offset that a store writes at a point, and the condition on it."""
+        layout = self.tree.kernel.param(s.param).layout
+        env = {n: as_index(v) for n, v in p}
+        offset = layout.offset([values.over(x) for x in s.index]).substitute(env)
+        axes = {a.name for a in (*self.tree.kernel.axes, *s.axes)}
+        valid = values.masks(axes).substitute(values.env).substitute(env)
+        if active is not None:
+            valid = valid & values.first_lanes(active)
+        return offset, valid
+
+    def _store_stage(self, i: int, s: Store, limits: Limits) -> None:
+        tree, lane = self.tree, self.lanes_of[i]
+        own = [x for x in tree.own(i) if x.kind.is_register]
+
+        def body(env: Env, inner: Limits) -> None:
+            values = self._values(i, env)
+            for p in self._points([*tree.shared_registers, *own], inner, lane):
+                active = self._active(lane, p, inner)
+                offset, valid = self._target(values, s, p, active)
+                value = values.emit(s.expr, p, active)
+                dtype = tree.kernel.param(s.param).dtype
+                self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes)
+
+        self._loops(i, 0, {}, limits, body)
+
+
+def _register(stage: str, point: Point) -> str:
+    return ".".join([stage, *(f"{n}{v}" for n, v in point)])

@@ -1,0 +1,163 @@
+"""Emits scalar expressions for one point of the register loops, each value once per block."""
+
+from __future__ import annotations
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import BOOL
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
+from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
+from tunegrad.ir.looptree import LoopTree
+
+from ..staging import CopyPlan, tails
+from .builder import Builder, Known
+from .shape import AxisShape
+
+__all__ = ["Point", "Values"]
+
+Point = tuple[tuple[str, int], ...]
+"""A value for each scalar register loop, in list order."""
+
+
+class Values:
+    """Lowers the expressions of one stage. ``env`` fixes loops that a peeled tail replaced; ``lane`` is the lane loop."""
+
+    def __init__(
+        self,
+        tree: LoopTree,
+        builder: Builder,
+        plans: dict[tuple[int, str], CopyPlan],
+        shapes: dict[str, AxisShape],
+        stage: int,
+        env: dict[str, Index],
+    ) -> None:
+        self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = tree, builder, plans, shapes, stage, env
+        loop = tree.lane_loop(stage)
+        self.lane = loop.name if loop else ""
+        self.lanes = loop.extent if loop else 1
+        self.axes = dict(tree.index)
+        self.results: dict[tuple[str, Point], Known] = {}
+        self._deps: dict[int, frozenset[str]] = {}
+        self._sites: dict[int, tuple[str, Index, Valid]] = {}
+        self._keep: list[Expr] = []
+
+    def site(self, x: Load) -> tuple[str, Index, Valid]:
+        """The buffer, offset and condition of a load, over loops."""
+        found = self._sites.get(id(x))
+        if found is None:
+            plan = self.plans.get((self.stage, x.param))
+            if plan is not None:
+                found = (plan_buffer(plan), plan.read.substitute(self.env), ALWAYS)
+            else:
+                offset = self.tree.kernel.param(x.param).layout.offset([i.substitute(self.axes) for i in x.index])
+                valid = x.valid.substitute(self.axes) & self.masks(set().union(*(i.names() for i in x.index)))
+                found = (x.param, offset.substitute(self.env), valid.substitute(self.env))
+            self._sites[id(x)] = found
+            self._keep.append(x)
+        return found
+
+    def masks(self, axes: set[str]) -> Valid:
+        """That masked axes are within their extents."""
+        masked = {a for a in axes if a in self.shapes and self.shapes[a].mode == "mask"}
+        return tails(self.tree, masked) if masked else ALWAYS
+
+    def over(self, index: Index) -> Index:
+        """An index over axes as one over loops."""
+        return index.substitute(self.axes).substitute(self.env)
+
+    def deps(self, x: Expr) -> frozenset[str]:
+        """Names of the loops that an expression depends on."""
+        found = self._deps.get(id(x))
+        if found is None:
+            found = self._deps[id(x)] = self._depends(x)
+            self._keep.append(x)
+        return found
+
+    def _depends(self, x: Expr) -> frozenset[str]:
+        if isinstance(x, Apply):
+            return frozenset().union(*(self.deps(a) for a in x.args))
+        if isinstance(x, Cast):
+            return self.deps(x.x)
+        if isinstance(x, Load):
+            _, offset, valid = self.site(x)
+            return frozenset(offset.names() | valid.names())
+        if isinstance(x, IndexValue):
+            return frozenset(self.over(x.index).names())
+        if isinstance(x, Inside):
+            return frozenset(x.valid.substitute(self.axes).substitute(self.env).names())
+        if isinstance(x, Value):
+            return frozenset(loop.name for loop in self.tree.shared_registers)
+        return frozenset()
+
+    def emit(self, x: Expr, point: Point, active: int | None) -> Known:
+        """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be read."""
+        deps = self.deps(x)
+        here = tuple(p for p in point if p[0] in deps)
+        key = ("expr", self.stage, id(x), here, active if self.lane in deps else None)
+        found = self.builder.find(key)
+        return found if found is not None else self.builder.remember(key, self._emit(x, here, point, active))
+
+    def _emit(self, x: Expr, here: Point, point: Point, active: int | None) -> Known:
+        b = self.builder
+        if isinstance(x, Const):
+            return b.number(x.value, x.dtype), 1
+        if isinstance(x, Load):
+            buffer, offset, valid = self.site(x)
+            valid = fix_valid(valid, here)
+            if active is not None and self.lane in offset.names() and (self.stage, x.param) not in self.plans:
+                valid = valid & self.first_lanes(active)
+            return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes)
+        if isinstance(x, Apply):
+            args = [self.emit(a, point, active) for a in x.args]
+            if x.op is Op.WHERE:
+                return b.select(args[0], args[1], args[2], x.dtype)
+            return b.compute(x.op, args, [a.dtype for a in x.args], x.dtype)
+        if isinstance(x, Cast):
+            return b.convert(self.emit(x.x, point, active), x.dtype)
+        if isinstance(x, IndexValue):
+            return b.position(fix(self.over(x.index), here), x.dtype, self.lane, self.lanes)
+        if isinstance(x, Inside):
+            valid = fix_valid(x.valid.substitute(self.axes).substitute(self.env), here)
+            if valid.never or valid.always:
+                return b.number(valid.always, BOOL), 1
+            return b.test(valid, self.lane, self.lanes)
+        return self.result(x, point)
+
+    def first_lanes(self, active: int) -> Valid:
+        """That the lane is one of the first ``active``."""
+        loop = self.tree.lane_loop(self.stage)
+        if loop is None:
+            raise InternalError("a lane limit without a lane loop")
+        return Valid((Range(var(loop.name, loop.extent), 0, active),))
+
+    def result(self, x: Value, point: Point) -> Known:
+        """The folded value of an earlier stage, at the shared part of ``point``."""
+        shared = {loop.name for loop in self.tree.shared_registers}
+        found = self.results.get((x.stage, tuple(p for p in point if p[0] in shared)))
+        if found is None:
+            raise InternalError(f"stage value {x.stage} is not ready at {point}")
+        return found
+
+
+def plan_buffer(plan: CopyPlan) -> str:
+    """The buffer that holds a staged copy."""
+    return plan.staged.buffer
+
+
+def fix(index: Index, point: Point) -> Index:
+    """An index with register loops at fixed values."""
+    moved = 0
+    for name, value in point:
+        step = index.coefficient(name)
+        if step is None:
+            return index.substitute({n: as_index(v) for n, v in point})
+        moved += step * value
+    names = {n for n, _ in point}
+    terms = tuple(t for t in index.terms if t[0].key not in names)
+    return Index(terms, index.const + moved)
+
+
+def fix_valid(valid: Valid, point: Point) -> Valid:
+    """A condition with register loops at fixed values."""
+    if not valid.ranges or not point:
+        return valid
+    return valid.substitute({n: as_index(v) for n, v in point})

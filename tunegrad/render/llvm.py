@@ -1,0 +1,468 @@
+"""Program to LLVM IR text, for a CPU.
+
+    define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)      one call per thread of the team
+
+loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose pointers are all ``noalias``.
+Vectors are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is computed
+in that loop, so LLVM has nothing to hoist. Registers are stack slots that SROA promotes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.index import Atom, FloorDiv, Index, Valid, Var, as_index
+from tunegrad.ir.program import (
+    Alloc,
+    Barrier,
+    Buffer,
+    Compute,
+    Convert,
+    Fold,
+    For,
+    If,
+    Instr,
+    Load,
+    Number,
+    Position,
+    Program,
+    Read,
+    Register,
+    Select,
+    Splat,
+    Store,
+    Test,
+    VType,
+    Write,
+)
+
+from .llvm_ops import Ops, literal, ltype, memory_type
+
+__all__ = ["render_llvm", "workspace_bytes"]
+
+_ALIGN = 64
+_STAGGER = 192
+"""Bytes between scratch buffers, so that equal offsets of two of them do not share a cache set."""
+
+
+def _alloc_bytes(a: Alloc) -> int:
+    return -(-a.size * a.dtype.itemsize // _ALIGN) * _ALIGN + _STAGGER
+
+
+def workspace_bytes(program: Program) -> int:
+    """Bytes of scratch that one launch needs: team buffers once, thread buffers per thread."""
+    return sum(_alloc_bytes(a) * (program.threads if a.space == "thread" else 1) for a in program.allocs)
+
+
+def render_llvm(program: Program) -> str:
+    """The LLVM IR module of a program; deterministic."""
+    return _Renderer(program).module()
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A loop body (or the function): where addresses that depend on its variable are computed."""
+
+    lines: list[str]
+    cache: dict[object, str]
+
+
+class _Renderer(Ops):
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        self.out: list[object] = []
+        self.scopes: list[_Scope] = []
+        self.depth: dict[str, int] = {}
+        self.vars: dict[str, str] = {}
+        self.slots: dict[str, str] = {}
+        self.allocas: list[str] = []
+        self.label = "entry"
+
+    # -- module
+
+    def module(self) -> str:
+        p = self.program
+        name = p.name
+        buffers: list[Buffer | Alloc] = [*p.params, *p.allocs]
+        self.pointer = {b.name: f"%b{i}" for i, b in enumerate(buffers)}
+        self.dtypes = {b.name: b.dtype for b in buffers}
+        pre: list[str] = []
+        self.scopes.append(_Scope(pre, {}))
+        self.out.append(pre)
+        self.block(p.body)
+        body = "\n".join(self._flatten(self.out))
+        args = ", ".join([*(f"ptr noalias nocapture {self.pointer[b.name]}" for b in buffers), "i64 %tid", "ptr %team"])
+        text = [
+            f"define internal void @{name}.body({args}) noinline nounwind {{",
+            "entry:",
+            "  %sink = alloca <64 x i8>, align 64",
+            *self.allocas,
+            body,
+            "  ret void",
+            "}",
+            *self._wrapper(buffers),
+            "declare void @tg_barrier(ptr)",
+            "@tg.zero = private unnamed_addr constant [64 x i8] zeroinitializer, align 64",
+            *(f"declare {d}" for d in sorted(self.declared)),
+            *(self.defined[k] for k in sorted(self.defined)),
+        ]
+        return "\n".join(text) + "\n"
+
+    def _wrapper(self, buffers: list[Buffer | Alloc]) -> list[str]:
+        p = self.program
+        lines = [
+            f"define void @{p.name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) nounwind {{",
+        ]
+        names, offset = [], 0
+        for i, b in enumerate(buffers):
+            if isinstance(b, Buffer):
+                lines.append(f"  %a{i} = getelementptr ptr, ptr %buffers, i64 {i}")
+                lines.append(f"  %p{i} = load ptr, ptr %a{i}")
+            elif b.space == "thread":
+                lines.append(f"  %o{i} = mul i64 %tid, {_alloc_bytes(b)}")
+                lines.append(f"  %q{i} = add i64 %o{i}, {offset}")
+                lines.append(f"  %p{i} = getelementptr i8, ptr %workspace, i64 %q{i}")
+                offset += _alloc_bytes(b) * p.threads
+            else:
+                lines.append(f"  %p{i} = getelementptr i8, ptr %workspace, i64 {offset}")
+                offset += _alloc_bytes(b)
+            names.append(f"ptr %p{i}")
+        args = ", ".join([*names, "i64 %tid", "ptr %team"])
+        return [*lines, f"  call void @{p.name}.body({args})", "  ret void", "}"]
+
+    def _flatten(self, out: list[object]) -> list[str]:
+        flat: list[str] = []
+        for x in out:
+            if isinstance(x, list):
+                flat.extend(x)
+            else:
+                flat.append(str(x))
+        return flat
+
+    def emit(self, text: str) -> None:
+        self.out.append(f"  {text}")
+
+    def start(self, label: str) -> None:
+        self.out.append(f"{label}:")
+        self.label = label
+
+    # -- index arithmetic
+
+    def _depth(self, atom: Atom) -> int:
+        if isinstance(atom, Var):
+            return self.depth.get(atom.name, 0)
+        return max((self.depth.get(n, 0) for n in atom.num.names()), default=0)
+
+    def index(self, x: Index) -> str:
+        """The i64 value of an index."""
+        if not x.terms:
+            return str(x.const)
+        base = self._terms(x)
+        if not x.const:
+            return base
+        scope = self.scopes[max(self._depth(a) for a, _ in x.terms)]
+        return self._cached(scope, ("const", base, x.const), f"add i64 {base}, {x.const}")
+
+    def _cached(self, scope: _Scope, key: object, code: str) -> str:
+        found = scope.cache.get(key)
+        if found is None:
+            found = scope.cache[key] = self.fresh()
+            scope.lines.append(f"  {found} = {code}")
+        return found
+
+    def _terms(self, x: Index) -> str:
+        """The sum of the terms, outer loops' first; each partial sum lives in the loop that decides it."""
+        ordered = sorted(x.terms, key=lambda t: self._depth(t[0]))
+        total = ""
+        for atom, c in ordered:
+            scope = self.scopes[self._depth(atom)]
+            value = self._atom(atom)
+            if c != 1:
+                value = self._cached(scope, ("mul", value, c), f"mul nsw i64 {value}, {c}")
+            total = self._cached(scope, ("add", total, value), f"add nsw i64 {total}, {value}") if total else value
+        return total
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Var):
+            if atom.name not in self.vars:
+                raise InternalError(f"program {self.program.name}: variable {atom.name} is not in scope")
+            return self.vars[atom.name]
+        shift = max(0, -(atom.num.lo // atom.den))
+        num = atom.num + shift * atom.den
+        scope = self.scopes[self._depth(atom)]
+        value = self.index(num)
+        if isinstance(atom, FloorDiv):
+            q = self._cached(scope, ("div", value, atom.den), f"udiv i64 {value}, {atom.den}")
+            return self._cached(scope, ("sub", q, shift), f"sub i64 {q}, {shift}") if shift else q
+        return self._cached(scope, ("rem", value, atom.den), f"urem i64 {value}, {atom.den}")
+
+    def address(self, buffer: str, offset: Index) -> str:
+        """A pointer to ``buffer[offset]``."""
+        dtype = self.dtypes[buffer]
+        base = self.pointer[buffer]
+        if offset.terms:
+            ordered = sorted(offset.terms, key=lambda t: self._depth(t[0]))
+            depth, group = -1, []
+            for atom, c in ordered:
+                d = self._depth(atom)
+                if d != depth and group:
+                    base = self._step(buffer, base, group, depth, dtype)
+                    group = []
+                depth = d
+                group.append((atom, c))
+            base = self._step(buffer, base, group, depth, dtype)
+        if not offset.const:
+            return base
+        name = self.fresh()
+        self.emit(f"{name} = getelementptr i8, ptr {base}, i64 {offset.const * dtype.itemsize}")
+        return name
+
+    def _step(self, buffer: str, base: str, group: list[tuple[Atom, int]], depth: int, dtype: DType) -> str:
+        terms = tuple(sorted(group, key=lambda t: t[0].key))
+        scope = self.scopes[depth]
+        value = self._terms(Index(terms, 0))
+        return self._cached(scope, ("gep", base, value), f"getelementptr {memory_type(dtype)}, ptr {base}, i64 {value}")
+
+    # -- blocks
+
+    def block(self, body: tuple[Instr, ...]) -> None:
+        for i in body:
+            self.instr(i)
+
+    def instr(self, i: Instr) -> None:
+        match i:
+            case For():
+                self.loop(i)
+            case If():
+                self.branch(i)
+            case Read(id, name, t):
+                self.define(id, t, f"load {ltype(t)}, ptr {self.slots[name]}")
+            case Write(name, value, t):
+                self.emit(f"store {ltype(t)} {self.value(value)}, ptr {self.slots[name]}")
+            case Register(name, t):
+                slot = self.fresh()
+                self.allocas.append(f"  {slot} = alloca {ltype(t)}, align {_ALIGN}")
+                self.slots[name] = slot
+            case Number(id, value, t):
+                self.bind(id, t, literal(value, t))
+            case Load():
+                self.load(i)
+            case Store():
+                self.store(i)
+            case Compute():
+                self.compute(i)
+            case Convert():
+                self.convert(i)
+            case Splat(id, arg, t):
+                self.bind(id, t, self.splat(self.value(arg), t))
+            case Fold():
+                self.fold(i)
+            case Select(id, mask, yes, no, t):
+                m = f"{ltype_mask(t.lanes)} {self.value(mask)}"
+                self.define(id, t, f"select {m}, {ltype(t)} {self.value(yes)}, {ltype(t)} {self.value(no)}")
+            case Position():
+                self.position(i)
+            case Test():
+                self.test(i)
+            case Barrier():
+                if self.program.threads > 1:
+                    self.emit("call void @tg_barrier(ptr %team)")
+
+    def loop(self, f: For) -> None:
+        limit = self._minimum(f.stops)
+        start, stop = "0", limit
+        if f.kind == "thread" and f.count > 1:
+            start, stop = self._share(f, limit)
+        elif f.kind == "local":
+            raise InternalError(f"program {self.program.name}: loop {f.var} over work-items on a CPU")
+        sure = f.kind == "serial" and all(s.lo > 0 for s in f.stops)
+        n = self.number()
+        head, end = f"loop{n}", f"end{n}"
+        if not sure:
+            guard = self.fresh()
+            self.emit(f"{guard} = icmp slt i64 {start}, {stop}")
+            self.emit(f"br i1 {guard}, label %pre{n}, label %{end}")
+            self.start(f"pre{n}")
+        before = self.label
+        self.emit(f"br label %{head}")
+        self.start(head)
+        v, following = f"%v{n}", f"%n{n}"
+        latch = f"latch{n}"
+        self.emit(f"{v} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        pre: list[str] = []
+        self.out.append(pre)
+        self.scopes.append(_Scope(pre, {}))
+        saved = self.vars.get(f.var), self.depth.get(f.var)
+        self.vars[f.var], self.depth[f.var] = v, len(self.scopes) - 1
+        self.block(f.body)
+        self.scopes.pop()
+        if saved[0] is not None and saved[1] is not None:
+            self.vars[f.var], self.depth[f.var] = saved[0], saved[1]
+        else:
+            del self.vars[f.var], self.depth[f.var]
+        self.emit(f"br label %{latch}")
+        self.start(latch)
+        self.emit(f"{following} = add nuw nsw i64 {v}, 1")
+        self.emit(f"%c{n} = icmp slt i64 {following}, {stop}")
+        self.emit(f"br i1 %c{n}, label %{head}, label %{end}")
+        self.start(end)
+
+    def _minimum(self, stops: tuple[Index, ...]) -> str:
+        total = self.index(stops[0])
+        for s in stops[1:]:
+            name = self.fresh()
+            self.declared.add("i64 @llvm.smin.i64(i64, i64)")
+            self.emit(f"{name} = call i64 @llvm.smin.i64(i64 {total}, i64 {self.index(s)})")
+            total = name
+        return total
+
+    def _share(self, f: For, limit: str) -> tuple[str, str]:
+        t = self._atom_of_thread(f.inner, f.count)
+        names = [self.fresh() for _ in range(5)]
+        self.emit(f"{names[0]} = mul i64 {limit}, {t}")
+        self.emit(f"{names[1]} = sdiv i64 {names[0]}, {f.count}")
+        self.emit(f"{names[2]} = add i64 {t}, 1")
+        self.emit(f"{names[3]} = mul i64 {limit}, {names[2]}")
+        self.emit(f"{names[4]} = sdiv i64 {names[3]}, {f.count}")
+        return names[1], names[4]
+
+    def _atom_of_thread(self, inner: int, count: int) -> str:
+        scope = self.scopes[0]
+        q = self._cached(scope, ("tid/", inner), f"udiv i64 %tid, {inner}") if inner > 1 else "%tid"
+        return self._cached(scope, ("tid%", q, count), f"urem i64 {q}, {count}")
+
+    def branch(self, i: If) -> None:
+        n = self.number()
+        cond = self.condition(i.valid)
+        other = f"else{n}" if i.orelse else f"fi{n}"
+        self.emit(f"br i1 {cond}, label %then{n}, label %{other}")
+        self.start(f"then{n}")
+        self.block(i.body)
+        self.emit(f"br label %fi{n}")
+        if i.orelse:
+            self.start(f"else{n}")
+            self.block(i.orelse)
+            self.emit(f"br label %fi{n}")
+        self.start(f"fi{n}")
+
+    def condition(self, valid: Valid) -> str:
+        """A conjunction of ranges as an i1."""
+        if valid.never or valid.always:
+            return "true" if valid.always else "false"
+        total = ""
+        for r in valid:
+            shifted = self.index(r.index + -r.lo)
+            name = self.fresh()
+            self.emit(f"{name} = icmp ult i64 {shifted}, {r.hi - r.lo}")
+            if total:
+                both = self.fresh()
+                self.emit(f"{both} = and i1 {total}, {name}")
+                name = both
+            total = name
+        return total
+
+    # -- memory
+
+    def load(self, i: Load) -> None:
+        dtype, lanes = i.vtype.dtype, i.vtype.lanes
+        step = i.offset.coefficient(i.lane) if i.lane else 0
+        if lanes == 1 or step == 0:
+            self.bind(i.id, i.vtype, self._splat_load(i, lanes))
+        elif step == 1:
+            address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(0)}))
+            raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
+            self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
+        else:
+            self.bind(i.id, i.vtype, self.from_memory(self._gather(i), i.vtype))
+
+    def _splat_load(self, i: Load, lanes: int) -> str:
+        dtype = i.vtype.dtype
+        offset = i.offset.substitute({i.lane: as_index(0)}) if i.lane else i.offset
+        if lanes > 1 and i.mask is not None:
+            raws = [self._lane_load(i, offset, lane) for lane in range(lanes)]
+            return self.from_memory(self.assemble(raws, dtype, lanes), i.vtype)
+        address = self.address(i.buffer, offset)
+        raw = self.load_scalar(address, dtype, None if i.mask is None else self.value(i.mask))
+        value = self.from_memory(raw, VType(dtype))
+        return value if lanes == 1 else self.splat(value, i.vtype)
+
+    def _lane_load(self, i: Load, offset: Index, lane: int) -> str:
+        mask = None if i.mask is None else self.extract_mask(self.value(i.mask), i.vtype.lanes, lane)
+        return self.load_scalar(self.address(i.buffer, offset), i.vtype.dtype, mask)
+
+    def _gather(self, i: Load) -> str:
+        raws = []
+        for lane in range(i.vtype.lanes):
+            raws.append(self._lane_load(i, i.offset.substitute({i.lane: as_index(lane)}), lane))
+        return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
+
+    def store(self, i: Store) -> None:
+        dtype, lanes = i.vtype.dtype, i.vtype.lanes
+        raw = self.to_memory(self.value(i.value), i.vtype)
+        mask = None if i.mask is None else self.value(i.mask)
+        if lanes == 1:
+            self.store_scalar(self.address(i.buffer, i.offset), raw, dtype, mask)
+        elif i.offset.coefficient(i.lane) == 1:
+            address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(0)}))
+            self.store_vector(address, raw, dtype, lanes, mask)
+        else:
+            for lane in range(lanes):
+                address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(lane)}))
+                piece = self.fresh()
+                self.emit(f"{piece} = extractelement <{lanes} x {memory_type(dtype)}> {raw}, i32 {lane}")
+                held = None if mask is None else self.extract_mask(mask, lanes, lane)
+                self.store_scalar(address, piece, dtype, held)
+
+    # -- positions and tests
+
+    def position(self, i: Position) -> None:
+        lanes, dtype = i.vtype.lanes, i.vtype.dtype
+        if lanes == 1:
+            self.bind(i.id, i.vtype, self.from_i64(self.index(i.index), i.vtype))
+            return
+        values = [self.index(i.index.substitute({i.lane: as_index(lane)})) for lane in range(lanes)]
+        scalars = [self.from_i64(v, VType(dtype)) for v in values]
+        self.bind(i.id, i.vtype, self.assemble(scalars, dtype, lanes))
+
+    def test(self, i: Test) -> None:
+        if i.lanes == 1:
+            self.bind_bool(i.id, 1, self.condition(i.valid))
+            return
+        bits: list[str] = []
+        for lane in range(i.lanes):
+            bits.append(self.condition(i.valid.substitute({i.lane: as_index(lane)})))
+        if all(b in ("true", "false") for b in bits):
+            self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {b}" for b in bits) + ">")
+            return
+        self.bind_bool(i.id, i.lanes, self._vector_test(i) if self._affine(i) else self.assemble_bits(bits))
+
+    def _affine(self, i: Test) -> bool:
+        return all(r.index.coefficient(i.lane) is not None for r in i.valid)
+
+    def _vector_test(self, i: Test) -> str:
+        total = ""
+        for r in i.valid:
+            step = r.index.coefficient(i.lane) or 0
+            base = self.index(r.index.substitute({i.lane: as_index(0)}) + -r.lo)
+            whole = self.splat_i64(base, i.lanes)
+            steps = "<" + ", ".join(f"i64 {step * lane}" for lane in range(i.lanes)) + ">"
+            at, held = self.fresh(), self.fresh()
+            self.emit(f"{at} = add <{i.lanes} x i64> {whole}, {steps}")
+            limit = "<" + ", ".join([f"i64 {r.hi - r.lo}"] * i.lanes) + ">"
+            self.emit(f"{held} = icmp ult <{i.lanes} x i64> {at}, {limit}")
+            if total:
+                both = self.fresh()
+                self.emit(f"{both} = and <{i.lanes} x i1> {total}, {held}")
+                held = both
+            total = held
+        return total
+
+
+def ltype_mask(lanes: int) -> str:
+    """The LLVM type of a mask."""
+    return "i1" if lanes == 1 else f"<{lanes} x i1>"
+
+

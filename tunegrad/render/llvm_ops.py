@@ -1,0 +1,377 @@
+"""LLVM IR of single operations: arithmetic, conversions, loads and stores of one address."""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from math import isinf, isnan
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import BOOL, F32, I32, I64, DType
+from tunegrad.ir.expr import Op
+from tunegrad.ir.program import Compute, Convert, Fold, VType
+
+from .math import definition
+
+__all__ = ["Ops", "literal", "ltype", "memory_type"]
+
+_SCALAR = {"bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}
+_FLOAT = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
+_INT = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+_COMPARE = {Op.LT: ("olt", "slt"), Op.EQ: ("oeq", "eq"), Op.NE: ("une", "ne")}
+_MATH = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
+
+
+def ltype(t: VType) -> str:
+    """The LLVM type of a value."""
+    one = _SCALAR[t.dtype.name]
+    return one if t.lanes == 1 else f"<{t.lanes} x {one}>"
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of one element in memory (a bool is a byte)."""
+    return "i8" if dtype.is_bool else _SCALAR[dtype.name]
+
+
+def literal(value: float | int | bool, t: VType) -> str:
+    """A constant of any lane count."""
+    one = _literal(value, t.dtype)
+    if t.lanes == 1:
+        return one
+    scalar = _SCALAR[t.dtype.name]
+    return "<" + ", ".join([f"{scalar} {one}"] * t.lanes) + ">"
+
+
+def _literal(value: float | int | bool, dtype: DType) -> str:
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if dtype.is_int:
+        return str(int(value))
+    v = float(value)
+    if dtype == F32 and not isnan(v) and not isinf(v):
+        v = struct.unpack("f", struct.pack("f", v))[0] if abs(v) < 3.5e38 else v
+    if dtype.name == "f16":
+        return f"0xH{struct.unpack('H', struct.pack('e', v))[0]:04X}"
+    return f"0x{struct.unpack('Q', struct.pack('d', v))[0]:016X}"
+
+
+class Ops:
+    """Turns instructions without control flow into text; a subclass has the lines and the addresses."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.names: dict[int, str] = {}
+        self.types: dict[int, VType] = {}
+        self.declared: set[str] = set()
+        self.defined: dict[str, str] = {}
+
+    @abstractmethod
+    def emit(self, text: str) -> None:
+        """Appends an instruction."""
+
+    def number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def fresh(self) -> str:
+        return f"%t{self.number()}"
+
+    def bind(self, id: int, t: VType, name: str) -> None:
+        self.names[id], self.types[id] = name, t
+
+    def bind_bool(self, id: int, lanes: int, name: str) -> None:
+        self.bind(id, VType(BOOL, lanes), name)
+
+    def define(self, id: int, t: VType, code: str) -> None:
+        name = self.fresh()
+        self.emit(f"{name} = {code}")
+        self.bind(id, t, name)
+
+    def value(self, id: int) -> str:
+        return self.names[id]
+
+    def call(self, result: str, name: str, args: list[tuple[str, str]]) -> str:
+        """A call of a declared intrinsic, as code."""
+        types = ", ".join(t for t, _ in args)
+        self.declared.add(f"{result} @{name}({types})")
+        return f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})"
+
+    # -- lanes
+
+    def splat(self, value: str, t: VType) -> str:
+        if t.lanes == 1:
+            return value
+        one = _SCALAR[t.dtype.name]
+        if not value.startswith("%"):
+            return "<" + ", ".join([f"{one} {value}"] * t.lanes) + ">"
+        first, whole = self.fresh(), self.fresh()
+        self.emit(f"{first} = insertelement <{t.lanes} x {one}> poison, {one} {value}, i64 0")
+        self.emit(
+            f"{whole} = shufflevector <{t.lanes} x {one}> {first}, <{t.lanes} x {one}> poison, "
+            f"<{t.lanes} x i32> zeroinitializer"
+        )
+        return whole
+
+    def splat_i64(self, value: str, lanes: int) -> str:
+        return self.splat(value, VType(I64, lanes))
+
+    def assemble(self, raws: list[str], dtype: DType, lanes: int) -> str:
+        """A vector (in memory form) of scalars."""
+        one, total = memory_type(dtype), "poison"
+        for lane, raw in enumerate(raws):
+            name = self.fresh()
+            self.emit(f"{name} = insertelement <{lanes} x {one}> {total}, {one} {raw}, i32 {lane}")
+            total = name
+        return total
+
+    def assemble_bits(self, bits: list[str]) -> str:
+        total = "poison"
+        for lane, bit in enumerate(bits):
+            name = self.fresh()
+            self.emit(f"{name} = insertelement <{len(bits)} x i1> {total}, i1 {bit}, i32 {lane}")
+            total = name
+        return total
+
+    def extract_mask(self, mask: str, lanes: int, lane: int) -> str:
+        if lanes == 1:
+            return mask
+        name = self.fresh()
+        self.emit(f"{name} = extractelement <{lanes} x i1> {mask}, i32 {lane}")
+        return name
+
+    # -- memory
+
+    def load_scalar(self, address: str, dtype: DType, mask: str | None) -> str:
+        """One element; where the mask is false, the zero that stands at a fixed address."""
+        if mask is not None:
+            chosen = self.fresh()
+            self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr @tg.zero")
+            address = chosen
+        name = self.fresh()
+        self.emit(f"{name} = load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}")
+        return name
+
+    def load_vector(self, address: str, dtype: DType, lanes: int, mask: str | None) -> str:
+        t = f"<{lanes} x {memory_type(dtype)}>"
+        name = self.fresh()
+        if mask is None:
+            self.emit(f"{name} = load {t}, ptr {address}, align {dtype.itemsize}")
+        else:
+            suffix = _suffix(memory_type(dtype), lanes)
+            args = [("ptr", address), ("i32", str(dtype.itemsize)), (f"<{lanes} x i1>", mask), (t, "zeroinitializer")]
+            self.declared.add(f"{t} @llvm.masked.load.{suffix}.p0(ptr, i32 immarg, <{lanes} x i1>, {t})")
+            listed = ", ".join(f"{a} {v}" for a, v in args)
+            self.emit(f"{name} = call {t} @llvm.masked.load.{suffix}.p0({listed})")
+        return name
+
+    def store_scalar(self, address: str, raw: str, dtype: DType, mask: str | None) -> None:
+        if mask is not None:
+            chosen = self.fresh()
+            self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr %sink")
+            address = chosen
+        self.emit(f"store {memory_type(dtype)} {raw}, ptr {address}, align {dtype.itemsize}")
+
+    def store_vector(self, address: str, raw: str, dtype: DType, lanes: int, mask: str | None) -> None:
+        t = f"<{lanes} x {memory_type(dtype)}>"
+        if mask is None:
+            self.emit(f"store {t} {raw}, ptr {address}, align {dtype.itemsize}")
+            return
+        suffix = _suffix(memory_type(dtype), lanes)
+        self.declared.add(f"void @llvm.masked.store.{suffix}.p0({t}, ptr, i32 immarg, <{lanes} x i1>)")
+        self.emit(
+            f"call void @llvm.masked.store.{suffix}.p0({t} {raw}, ptr {address}, i32 {dtype.itemsize}, "
+            f"<{lanes} x i1> {mask})"
+        )
+
+    def from_memory(self, raw: str, t: VType) -> str:
+        """A loaded element as a value: bytes become bools."""
+        if not t.dtype.is_bool:
+            return raw
+        name = self.fresh()
+        kind = "i8" if t.lanes == 1 else f"<{t.lanes} x i8>"
+        zero = "0" if t.lanes == 1 else "zeroinitializer"
+        self.emit(f"{name} = icmp ne {kind} {raw}, {zero}")
+        return name
+
+    def to_memory(self, value: str, t: VType) -> str:
+        if not t.dtype.is_bool:
+            return value
+        name = self.fresh()
+        kind = "i8" if t.lanes == 1 else f"<{t.lanes} x i8>"
+        self.emit(f"{name} = zext {ltype(t)} {value} to {kind}")
+        return name
+
+    # -- arithmetic
+
+    def compute(self, i: Compute) -> None:
+        args = [self.value(a) for a in i.args]
+        source = self.types[i.args[0]]
+        self.bind(i.id, i.vtype, self._apply(i.op, args, source, i.vtype))
+
+    def _named(self, code: str) -> str:
+        name = self.fresh()
+        self.emit(f"{name} = {code}")
+        return name
+
+    def _apply(self, op: Op, a: list[str], s: VType, t: VType) -> str:
+        ty = ltype(s)
+        if op in _COMPARE:
+            kind = _COMPARE[op][0 if s.dtype.is_float else 1]
+            if s.dtype.is_bool and op is Op.LT:
+                kind = "ult"
+            return self._named(f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}")
+        if op in _MATH:
+            return self._math(op, a, s)
+        if s.dtype.is_float:
+            return self._float(op, a, s)
+        return self._int(op, a, s)
+
+    def _math(self, op: Op, a: list[str], s: VType) -> str:
+        name, text = definition(op, s.dtype, s.lanes)
+        self.defined[name] = text
+        return self._named(f"call {ltype(s)} @{name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
+
+    def _float(self, op: Op, a: list[str], s: VType) -> str:
+        ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
+        if op in _FLOAT:
+            return self._named(f"{_FLOAT[op]} {ty} {a[0]}, {a[1]}")
+        if op is Op.FMA:
+            return self._named(self.call(ty, f"llvm.fma.{suffix}", [(ty, x) for x in a]))
+        if op is Op.NEG:
+            return self._named(f"fneg {ty} {a[0]}")
+        if op is Op.RECIP:
+            return self._named(f"fdiv {ty} {literal(1.0, s)}, {a[0]}")
+        unary = {Op.SQRT: "sqrt", Op.ABS: "fabs", Op.FLOOR: "floor"}
+        if op in unary:
+            return self._named(self.call(ty, f"llvm.{unary[op]}.{suffix}", [(ty, a[0])]))
+        if op in (Op.MAX, Op.MIN):
+            return self._extreme(op, a, s)
+        raise InternalError(f"no LLVM for {op} on {s}")
+
+    def _extreme(self, op: Op, a: list[str], s: VType) -> str:
+        """NaN wins. With one constant side a single compare does it: the other side is kept when unordered."""
+        ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
+        constant = [not x.startswith("%") for x in a]
+        if any(constant) and not all(constant):
+            x, c = (a[1], a[0]) if constant[0] else (a[0], a[1])
+            held = self._named(f"fcmp {'ugt' if op is Op.MAX else 'ult'} {ty} {x}, {c}")
+            mask = "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+            return self._named(f"select {mask} {held}, {ty} {x}, {ty} {c}")
+        name = "maximum" if op is Op.MAX else "minimum"
+        return self._named(self.call(ty, f"llvm.{name}.{suffix}", [(ty, x) for x in a]))
+
+    def _int(self, op: Op, a: list[str], s: VType) -> str:
+        ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
+        if s.dtype.is_bool:
+            op = {Op.MUL: Op.AND, Op.MIN: Op.AND, Op.ADD: Op.OR, Op.MAX: Op.OR, Op.SUB: Op.XOR}.get(op, op)
+        if op in _INT:
+            return self._named(f"{_INT[op]} {ty} {a[0]}, {a[1]}")
+        if op is Op.NOT:
+            return self._named(f"xor {ty} {a[0]}, {literal(True if s.dtype.is_bool else -1, s)}")
+        if op is Op.NEG:
+            return self._named(f"sub {ty} {literal(0, s)}, {a[0]}")
+        if op is Op.ABS:
+            return self._extreme_int("smax", a[0], self._named(f"sub {ty} {literal(0, s)}, {a[0]}"), ty, suffix)
+        if op is Op.FMA:
+            return self._named(f"add {ty} {self._named(f'mul {ty} {a[0]}, {a[1]}')}, {a[2]}")
+        if op in (Op.MAX, Op.MIN):
+            return self._extreme_int("smax" if op is Op.MAX else "smin", a[0], a[1], ty, suffix)
+        if op in (Op.FLOORDIV, Op.MOD):
+            return self._division(op, a, s)
+        raise InternalError(f"no LLVM for {op} on {s}")
+
+    def _extreme_int(self, name: str, x: str, y: str, ty: str, suffix: str) -> str:
+        return self._named(self.call(ty, f"llvm.{name}.{suffix}", [(ty, x), (ty, y)]))
+
+    def _division(self, op: Op, a: list[str], s: VType) -> str:
+        """Python's: the quotient rounds down and the remainder has the divisor's sign; x // 0 is 0 and x % 0 is 0, like numpy."""
+        ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+        zero, one = literal(0, s), literal(1, s)
+        none = self._named(f"icmp eq {ty} {a[1]}, {zero}")
+        d = self._named(f"select {mask} {none}, {ty} {one}, {ty} {a[1]}")
+        r = self._named(f"srem {ty} {a[0]}, {d}")
+        signs = self._named(f"xor {ty} {r}, {d}")
+        opposite = self._named(f"icmp slt {ty} {signs}, {zero}")
+        left = self._named(f"icmp ne {ty} {r}, {zero}")
+        fix = self._named(f"and {mask} {opposite}, {left}")
+        if op is Op.MOD:
+            moved = self._named(f"add {ty} {r}, {d}")
+            result = self._named(f"select {mask} {fix}, {ty} {moved}, {ty} {r}")
+        else:
+            q = self._named(f"sdiv {ty} {a[0]}, {d}")
+            less = self._named(f"sub {ty} {q}, {one}")
+            result = self._named(f"select {mask} {fix}, {ty} {less}, {ty} {q}")
+        return self._named(f"select {mask} {none}, {ty} {zero}, {ty} {result}")
+
+    def fold(self, i: Fold) -> None:
+        s = self.types[i.arg]
+        if s.lanes == 1:
+            self.bind(i.id, i.vtype, self.value(i.arg))
+            return
+        ty, one = ltype(s), _SCALAR[s.dtype.name]
+        suffix = _suffix(one, s.lanes)
+        if s.dtype.is_float and i.op in (Op.ADD, Op.MUL):
+            name = f"llvm.vector.reduce.{'fadd' if i.op is Op.ADD else 'fmul'}.{suffix}"
+            start = literal(-0.0 if i.op is Op.ADD else 1.0, VType(s.dtype))
+            self.declared.add(f"{one} @{name}({one}, {ty})")
+            self.define(i.id, i.vtype, f"call reassoc {one} @{name}({one} {start}, {ty} {self.value(i.arg)})")
+            return
+        if s.dtype.is_float:
+            kind = "fmaximum" if i.op is Op.MAX else "fminimum"
+        elif s.dtype.is_bool:
+            kind = "or" if i.op in (Op.ADD, Op.MAX) else "and"
+        else:
+            kind = {Op.ADD: "add", Op.MUL: "mul", Op.MAX: "smax", Op.MIN: "smin"}[i.op]
+        self.define(i.id, i.vtype, self.call(one, f"llvm.vector.reduce.{kind}.{suffix}", [(ty, self.value(i.arg))]))
+
+    # -- conversions
+
+    def convert(self, i: Convert) -> None:
+        self.bind(i.id, i.vtype, self.cast(self.value(i.arg), self.types[i.arg], i.vtype))
+
+    def from_i64(self, value: str, t: VType) -> str:
+        return self.cast(value, VType(I64), t)
+
+    def cast(self, v: str, s: VType, t: VType) -> str:
+        if s.dtype == t.dtype:
+            return v
+        if "bf16" in (s.dtype.name, t.dtype.name):
+            return self._bf16(v, s, t)
+        a, b = ltype(s), ltype(t)
+        if t.dtype.is_bool:
+            zero = literal(0, s)
+            return self._named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
+        if s.dtype.is_float and t.dtype.is_float:
+            return self._named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
+        if s.dtype.is_float:
+            suffix = f"{_suffix(_SCALAR[t.dtype.name], t.lanes)}.{_suffix(_SCALAR[s.dtype.name], s.lanes)}"
+            return self._named(self.call(b, f"llvm.fptosi.sat.{suffix}", [(a, v)]))
+        if t.dtype.is_float:
+            return self._named(f"{'uitofp' if s.dtype.is_bool else 'sitofp'} {a} {v} to {b}")
+        if s.dtype.is_bool:
+            return self._named(f"zext {a} {v} to {b}")
+        return self._named(f"{'sext' if t.dtype.bits > s.dtype.bits else 'trunc'} {a} {v} to {b}")
+
+    def _bf16(self, v: str, s: VType, t: VType) -> str:
+        word, single = VType(I32, s.lanes), VType(F32, s.lanes)
+        if s.dtype.name == "bf16":
+            wide = self._named(f"zext {ltype(s)} {v} to {ltype(word)}")
+            bits = self._named(f"shl {ltype(word)} {wide}, {literal(16, word)}")
+            return self.cast(self._named(f"bitcast {ltype(word)} {bits} to {ltype(single)}"), single, t)
+        x = self.cast(v, s, single)
+        bits = self._named(f"bitcast {ltype(single)} {x} to {ltype(word)}")
+        high = self._named(f"lshr {ltype(word)} {bits}, {literal(16, word)}")
+        odd = self._named(f"and {ltype(word)} {high}, {literal(1, word)}")
+        round_up = self._named(f"add {ltype(word)} {odd}, {literal(0x7FFF, word)}")
+        rounded = self._named(f"add {ltype(word)} {bits}, {round_up}")
+        top = self._named(f"lshr {ltype(word)} {rounded}, {literal(16, word)}")
+        quiet = self._named(f"or {ltype(word)} {high}, {literal(0x40, word)}")
+        mask = "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+        nan = self._named(f"fcmp uno {ltype(single)} {x}, {x}")
+        chosen = self._named(f"select {mask} {nan}, {ltype(word)} {quiet}, {ltype(word)} {top}")
+        return self._named(f"trunc {ltype(word)} {chosen} to {ltype(t)}")
+
+
+def _suffix(one: str, lanes: int) -> str:
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(one, one)
+    return short if lanes == 1 else f"v{lanes}{short}"
