@@ -3,14 +3,15 @@
     python -m tools.fit_math            print it
     python -m tools.fit_math --write    write it
 
-Each fit is a minimax polynomial on a dense grid, in float64, as a linear program. f32 coefficients are then rounded one after
-the other, lowest power first, and the rest fitted again around what rounding did, so that the rounded set stays near minimax.
+Each fit is a minimax polynomial on a dense grid, in float64, as a linear program. f32 coefficients are then rounded one
+after the other, lowest power first, and the rest fitted again around what rounding did, so that the rounded set stays
+near minimax. Needs no more than numpy and scipy.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,11 @@ TANH_SPLIT = 0.625
 
 @dataclass(frozen=True)
 class Fit:
-    """``f(t)`` as a polynomial of ``count`` terms; ``weight(t)`` turns its error into the whole function's relative one."""
+    """``f(t)`` as a polynomial of ``count`` terms.
+
+    ``weight(t)`` turns the polynomial's error into the relative error of the whole function.
+    ``single``: the coefficients are f32 numbers.
+    """
 
     name: str
     meaning: str
@@ -55,25 +60,37 @@ def minimax(f: Array, weight: Array, t: Array, powers: range) -> Array:
         np.append(np.zeros(len(powers)), 1.0),
         A_ub=np.block([[-q, -ones], [q, -ones]]), b_ub=-bound, bounds=(None, None), method="highs",
     )  # fmt: skip
+    if result.x is None:
+        raise ArithmeticError(f"powers {powers}: {result.message}")
     return np.linalg.solve(r, start + scale * result.x[:-1])
 
 
-def solve(fit: Fit) -> tuple[list[float], float]:
-    """The coefficients, lowest power first, and the largest weighted error that they leave."""
+def grid(fit: Fit, count: int = 400) -> Array:
+    """Chebyshev points of the fit's interval."""
     lo, hi = fit.interval
-    x = np.cos(np.pi * (np.arange(400) + 0.5) / 400)[::-1]
-    t = (lo + hi) / 2 + (hi - lo) / 2 * x
+    return (lo + hi) / 2 - (hi - lo) / 2 * np.cos(np.pi * (np.arange(count) + 0.5) / count)
+
+
+def error_of(fit: Fit, coefficients: Sequence[float]) -> float:
+    """The largest weighted error that the coefficients leave."""
+    t = grid(fit, 1000)
+    polynomial = np.polynomial.Polynomial(np.array(coefficients))
+    return float(np.abs(fit.weight(t) * (polynomial(t) - fit.f(t))).max())
+
+
+def solve(fit: Fit) -> list[float]:
+    """The coefficients, lowest power first."""
+    t = grid(fit)
     f, weight = fit.f(t), fit.weight(t)
     if not fit.single:
-        c = minimax(f, weight, t, range(fit.count))
-        return [float(v) for v in c], float(np.abs(weight * (f - np.polynomial.Polynomial(c)(t))).max())
+        return [float(c) for c in minimax(f, weight, t, range(fit.count))]
     fixed: list[float] = []
     left = f
     for power in range(fit.count):
         c = minimax(left, weight, t, range(power, fit.count))
         fixed.append(float(np.float32(c[0])))
         left = left - fixed[-1] * t**power
-    return fixed, float(np.abs(weight * left).max())
+    return fixed
 
 
 def _log2_erfc(x: Array) -> Array:
@@ -93,7 +110,7 @@ def _exp_tail(r: Array) -> Array:
 def _exp2_tail(r: Array) -> Array:
     """(2^r - 1) / r, by its series."""
     x = r * np.log(2)
-    return np.log(2) * sum((x**k / np.prod(np.arange(1.0, k + 2)) for k in range(14)), np.zeros_like(r))
+    return np.asarray(np.log(2) * sum((x**k / np.prod(np.arange(1.0, k + 2)) for k in range(14)), np.zeros_like(r)))
 
 
 def _log1p_tail(z: Array) -> Array:
@@ -174,20 +191,26 @@ FITS = (
 
 def source() -> str:
     """The text of math_coefficients.py."""
+    names = sorted([*(fit.name for fit in FITS), "ERF_SPLIT", "TANH_SPLIT"])
     lines = [
-        '"""Polynomial coefficients, lowest power first; written by ``python -m tools.fit_math --write``."""',
+        '"""Polynomials, lowest power first; written by ``python -m tools.fit_math --write``."""',
         "",
         "from __future__ import annotations",
         "",
-        f"__all__ = {sorted([f.name for f in FITS] + ['ERF_SPLIT', 'TANH_SPLIT'])!r}".replace("'", '"'),
+        "__all__ = [",
+        *(f'    "{name}",' for name in names),
+        "]",
         "",
         f"ERF_SPLIT = {ERF_SPLIT!r}",
         f"TANH_SPLIT = {TANH_SPLIT!r}",
     ]
     for fit in FITS:
-        values, error = solve(fit)
+        values = solve(fit)
         kind = "f32" if fit.single else "f64"
-        lines += ["", f"# {fit.meaning}. Relative error left by the {kind} coefficients: 2^{np.log2(error):.1f}."]
+        lines += [
+            "",
+            f"# {fit.meaning}. Relative error left by the {kind} coefficients: 2^{np.log2(error_of(fit, values)):.1f}.",
+        ]
         lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,8 @@
 f32 is vector code without any call. f64, which only the reference uses, is one call of the C library for each lane.
 Lanes are independent, no rounding mode but the default is supported, and floating-point exception flags mean nothing.
 
-Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them as calls of local functions.
+Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them as calls of local
+functions, whose vectors then pass through memory.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
 def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
     """The name, without ``@``, and the text of ``op`` on vectors of ``lanes`` (1: scalars) of f32 or f64.
 
-        definition(Op.EXP, F32, 16)  ->  "tg.exp.f32x16", "define internal <16 x float> @tg.exp.f32x16(<16 x float> %x) ..."
+        definition(Op.EXP, F32, 16)  ->  "tg.exp.f32x16",
+                                         "define internal <16 x float> @tg.exp.f32x16(<16 x float> %x) ..."
 
     POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
     Raises InternalError for an operation, dtype or lane count without a definition: a cast was forgotten.
@@ -53,7 +55,7 @@ def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
 
 
 def library(wanted: Iterable[tuple[Op, DType, int]]) -> str:
-    """All that a module needs to call these functions: every declaration and definition once, sorted, repeats ignored."""
+    """All that a module needs to call these functions: each declaration and definition once, sorted."""
     distinct = sorted(set(wanted), key=lambda w: (w[0].value, w[1].name, w[2]))
     declared = sorted({line for w in distinct for line in declarations(*w)})
     return "\n".join((*declared, *(definition(*w)[1] for w in distinct)))
@@ -62,7 +64,8 @@ def library(wanted: Iterable[tuple[Op, DType, int]]) -> str:
 def _body(op: Op, dtype: DType, lanes: int) -> tuple[Scalar, Body, Val]:
     if op not in FUNCTIONS or dtype not in (F32, F64) or lanes < 1:
         have = ", ".join(sorted(FUNCTIONS))
-        raise InternalError(f"{op} on {lanes} lanes of {dtype}: definitions exist for {have} on 1 or more lanes of f32 or f64")
+        rule = f"definitions exist for {have} on 1 or more lanes of f32 or f64"
+        raise InternalError(f"{op} on {lanes} lanes of {dtype}: {rule}")
     body = Body(lanes)
     scalar: Scalar = "float" if dtype == F32 else "double"
     parameters = _parameters(op, scalar)

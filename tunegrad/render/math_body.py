@@ -1,8 +1,8 @@
 """A writer of straight-line LLVM IR over vectors of one width, for the elementary functions.
 
-Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute value or sign intrinsic, because
-without SSE4.1 those become library calls. The one intrinsic is ``llvm.fmuladd``: fused where the target fuses, a multiplication
-and an addition where it does not (``llvm.fma`` would be a call to ``fmaf`` there).
+Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute value or sign
+intrinsic, because without SSE4.1 some of those become library calls. The one intrinsic is ``llvm.fmuladd``: fused where
+the target fuses, a multiplication and an addition where not (``llvm.fma`` would be a call to ``fmaf`` there).
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class Val:
 
 @dataclass(slots=True)
 class Body:
-    """The lines of one function so far (mutable), ``lanes`` wide. A Python number is an operand too: the same in every lane."""
+    """The lines of one function so far (mutable), ``lanes`` wide.
+
+    A Python number is an operand too: the same in every lane.
+    """
 
     lanes: int
     lines: list[str] = field(default_factory=list)

@@ -1,8 +1,9 @@
 """The elementary functions in f32, as straight-line vector code. Errors and special values: docs/NUMERICS.md.
 
-Range reductions are the classical ones: exp and sin subtract a multiple of a constant that is split into parts whose products are exact
-(W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980); log splits off the exponent so that the rest lies in
-[2/3, 4/3). Rounding to an integer is an addition of 1.5 * 2^23 (1.5 * 2^52 in f64), which leaves the integer in the low bits of the sum.
+Range reductions are the classical ones: exp and sin subtract a multiple of a constant that is split into parts whose
+products are exact (W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980); log splits off the
+exponent so that the rest lies in [2/3, 4/3). Rounding to an integer is an addition of 1.5 * 2^23 (1.5 * 2^52 in f64),
+which leaves the integer in the low bits of the sum.
 """
 
 from __future__ import annotations
