@@ -11,7 +11,7 @@ from tunegrad.ir.dtypes import BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import Compute, Convert, Fold, VType
 
-from .math import definition
+from .math import declarations, definition
 
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
 
@@ -229,6 +229,7 @@ class Ops:
     def _math(self, op: Op, a: list[str], s: VType) -> str:
         name, text = definition(op, s.dtype, s.lanes)
         self.defined[name] = text
+        self.declared.update(d.removeprefix("declare ") for d in declarations(op, s.dtype, s.lanes))
         return self._named(f"call {ltype(s)} @{name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
 
     def _float(self, op: Op, a: list[str], s: VType) -> str:
