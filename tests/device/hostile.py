@@ -55,9 +55,9 @@ def text(tail: str = "", count: int = N) -> str:
 
 
 GOOD = text()
-ENDLESS = text().replace("%more, label %loop, label %tail", "true, label %loop, label %tail").replace(
-    "getelementptr float, ptr %out, i64 %i", "getelementptr float, ptr %out, i64 0"
-).replace("float, ptr %x, i64 %i", "float, ptr %x, i64 0").replace("float, ptr %y, i64 %i", "float, ptr %y, i64 0")  # fmt: skip
+ENDLESS = _TEXT.format(count=N, tail="").replace("%more, label %loop, label %tail", "true, label %loop, label %tail")
+for _name in ("x", "y", "out"):  # stay on the first element
+    ENDLESS = ENDLESS.replace(f"float, ptr %{_name}, i64 %i", f"float, ptr %{_name}, i64 0")
 CRASH = text("  store volatile i32 1, ptr null")
 ABORT = text("  call void @abort()")
 PAST_THE_END = text(count=N + 1)

@@ -1,1 +1,74 @@
-"""Devices: compile, load, launch, time. Nothing heavy is imported until a device's own module is."""
+"""Devices: compile, load, launch, verify, time. A device's modules are imported when one of its names is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tunegrad.devices.buffers import Buffer
+    from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
+    from tunegrad.devices.cpu import Executable
+    from tunegrad.devices.host import default_threads, fingerprint, host_target
+    from tunegrad.devices.job import (
+        Candidate,
+        CompiledCandidate,
+        Hooks,
+        KernelIO,
+        Limits,
+        Lowered,
+        Outcome,
+        Parameter,
+        Reference,
+    )
+    from tunegrad.devices.measurer import CpuMeasurer
+    from tunegrad.devices.native import BufferTable, Launch, Plan, Team
+    from tunegrad.devices.peak import MachineLimits, measure_limits
+
+__all__ = [
+    "Buffer",
+    "BufferTable",
+    "Candidate",
+    "CompiledCandidate",
+    "CpuMeasurer",
+    "Executable",
+    "Hooks",
+    "KernelIO",
+    "Launch",
+    "Limits",
+    "Lowered",
+    "MachineLimits",
+    "Outcome",
+    "Parameter",
+    "Plan",
+    "Reference",
+    "Team",
+    "assembly",
+    "compile_llvm",
+    "compiler_version",
+    "default_threads",
+    "fingerprint",
+    "host_target",
+    "measure_limits",
+]
+
+_HOMES = {
+    "buffers": ("Buffer",),
+    "codegen": ("assembly", "compile_llvm", "compiler_version"),
+    "cpu": ("Executable",),
+    "host": ("default_threads", "fingerprint", "host_target"),
+    "job": (
+        "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome", "Parameter", "Reference",
+    ),
+    "measurer": ("CpuMeasurer",),
+    "native": ("BufferTable", "Launch", "Plan", "Team"),
+    "peak": ("MachineLimits", "measure_limits"),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -11,6 +11,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +73,16 @@ class WorkerPool:
 
         Raises what the function raises: workers return candidate failures as values, so that is a bug.
         """
-        futures = self._schedule(function, calls, limit_s)
-        rounds = -(-len(calls) // self._workers)
-        patience_s = self._start_s + rounds * (limit_s + 1.0)
-        endings = [self._ending(future, limit_s, patience_s) for future in futures]
-        if any(not future.done() for future in futures):
-            self._rebuild()
-        return endings
+        endings: dict[int, Ending] = {}
+        for _ in range(2):  # a pool that broke lost calls that were not to blame: they get a second one
+            left = [index for index in range(len(calls)) if index not in endings]
+            if not left:
+                break
+            found = self._attempt(function, [calls[index] for index in left], limit_s)
+            endings.update((index, ending) for index, ending in zip(left, found, strict=True) if ending is not None)
+        if len(endings) < len(calls):
+            raise InternalError(f"{function.__name__}: the workers die while they start, see their error output")
+        return [endings[index] for index in range(len(calls))]
 
     def call(self, function: Callable[..., Any], *arguments: object, limit_s: float) -> Ending:
         """Run ``function`` in one worker."""
@@ -91,27 +95,41 @@ class WorkerPool:
             pool.stop()  # type: ignore[no-untyped-call]
             pool.join()
 
-    def _schedule(
+    def _attempt(
         self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
-    ) -> list[Future[Any]]:
-        for _ in range(2):
+    ) -> list[Ending | None]:
+        """One round in one pool; None for a call that was lost with it."""
+        rounds = -(-len(calls) // self._workers)
+        patience_s = self._start_s + rounds * (limit_s + 1.0)
+        try:
             pool = self._open()
-            try:
-                return [pool.schedule(function, args=tuple(call), timeout=limit_s) for call in calls]
-            except RuntimeError:  # the pool is broken; what was scheduled in it is lost
-                self._rebuild()
-        raise InternalError(f"{function.__name__}: the worker pool breaks as soon as it is started")
+            futures = [pool.schedule(function, args=tuple(call), timeout=limit_s) for call in calls]
+        except RuntimeError:
+            self._rebuild()
+            return [None] * len(calls)
+        try:
+            endings = [self._ending(function, future, limit_s, patience_s) for future in futures]
+        except BaseException:  # an interrupt, or a bug: nothing of this batch may go on running
+            self._rebuild()
+            raise
+        if None in endings or not all(future.done() for future in futures):
+            self._rebuild()
+        return endings
 
-    def _ending(self, future: Future[Any], limit_s: float, patience_s: float) -> Ending:
+    def _ending(
+        self, function: Callable[..., Any], future: Future[Any], limit_s: float, patience_s: float
+    ) -> Ending | None:
         try:
             return Finished(future.result(timeout=patience_s))
         except ProcessExpired as error:
             return Died(error.exitcode)
         except TimeoutError:
+            if not future.done() and not future.running():
+                message = f"{function.__name__}: no worker took the call within {patience_s:g} s"
+                raise InternalError(message) from None
             return TimedOut(limit_s)
-        except (CancelledError, OSError, EOFError):
-            self._rebuild()
-            return Died(-signal.SIGKILL)
+        except (CancelledError, BrokenProcessPool):
+            return None
 
     def _open(self) -> ProcessPool:
         if self._pool is None:

@@ -51,8 +51,8 @@ def tolerance(dtype: DType, terms: int, expected: npt.NDArray[Any]) -> npt.NDArr
     """
     if not dtype.is_float:
         return np.zeros(expected.shape)
-    size = np.abs(expected)
-    finite = size[np.isfinite(size)]
+    size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    finite = size[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     unit = _UNIT[dtype.compute.name]
     steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS

@@ -1,0 +1,204 @@
+"""The measurer on well-meant candidates: packed constants, in-place parameters, threads, policies, machine limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hostile
+import numpy as np
+import pytest
+
+from tunegrad.devices.bench import Bench
+from tunegrad.devices.cpu import compile_llvm, host_target
+from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
+from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.index import Valid, as_index, var
+from tunegrad.ir.program import Pack
+from tunegrad.trial import Policy, Status
+
+HOOKS = Hooks(reference="hostile:reference")
+N = hostile.N
+
+# out[i] = x[i] + reversed[i], where `reversed` is the constant y packed backwards.
+PACKED = hostile.GOOD.replace("ptr %buffers, i64 2", "ptr %buffers, i64 3").replace(
+    "getelementptr ptr, ptr %buffers, i64 1", "getelementptr ptr, ptr %buffers, i64 2"
+)
+PACK = Pack("r", "y", F32, ("v",), (N,), as_index(N - 1) - var("v", N), Valid(()))
+PACKED_IO = KernelIO((*hostile.IO.params[:2], Parameter("r", "f32", N, "pack"), hostile.IO.params[2]), (PACK,))
+
+# Thread t of two writes its half.
+HALVES = """
+define void @k(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {
+entry:
+  %x = load ptr, ptr %buffers
+  %yp = getelementptr ptr, ptr %buffers, i64 1
+  %y = load ptr, ptr %yp
+  %op = getelementptr ptr, ptr %buffers, i64 2
+  %out = load ptr, ptr %op
+  %first = mul i64 %tid, 500
+  %end = add i64 %first, 500
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %i1, %loop ]
+  %xi = getelementptr float, ptr %x, i64 %i
+  %a = load float, ptr %xi
+  %yi = getelementptr float, ptr %y, i64 %i
+  %b = load float, ptr %yi
+  %sum = fadd float %a, %b
+  %oi = getelementptr float, ptr %out, i64 %i
+  store float %sum, ptr %oi
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %end
+  br i1 %more, label %loop, label %tail
+tail:
+  ret void
+}
+"""
+
+# x[i] += y[i]
+IN_PLACE = hostile.GOOD.replace("float, ptr %out, i64 %i", "float, ptr %x, i64 %i").replace(
+    "  %op = getelementptr ptr, ptr %buffers, i64 2\n  %out = load ptr, ptr %op\n", ""
+)
+IN_PLACE_IO = KernelIO((Parameter("x", "f32", N, "inout"), Parameter("y", "f32", N, "in")))
+
+
+def reversed_reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+    return {"out": Reference(inputs["x"].astype(np.float64) + inputs["y"][::-1])}
+
+
+def in_place_reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+    return {"x": Reference(inputs["x"].astype(np.float64) + inputs["y"])}
+
+
+def compiled(ir: str, io: KernelIO, threads: int = 1) -> CompiledCandidate:
+    return CompiledCandidate(compile_llvm(ir, host_target(2)), "k", io, 0, threads, "hash", 0.0, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _unpinned() -> Iterator[None]:
+    allowed = os.sched_getaffinity(0)  # a Bench pins its process
+    yield
+    os.sched_setaffinity(0, allowed)
+
+
+def _bench(reference: str) -> Bench:
+    return Bench(host_target(2), Hooks(reference=reference), Limits(), 0)
+
+
+def _measure(bench: Bench, ir: str, io: KernelIO, threads: int = 1, policy: Policy = hostile.QUICK) -> Any:
+    candidate = Candidate("kernel", None)
+    bench.prepare(candidate, io, None)
+    measurement = bench.measure(candidate, compiled(ir, io, threads), policy, float("inf")).measurement
+    bench.team.close()
+    return measurement
+
+
+def test_packed_constant_is_filled_from_its_source():
+    row = _measure(_bench("test_cpu_measurer:reversed_reference"), PACKED, PACKED_IO)
+    assert (row.status, row.error) == (Status.OK, "")
+
+
+def test_write_to_a_packed_constant_is_wrong():
+    spoiler = PACKED.replace("tail:", "tail:\n  store float 0.0, ptr %y")
+    row = _measure(_bench("test_cpu_measurer:reversed_reference"), spoiler, PACKED_IO)
+    assert row.error == "r: the candidate wrote to this pack buffer"
+
+
+def test_in_place_parameter_is_drawn_and_compared():
+    row = _measure(_bench("test_cpu_measurer:in_place_reference"), IN_PLACE, IN_PLACE_IO)
+    assert (row.status, row.error) == (Status.OK, "")
+
+
+def test_two_threads_share_a_kernel():
+    row = _measure(_bench("hostile:reference"), HALVES, hostile.IO, threads=2)
+    assert (row.status, row.error) == (Status.OK, "")
+
+
+def test_half_of_the_team_leaves_half_unwritten():
+    row = _measure(_bench("hostile:reference"), HALVES, hostile.IO, threads=1)
+    assert row.error.startswith("out[500]: got nan")
+
+
+def test_cold_policy_is_measured_by_single_launches():
+    policy = Policy(cache="cold", min_samples=3, max_samples=3, budget_s=0.5)
+    row = _measure(_bench("hostile:reference"), hostile.GOOD, hostile.IO, policy=policy)
+    assert row.status is Status.OK
+    assert len(row.samples_s) == 3
+
+
+def test_a_kernel_is_verified_on_two_different_input_sets():
+    bench = _bench("hostile:reference")
+    candidate = Candidate("kernel", None)
+    references = bench.prepare(candidate, hostile.IO, None)
+    assert len(references) == 2
+    assert (references[0]["out"].values != references[1]["out"].values).any()
+    bench.team.close()
+
+
+def test_unprepared_kernel_is_told_apart():
+    bench = _bench("hostile:reference")
+    reply = bench.measure(Candidate("never seen", None), compiled(hostile.GOOD, hostile.IO), hostile.QUICK, 1.0)
+    assert not reply.prepared
+    bench.team.close()
+
+
+def test_more_threads_than_the_target_is_an_internal_error():
+    bench = _bench("hostile:reference")
+    with pytest.raises(InternalError, match="3 threads, the target has 2"):
+        _measure(bench, HALVES, hostile.IO, threads=3)
+    bench.team.close()
+
+
+def test_unknown_hook_is_an_internal_error():
+    bench = _bench("hostile:no_such_function")
+    with pytest.raises(InternalError, match="hook 'hostile:no_such_function'"):
+        bench.prepare(Candidate("kernel", None), hostile.IO, None)
+    bench.team.close()
+
+
+def test_two_hundred_candidates_do_not_grow_the_process():
+    bench = _bench("hostile:reference")
+    candidate, one = Candidate("kernel", None), compiled(hostile.GOOD, hostile.IO)
+    policy = Policy(min_samples=1, max_samples=1, budget_s=0.0)
+    bench.prepare(candidate, hostile.IO, None)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    for _ in range(100):
+        bench.measure(candidate, one, policy, 1.0)
+    before = resident()
+    for _ in range(200):
+        assert bench.measure(candidate, one, policy, 1.0).measurement is not None
+    assert resident() - before < 8 << 20
+    bench.team.close()
+
+
+def test_machine_limits_come_from_the_worker_and_are_kept():
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        assert measurer.machine_limits() is measurer.machine_limits()
+        assert measurer.machine_limits().flops(1) > 1e9
+
+
+def test_payload_without_a_lowering_hook_must_be_lowered():
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        (outcome,) = measurer.measure([Candidate("k", "text")], hostile.QUICK)
+    assert outcome.measurement.status is Status.COMPILE_ERROR
+    assert "str is no Lowered" in outcome.measurement.error
+
+
+def test_hash_depends_on_the_program_only():
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        a, b, c = measurer.compile(
+            [
+                Candidate("one", Lowered(hostile.GOOD, "k", hostile.IO)),
+                Candidate("two", Lowered(hostile.GOOD, "k", hostile.IO)),
+                Candidate("one", Lowered(hostile.WRONG, "k", hostile.IO)),
+            ]
+        )
+    assert a.program_hash == b.program_hash != c.program_hash

@@ -1,0 +1,172 @@
+"""Hostile candidates: each costs exactly one row with the right status, and the next candidate succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hostile
+import pytest
+
+from tunegrad.devices.cpu import host_target
+from tunegrad.devices.job import Candidate, Hooks, Limits
+from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.trial import Measurement, Status
+
+LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30.0)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[CpuMeasurer]:
+    with CpuMeasurer(host_target(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1) as measurer:
+        yield measurer
+
+
+def _one_between_two(measurer: CpuMeasurer, bad: str, workspace_bytes: int = 64) -> Measurement:
+    """Measure good, bad, good in one batch; the good ones must be OK."""
+    batch = [
+        hostile.candidate(hostile.GOOD),
+        hostile.candidate(bad, workspace_bytes=workspace_bytes),
+        hostile.candidate(hostile.GOOD.replace("@k", "@after"), "after"),
+    ]
+    before, middle, after = measurer.measure(batch, hostile.QUICK)
+    assert before is not None
+    assert middle is not None
+    assert after is not None
+    assert [before.measurement.status, after.measurement.status] == [Status.OK, Status.OK], after.measurement.error
+    assert middle.measurement.samples_s == () or middle.measurement.status == Status.OK
+    return middle.measurement
+
+
+def test_good_candidate_is_verified_and_timed(measurer):
+    (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    assert outcome.measurement.status is Status.OK
+    assert outcome.measurement.error == ""
+    assert 0 < outcome.measurement.seconds < 1e-3
+    assert outcome.measurement.max_error < 1e-6
+    assert len(outcome.program_hash) == 32
+
+
+def test_infinite_loop_times_out(measurer):
+    row = _one_between_two(measurer, hostile.ENDLESS)
+    assert (row.status, row.error) == (Status.TIMED_OUT, "running: over 1 s")
+
+
+def test_null_store_is_a_crash(measurer):
+    row = _one_between_two(measurer, hostile.CRASH)
+    assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
+
+
+def test_abort_is_a_crash(measurer):
+    row = _one_between_two(measurer, hostile.ABORT)
+    assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGABRT")
+
+
+def test_write_past_an_output_is_wrong(measurer):
+    row = _one_between_two(measurer, hostile.PAST_THE_END)
+    assert row.status is Status.WRONG
+    assert "past its end" in row.error
+
+
+def test_write_before_an_output_is_wrong(measurer):
+    row = _one_between_two(measurer, hostile.BEFORE_THE_START)
+    assert row.status is Status.WRONG
+    assert "bytes before its start" in row.error
+
+
+@pytest.mark.parametrize(("bad", "name"), [(hostile.WRITES_INPUT, "x"), (hostile.WRITES_CONSTANT, "y")])
+def test_write_to_an_input_is_wrong(measurer, bad, name):
+    row = _one_between_two(measurer, bad)
+    assert row.status is Status.WRONG
+    assert row.error.startswith(f"{name}: the candidate wrote to this")
+
+
+def test_wrong_result_names_index_got_and_expected(measurer):
+    row = _one_between_two(measurer, hostile.WRONG)
+    assert row.status is Status.WRONG
+    assert row.error.startswith("out[7]: got 1000000, expected ")
+    assert row.max_error > 9e5
+
+
+def test_nan_is_wrong(measurer):
+    row = _one_between_two(measurer, hostile.NAN)
+    assert row.status is Status.WRONG
+    assert row.error.startswith("out[9]: got nan")
+
+
+def test_unwritten_output_is_wrong(measurer):
+    row = _one_between_two(measurer, hostile.UNWRITTEN)
+    assert row.status is Status.WRONG
+    assert row.error.startswith("out[999]: got nan")
+
+
+def test_reading_uninitialised_scratch_is_wrong(measurer):
+    row = _one_between_two(measurer, hostile.UNINITIALISED)
+    assert row.status is Status.WRONG
+
+
+def test_bad_ir_is_a_compile_error_with_llvms_text(measurer):
+    row = _one_between_two(measurer, hostile.BAD_IR)
+    assert row.status is Status.COMPILE_ERROR
+    assert "undefined value" in row.error
+
+
+def test_missing_kernel_is_a_compile_error(measurer):
+    row = _one_between_two(measurer, hostile.NO_SYMBOL)
+    assert row.status is Status.COMPILE_ERROR
+    assert row.error.startswith("linking k")
+
+
+def test_enormous_compile_times_out(measurer):
+    row = _one_between_two(measurer, hostile.huge(25_000))
+    assert (row.status, row.error) == (Status.TIMED_OUT, "compiling: over 1 s")
+
+
+def test_enormous_text_is_out_of_resources(measurer):
+    row = _one_between_two(measurer, hostile.GOOD + ";" * LIMITS.text_bytes)
+    assert row.status is Status.OUT_OF_RESOURCES
+
+
+def test_enormous_workspace_is_out_of_resources(measurer):
+    row = _one_between_two(measurer, hostile.text("  store i8 0, ptr %workspace"), workspace_bytes=1 << 44)
+    assert row.status is Status.OUT_OF_RESOURCES
+
+
+def test_program_known_already_is_not_measured(measurer):
+    good = hostile.candidate(hostile.GOOD)
+    (first,) = measurer.measure([good], hostile.QUICK)
+    assert measurer.measure([good], hostile.QUICK, known=[first.program_hash]) == [None]
+
+
+def test_program_twice_in_a_batch_is_measured_once(measurer):
+    good = hostile.candidate(hostile.GOOD)
+    first, second = measurer.measure([good, good], hostile.QUICK)
+    assert first.measurement.status is Status.OK
+    assert second is None
+
+
+def test_clear_loser_is_stopped_early(measurer):
+    policy = hostile.QUICK
+    (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], policy, best_s=1e-12)
+    assert outcome.measurement.status is Status.OK
+    assert len(outcome.measurement.samples_s) == 2
+
+
+def test_two_candidates_are_compared_in_turns(measurer):
+    good = hostile.candidate(hostile.GOOD)
+    a, b = measurer.compile([good, hostile.candidate(hostile.GOOD.replace("@k", "@other"), "other")])
+    samples = measurer.compare(good, a, b, rounds=4, cold=False)
+    assert [len(side) for side in samples] == [4, 4]
+    assert min(map(min, samples)) > 0
+
+
+def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
+    hooks = Hooks(lower="hostile:lower", reference="hostile:reference")
+    with CpuMeasurer(host_target(1), hooks, LIMITS, compile_workers=1) as measurer:
+        payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
+        outcomes = measurer.measure([Candidate("add", payload) for payload in payloads], hostile.QUICK)
+    rows = [outcome.measurement for outcome in outcomes]
+    assert [row.status for row in rows] == [
+        Status.OK, Status.COMPILE_ERROR, Status.TIMED_OUT, Status.OUT_OF_RESOURCES, Status.WRONG
+    ]  # fmt: skip
+    assert "no such axis" in rows[1].error
+    assert rows[0].lower_s > 0

@@ -1,0 +1,109 @@
+"""Worker processes: none is left after close, after an interrupt, or after the parent was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hostile
+import pytest
+
+from tunegrad.devices.cpu import host_target
+from tunegrad.devices.job import Hooks, Limits
+from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.trial import Policy, Status
+
+HERE = Path(__file__).parent
+
+# Starts workers, reports their ids, and then hangs in an endless candidate.
+SCRIPT = """
+import hostile
+from tunegrad.devices.cpu import host_target
+from tunegrad.devices.job import Hooks, Limits
+from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.trial import Policy
+
+def main():
+    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+        measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+        print(*hostile.children(), flush=True)
+        measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=60.0))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_close_leaves_no_workers():
+    before = hostile.children()
+    measurer = CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2)
+    measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    started = hostile.children() - before
+    measurer.close()
+    assert len(started) >= 3
+    # multiprocessing's fork server and resource tracker live as long as this process.
+    assert len(started & hostile.children()) <= 2
+    assert len(started - hostile.children()) >= 3
+
+
+def test_measurer_starts_again_after_close():
+    measurer = CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1)
+    for _ in range(2):
+        (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+        assert outcome.measurement.status is Status.OK
+        measurer.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert parent.stdout is not None
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) >= 3
+        parent.send_signal(number)
+        assert parent.wait(timeout=10) != 0
+        assert hostile.eventually(lambda: all(map(_gone, workers)))
+    finally:
+        parent.kill()
+        parent.wait()
+        assert parent.stdout is not None
+        parent.stdout.close()
+
+
+def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
+    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+        measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+        previous = signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=60.0))
+        signal.signal(signal.SIGALRM, previous)
+        (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+        assert time.monotonic() - start < 30.0
+    assert outcome.measurement.status is Status.OK
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

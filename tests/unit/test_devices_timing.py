@@ -1,0 +1,100 @@
+"""Adaptive sampling, on scripted samples and a scripted clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from tunegrad.devices.timing import inner_repeats, relative_interval, sample_adaptively
+from tunegrad.trial import Policy
+
+
+class Script:
+    """A sampler whose clock moves by the seconds it hands out."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self.values, self.at, self.now, self.inner = values, 0, 0.0, [0]
+
+    def sample(self, count: int, inner: int) -> list[float]:
+        self.inner.append(inner)
+        taken = [self.values[(self.at + i) % len(self.values)] for i in range(count)]
+        self.at += count
+        self.now += sum(taken) * inner
+        return taken
+
+    def clock(self) -> float:
+        return self.now
+
+
+def _run(values: Sequence[float], policy: Policy, losing_s: float = math.inf) -> tuple[tuple[float, ...], Script]:
+    script = Script(values)
+    return sample_adaptively(script.sample, policy, losing_s, script.clock), script
+
+
+def test_steady_samples_stop_at_the_minimum():
+    samples, _ = _run([1e-3], Policy(min_samples=3, budget_s=1.0))
+    assert samples == (1e-3,) * 3
+
+
+def test_noisy_samples_go_on_to_the_maximum():
+    samples, _ = _run([1e-3, 2e-3], Policy(min_samples=3, max_samples=20, budget_s=10.0))
+    assert len(samples) == 20
+
+
+def test_budget_ends_a_noisy_candidate():
+    samples, script = _run([1e-2, 2e-2], Policy(min_samples=3, max_samples=50, budget_s=0.1))
+    assert 3 <= len(samples) < 50
+    assert script.now < 0.3
+
+
+def test_slow_candidate_gives_its_only_sample():
+    samples, _ = _run([5.0], Policy(budget_s=0.1))
+    assert samples == (5.0,)
+
+
+def test_loser_stops_after_two_samples():
+    samples, _ = _run([2e-3], Policy(), losing_s=1e-3)
+    assert samples == (2e-3, 2e-3)
+
+
+def test_one_slow_first_sample_does_not_lose():
+    samples, _ = _run([2e-3, 0.9e-3, 0.9e-3, 0.9e-3, 0.9e-3], Policy(min_samples=3, budget_s=1.0), losing_s=1e-3)
+    assert samples == (0.9e-3,) * 3
+
+
+def test_short_kernels_repeat_inside_a_sample():
+    _, script = _run([1e-6], Policy(budget_s=1.0))
+    assert 40 <= script.inner[-1] <= 41
+
+
+def test_cold_samples_are_single_launches():
+    _, script = _run([1e-6], Policy(cache="cold", budget_s=1.0))
+    assert set(script.inner[1:]) == {1}
+
+
+@pytest.mark.parametrize(("once_s", "expected"), [(1.0, 1), (20e-6, 1), (10e-6, 4), (0.0, 4096)])
+def test_inner_repeats(once_s, expected):
+    assert inner_repeats(once_s, cold=False) == expected
+
+
+def test_interval_of_equal_samples_is_zero():
+    assert relative_interval([2.0] * 10) == 0.0
+
+
+def test_interval_of_one_sample_is_infinite():
+    assert relative_interval([1.0]) == math.inf
+
+
+def test_interval_of_few_samples_is_their_range():
+    assert relative_interval([1.0, 2.0, 3.0]) == 0.5
+
+
+def test_interval_ignores_outliers_among_many():
+    samples = [1.0] * 30 + [100.0]
+    assert relative_interval(samples) == 0.0
+
+
+def test_interval_of_the_minimum_is_the_gap_below():
+    assert relative_interval([1.0, 1.5, 9.0], "min") == 0.5

@@ -1,0 +1,105 @@
+"""Tolerances follow from dtype and reduction length, and every wrong element is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tunegrad.devices.job import Reference
+from tunegrad.devices.tolerance import compare, tolerance
+from tunegrad.ir.dtypes import F16, F32, F64, I32
+
+RNG = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("terms", [1, 16, 576, 4608, 65536])
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_sequential_float32_sums_pass(terms, shift):
+    a = (RNG.standard_normal((64, terms)) + shift).astype(np.float32)
+    b = (RNG.standard_normal((64, terms)) + shift).astype(np.float32)
+    got = np.zeros(64, np.float32)
+    for k in range(terms):
+        got += a[:, k] * b[:, k]
+    exact = (a.astype(np.float64) * b).sum(1)
+    assert compare(got, "f32", Reference(exact, terms)).first == -1
+
+
+@pytest.mark.parametrize("terms", [1, 16, 576, 4608, 65536])
+def test_lost_term_fails(terms):
+    a, b = RNG.standard_normal((2, 8, terms))
+    exact = (a * b).sum(1)
+    got = exact.copy()
+    got[5] -= np.copysign(1.0, got[5])
+    verdict = compare(got.astype(np.float32), "f32", Reference(exact, terms))
+    assert verdict.first == 5
+    assert verdict.bad == 1
+
+
+def test_tolerance_grows_with_the_root_of_the_terms():
+    ones = np.ones(4)
+    small, large = tolerance(F32, 10_000, ones), tolerance(F32, 1_000_000, ones)
+    assert 7 < large[0] / small[0] < 10
+
+
+def test_half_precision_allows_its_own_rounding_only():
+    exact = RNG.standard_normal(1000)
+    assert compare(exact.astype(np.float16), "f16", Reference(exact)).first == -1
+    assert tolerance(F16, 1, np.ones(1))[0] < 2.0**-10
+    off = exact.astype(np.float16)
+    off[3] *= np.float16(1.004)
+    assert compare(off, "f16", Reference(exact)).first == 3
+
+
+def test_bfloat16_is_read_from_its_bits():
+    exact = RNG.standard_normal(1000)
+    bits = exact.astype(np.float32).view(np.uint32)
+    stored = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    assert compare(stored, "bf16", Reference(exact)).first == -1
+    stored[2] ^= 0x0004
+    assert compare(stored, "bf16", Reference(exact)).first == 2
+
+
+def test_double_precision_is_held_to_double_precision():
+    assert tolerance(F64, 1, np.ones(1))[0] < 1e-13
+
+
+def test_integers_are_exact():
+    assert not tolerance(I32, 1000, np.ones(3)).any()
+    assert compare(np.array([1, 2, 4], np.int32), "i32", Reference(np.array([1, 2, 3]))).first == 2
+
+
+def test_bool_that_is_neither_fails():
+    stored = np.array([0, 1, 255], np.uint8).view(bool)
+    assert compare(stored, "bool", Reference(np.array([0, 1, 1]))).first == 2
+
+
+def test_nan_must_be_where_the_reference_has_it():
+    exact = np.array([np.nan, 1.0, np.inf])
+    assert compare(np.array([np.nan, 1.0, np.inf], np.float32), "f32", Reference(exact)).first == -1
+    assert compare(np.array([np.nan, np.nan, np.inf], np.float32), "f32", Reference(exact)).first == 1
+    assert compare(np.array([0.0, 1.0, np.inf], np.float32), "f32", Reference(exact)).first == 0
+    assert compare(np.array([np.nan, 1.0, -np.inf], np.float32), "f32", Reference(exact)).first == 2
+
+
+def test_infinity_where_the_reference_is_finite_fails():
+    assert compare(np.array([np.inf], np.float32), "f32", Reference(np.array([1.0]))).first == 0
+
+
+def test_sampled_reference_reports_the_buffers_index():
+    got = np.arange(100, dtype=np.float32)
+    sample = Reference(np.array([10.0, 99.0]), 1, np.array([10, 50]))
+    verdict = compare(got, "f32", sample)
+    assert (verdict.first, verdict.got, verdict.expected) == (50, 50.0, 99.0)
+
+
+def test_reference_of_another_size_fails():
+    assert compare(np.zeros(3, np.float32), "f32", Reference(np.zeros(4))).bad == 1
+
+
+def test_max_error_is_that_of_the_worst_element():
+    verdict = compare(np.array([1.0, 2.5], np.float32), "f32", Reference(np.array([1.0, 2.0])))
+    assert verdict.max_error == 0.5
+
+
+def test_empty_output_is_right():
+    assert compare(np.zeros(0, np.float32), "f32", Reference(np.zeros(0))).first == -1
