@@ -343,7 +343,7 @@ class StoreSuite:
         assert store.spent("other", ZEN, "beam") == 0.0
 
     def test_store_spend_is_a_time(self, store):
-        with pytest.raises(InternalError, match="spend of model m is -1.0"):
+        with pytest.raises(InternalError, match=r"spend of model m is -1\.0"):
             store.add_spend("m", ZEN, "beam", -1.0)
 
     def test_store_kernel_name_is_for_people_and_the_last_one_wins(self, store):

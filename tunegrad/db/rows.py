@@ -198,7 +198,7 @@ def _dump(value: object) -> str:
 
 
 def dump_fingerprint(fingerprint: Fingerprint) -> str:
-    """Fields as a JSON list of [name, value] pairs, in ASCII: the identity of a fingerprint, whatever its values hold."""
+    """Fields as a JSON list of [name, value] pairs, in ASCII: the identity of a fingerprint."""
     return json.dumps(fingerprint.fields, separators=(",", ":"))
 
 

@@ -113,9 +113,7 @@ def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
 
 def _dangling_sessions(connection: sqlite3.Connection) -> Iterator[Problem]:
     """Trials whose session is unknown: readable, but nobody can say how they came about."""
-    query = "SELECT t.id, t.session FROM trials t LEFT JOIN sessions s ON s.id = t.session WHERE s.id IS NULL"
-    try:
-        for row, session in connection.execute(query):
-            yield Problem("trials", row, f"orphan: its session {session!r} is missing")
-    except sqlite3.DatabaseError:
-        return  # the file's own damage is reported already
+    select = "SELECT t.id, t.session, s.id FROM trials t LEFT JOIN sessions s ON s.id = t.session"
+    for row in scan(connection, "trials", select, "t.id"):
+        if not isinstance(row, Problem) and row[2] is None:
+            yield Problem("trials", row[0], f"orphan: its session {row[1]!r} is missing")

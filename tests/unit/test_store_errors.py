@@ -1,0 +1,189 @@
+"""Whatever is wrong with a store's file or place is one StoreError of one line, and nothing is left half-made."""
+
+import errno
+import os
+import re
+import sqlite3
+
+import pytest
+from store_trials import KEY, numbered
+
+from tunegrad.db import APPLICATION_ID, SCHEMA_VERSION, open_store
+from tunegrad.db.location import filesystem_of
+from tunegrad.errors import StoreError
+
+
+def refused(path, mode, message, **options):
+    with pytest.raises(StoreError, match=message) as caught:
+        open_store(path, mode, **options)
+    assert "\n" not in str(caught.value)
+    assert os.fspath(path) in str(caught.value)
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_in_a_missing_directory_is_refused(tmp_path, mode):
+    refused(tmp_path / "none" / "t.db", mode, f"directory {re.escape(str(tmp_path / 'none'))} does not exist")
+    assert names(tmp_path) == []
+
+
+def test_store_that_does_not_exist_is_not_read(tmp_path):
+    refused(tmp_path / "t.db", "read", "does not exist; `tunegrad tune --store .*` makes one")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_that_is_a_directory_is_refused(tmp_path, mode):
+    refused(tmp_path, mode, "is a directory; a store is one file")
+
+
+def test_store_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path):
+    os.mkfifo(tmp_path / "t.db")
+    refused(tmp_path / "t.db", "read", "is not a regular file")
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_that_is_no_sqlite_file_is_refused_and_untouched(tmp_path, mode):
+    path = tmp_path / "notes.txt"
+    path.write_text("tile(axis=m, size=6)\n" * 100)
+    before = path.read_bytes()
+    refused(path, mode, "is not a SQLite file")
+    assert path.read_bytes() == before
+    assert names(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_of_another_program_is_refused_and_untouched(tmp_path, mode):
+    path = tmp_path / "optuna.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE studies (id INTEGER)")
+    other.close()
+    before = path.read_bytes()
+    refused(path, mode, "is the SQLite file of another program")
+    assert path.read_bytes() == before
+    assert names(tmp_path) == ["optuna.db"]
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_of_a_newer_schema_is_refused_and_untouched(tmp_path, mode):
+    path = tmp_path / "t.db"
+    newer = sqlite3.connect(path)
+    newer.executescript(
+        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION + 1}; CREATE TABLE t (x);"
+    )
+    newer.close()
+    before = path.read_bytes()
+    refused(path, mode, rf"schema version {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}, .*upgrade")
+    assert path.read_bytes() == before
+
+
+def test_store_that_is_an_empty_file_is_made_by_writing_only(tmp_path):
+    path = tmp_path / "t.db"
+    path.touch()
+    refused(path, "read", "is empty, not a store")
+    with open_store(path, "write") as store:
+        store.add(numbered(1))
+    with open_store(path) as store:
+        assert store.trials(KEY) == [numbered(1)]
+
+
+def test_store_whose_creation_was_killed_before_its_schema_is_made_again(tmp_path):
+    path = tmp_path / "t.db"
+    begun = sqlite3.connect(path)
+    begun.execute("PRAGMA journal_mode = WAL")
+    begun.close()
+    assert path.stat().st_size > 0
+    refused(path, "read", "is an empty SQLite file, not a store")
+    with open_store(path, "write") as store:
+        assert store.add(numbered(1)) == 1
+
+
+def test_store_whose_creation_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def fail(connection, steps=()):
+        connection.execute("CREATE TABLE half (made)")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("tunegrad.db.connection.migrate", fail)
+    refused(tmp_path / "t.db", "write", "can not be opened for writing: database or disk is full")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "w", ""])
+def test_store_mode_is_read_or_write(tmp_path, mode):
+    refused(tmp_path / "t.db", mode, f"mode '{mode}' is neither 'read' nor 'write'")
+
+
+def test_store_path_with_a_null_character_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="no usable path"):
+        open_store(f"{tmp_path}/a\0b", "write")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied")]
+)
+def test_store_in_a_read_only_place_is_refused_for_writing(tmp_path, monkeypatch, code, words):
+    def refuse(path, *_):
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr("tunegrad.db.lock.os.open", refuse)
+    refused(tmp_path / "t.db", "write", f"can not be written: .*: {words}")
+    assert names(tmp_path) == []
+
+
+def test_store_whose_file_may_not_be_written_is_refused_for_writing(tmp_path):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("this user may write every file")
+    refused(path, "write", "the file can not be written by this user")
+    open_store(path).close()
+
+
+def test_store_whose_side_file_can_not_be_made_is_refused_for_writing(tmp_path):
+    (tmp_path / "t.db.lock").mkdir()
+    refused(tmp_path / "t.db", "write", r"can not be written: .*t\.db\.lock: Is a directory")
+    assert names(tmp_path) == ["t.db.lock"]
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "smb3", "fuse.sshfs"])
+def test_store_on_a_network_filesystem_is_read_but_not_written(tmp_path, kind):
+    folder = tmp_path / "far away"
+    folder.mkdir()
+    open_store(folder / "t.db", "write").close()
+    mounts = tmp_path / "mounts"
+    point = str(folder).replace(" ", r"\040")
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {point} {kind} rw 0 0\n")
+    refused(folder / "t.db", "write", rf"is a network filesystem \({re.escape(kind)}\)", mounts=mounts)
+    assert names(folder) == ["t.db"]
+    with open_store(folder / "t.db", "read", mounts=mounts) as store:
+        assert store.stats().trials == 0
+
+
+def test_store_filesystem_is_the_innermost_and_last_mount(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text("a / ext4 rw\nb /data nfs rw\nc /data xfs rw\nd /data/far nfs rw\ne /dat cifs rw\nbroken\n")
+    found = {
+        p: filesystem_of(tmp_path.__class__(p), mounts)[1] for p in ("/x", "/data/t.db", "/data/far/t", "/data2/t")
+    }
+    assert found == {"/x": "ext4", "/data/t.db": "xfs", "/data/far/t": "nfs", "/data2/t": "ext4"}
+
+
+def test_store_filesystem_is_unknown_without_a_mount_table(tmp_path):
+    assert filesystem_of(tmp_path, tmp_path / "none") == ("", "")
+    with open_store(tmp_path / "t.db", "write", mounts=tmp_path / "none") as store:
+        assert store.add(numbered(1)) == 1
+
+
+def test_store_that_can_not_be_written_any_more_keeps_what_it_has(tmp_path):
+    with open_store(tmp_path / "t.db", "write") as store:
+        store.add(numbered(1))
+        store._connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(StoreError, match=r"can not be written: .*; nothing was changed"):
+            store.add(numbered(2))
+        store._connection.execute("PRAGMA query_only = OFF")
+        store.add(numbered(3))
+        assert [t.actions for t in store.trials(KEY)] == ["unroll(by=1)", "unroll(by=3)"]
