@@ -190,10 +190,10 @@ def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
 def _check_order(t: LoopTree) -> None:
     seen: dict[str, int] = {}
     for x in t.loops:
-        if x.kind.is_register or len(x.axes) > 1:
+        if x.kind.is_register or len(x.axes) > 1 or x.extent == 1:
             continue
         step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
-        if x.extent > 1 and seen.get(x.axes[0], step) < step:
+        if seen.get(x.axes[0], step) < step:
             raise IllegalAction(f"loop {x.name} stands inside a finer loop of its own axis {x.axes[0]}; outer tiles go first")
         seen[x.axes[0]] = step
 

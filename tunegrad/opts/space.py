@@ -1,0 +1,140 @@
+"""One space of schedules, for every searcher.
+
+``sample(chooser)`` builds a whole schedule by asking a ``Chooser`` at each decision: the default chooser takes every
+decision's default (that is the heuristic schedule), a random one draws, a searcher replays a trace with some decisions
+changed. ``actions(schedule)`` lists legal single steps to append. Both give schedules of the same kind: action lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.looptree import LoopTree, loop_tree
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import Target
+
+from .actions import ACTIONS, Action, apply_actions, parse_actions, print_actions
+from .lowering import lower
+
+__all__ = ["SPACE_VERSION", "Chooser", "Decision", "DefaultChooser", "Schedule", "Space", "TraceChooser"]
+
+SPACE_VERSION = 1
+"""Bumped when an action text starts to mean another program; part of the store's key."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One answered question: the option taken, of how many, and which one is the default."""
+
+    name: str
+    choice: int
+    options: int
+    default: int = 0
+
+
+class Chooser(Protocol):
+    """Answers the questions that ``Space.sample`` asks, in order."""
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+        """The position of the option to take; ``default`` is the heuristic's choice. Names are unique in a sample."""
+
+
+class DefaultChooser:
+    """Takes every default: the heuristic schedule."""
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+        return default
+
+
+class TraceChooser:
+    """Takes the recorded choice where the question occurs with that many options, else the fallback's."""
+
+    def __init__(self, choices: Mapping[str, int], fallback: Chooser | None = None) -> None:
+        self.choices = dict(choices)
+        self.fallback: Chooser = fallback or DefaultChooser()
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+        found = self.choices.get(name)
+        return found if found is not None and found < len(options) else self.fallback.choose(name, options, default)
+
+
+class Recorder:
+    """Asks a chooser, checks its answers and keeps them."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+        self.trace: list[Decision] = []
+
+    def pick(self, name: str, options: Sequence[T], default: int = 0) -> T:
+        """The option taken; a single one is not asked about."""
+        if len(options) == 1:
+            return options[0]
+        choice = self.chooser.choose(name, options, default)
+        if not 0 <= choice < len(options):
+            raise IllegalAction(f"decision {name}: choice {choice} is not one of {len(options)} options")
+        self.trace.append(Decision(name, choice, len(options), default))
+        return options[choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An action list, and the decisions it came from (none when it was written or extended by hand)."""
+
+    actions: tuple[Action, ...]
+    trace: tuple[Decision, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The actions as text; the schedule's identity."""
+        return print_actions(self.actions)
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """The schedule that prints as ``text``; IllegalAction when it does not parse."""
+        return Schedule(parse_actions(text))
+
+
+class Space:
+    """The schedules of one kernel for one target."""
+
+    version = SPACE_VERSION
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+
+    def sample(self, chooser: Chooser) -> Schedule:
+        """The schedule that a chooser's answers give; IllegalAction when those answers do not go together."""
+        from .sketch import sketch
+
+        recorder = Recorder(chooser)
+        actions = sketch(self.kernel, self.target, recorder)
+        return Schedule(actions, tuple(recorder.trace))
+
+    def defaults(self) -> tuple[Schedule, ...]:
+        """Heuristic schedules, best guess first. They seed every search, which ends with nothing slower."""
+        return (self.sample(DefaultChooser()),)
+
+    def tree(self, schedule: Schedule) -> LoopTree:
+        """The loop tree after the schedule's actions; IllegalAction when one is not legal."""
+        return apply_actions(loop_tree(self.kernel, self.target), schedule.actions)
+
+    def lower(self, schedule: Schedule) -> Program:
+        """The program of a schedule."""
+        return lower(self.tree(schedule))
+
+    def actions(self, schedule: Schedule) -> Iterator[Action]:
+        """Legal single steps that may be appended to a schedule, in a fixed order."""
+        tree = self.tree(schedule)
+        for name in sorted(ACTIONS):
+            for action in ACTIONS[name].options(tree):
+                try:
+                    action.check(tree)
+                except IllegalAction:
+                    continue
+                yield action
