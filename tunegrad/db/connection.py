@@ -120,10 +120,14 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def damage_of(connection: sqlite3.Connection, *, thorough: bool = False) -> str | None:
-    """The first thing wrong with the file's structure, or None. ``thorough`` compares indexes with tables as well."""
+def damage_of(connection: sqlite3.Connection) -> str | None:
+    """The first thing wrong with the file's structure, or None.
+
+    Indexes are compared with their tables: a damaged index hides sound rows, which would be measured again. About one
+    millisecond per thousand trials.
+    """
     try:
-        (finding,) = connection.execute(f"PRAGMA {'integrity_check' if thorough else 'quick_check'}(1)").fetchone()
+        (finding,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         return str(error)
     return None if finding == "ok" else " ".join(str(finding).split())

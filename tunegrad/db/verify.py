@@ -47,7 +47,7 @@ _SELECTS = {
 def verify_store(connection: sqlite3.Connection) -> list[Problem]:
     """Everything wrong with a store, in the order: file, links, rows of each table."""
     problems = []
-    if damage := damage_of(connection, thorough=True):
+    if damage := damage_of(connection):
         problems.append(Problem("file", None, damage))
     problems.extend(_dangling_sessions(connection))
     for table, (select, row_id) in _SELECTS.items():
