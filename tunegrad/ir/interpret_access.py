@@ -1,8 +1,8 @@
 """Loads and stores as closures: bounds, first writes and races are checked at every access.
 
-    one     a scalar                      key is an int
-    slice   lanes next to each other      key is a slice
-    gather  any other lanes, or a mask    key is an array
+one     a scalar                      key is an int
+slice   lanes next to each other      key is a slice
+gather  any other lanes, or a mask    key is an array
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _load_one(i: Load, memory: Memory, names: IndexCompiler, to: int, fault: Fau
 
 
 def store_step(i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault) -> Step:
-    """The closure that runs ``i``: writes value slot ``source`` to ``memory`` where the value in slot ``mask`` holds."""
+    """The closure that runs ``i``: writes the value in slot ``source`` to ``memory`` where that in ``mask`` holds."""
     if i.vtype.lanes == 1:
         return _store_one(i, memory, names, source, mask, fault)
     find, data, trackers = _finder(i, memory, names, fault), memory.data, memory.trackers

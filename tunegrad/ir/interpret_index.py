@@ -51,7 +51,7 @@ class IndexCompiler:
     def valid(self, valid: Valid, lane: str = "", lanes: int = 1) -> Number:
         """``valid`` as a function of env, giving a bool, or an array of them when it depends on ``lane``."""
         if valid.never:
-            return lambda e: False
+            return lambda _: False
         ranges = [(self.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
         if lane and lane in valid.names():
 
@@ -65,7 +65,7 @@ class IndexCompiler:
             return many
 
         def one(e: Env) -> bool:
-            for at, lo, hi in ranges:
+            for at, lo, hi in ranges:  # noqa: SIM110  # all() over a generator takes twice as long
                 if not lo <= at(e) < hi:
                     return False
             return True
@@ -94,7 +94,7 @@ class IndexCompiler:
 
 def _linear(const: int, pairs: list[tuple[int, int]]) -> Number:
     if not pairs:
-        return lambda e: const
+        return lambda _: const
     (s0, c0), rest = pairs[0], pairs[1:]
     if not rest:
         return (lambda e: e[s0]) if (c0, const) == (1, 0) else (lambda e: c0 * e[s0] + const)

@@ -20,7 +20,7 @@ class Tracker:
     """Who read and wrote each element of one buffer since the last barrier.
 
     The actor is ``env[slot]``. Actors run one after the other between barriers, so "the last writer is me" means
-    "I wrote this since the barrier". Each entry is a stamp ``epoch * span + actor``; ``span - 1`` stands for many actors.
+    "I wrote this since the barrier". An entry is a stamp ``epoch * span + actor``; ``span - 1`` stands for many actors.
     """
 
     __slots__ = ("_base", "_first", "_last", "_read", "_slot", "_span", "_who")

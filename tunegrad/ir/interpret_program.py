@@ -4,14 +4,13 @@
     run          each thread (CPU) or work-item (GPU) is a generator that yields at barriers; between two barriers they
                  run in turn, so a race shows in the trackers and not in the result
 
-Work-groups run one after the other. Everything a compiled candidate could do silently is an error here: an access out of
-bounds, a read of memory or a register that was never written, a loop longer than its extent, a race between
+Work-groups run one after the other. What a compiled candidate could do silently is an error here: an access out of bounds, a read of memory or a register that was never written, a loop longer than its extent, a race between
 threads, work-items or groups, a barrier that not everybody reaches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
@@ -172,13 +171,13 @@ class _Machine:
 
     # compiling: values
 
-    def value(self, id: int | str) -> int:
-        return self.values.setdefault(id, len(self.values))
+    def value(self, key: int | str) -> int:
+        return self.values.setdefault(key, len(self.values))
 
-    def type_of(self, i: Instr, id: int) -> VType:
-        if id not in self.types:
-            raise VerifyError(f"program {self.program.name}: `{describe(i)}`: %{id} is not defined before it")
-        return self.types[id]
+    def type_of(self, i: Instr, key: int) -> VType:
+        if key not in self.types:
+            raise VerifyError(f"program {self.program.name}: `{describe(i)}`: %{key} is not defined before it")
+        return self.types[key]
 
     # compiling: blocks
 
@@ -204,7 +203,7 @@ class _Machine:
             number = self.barriers
             self.barriers += 1
 
-            def wait(v: Values, e: Env) -> Generator[int, None, None]:
+            def wait(_v: Values, _e: Env) -> Generator[int, None, None]:
                 yield number
 
             return wait
@@ -312,8 +311,9 @@ class _Machine:
                 n = t.lanes
                 return _apply(self.value(id), [self.value(arg)], lambda x: x if n == 1 else np.full(n, x))
             case p.Select(id, mask, yes, no, t):
-                args = [self.value(mask), self.value(yes), self.value(no)]
-                return _apply(self.value(id), args, operation(Op.WHERE, t.dtype, t.lanes))
+                return _apply(
+                    self.value(id), [self.value(a) for a in (mask, yes, no)], operation(Op.WHERE, t.dtype, t.lanes)
+                )
             case p.Number(id, value, t):
                 return _constant(self.value(id), constant(value, t.dtype), t.lanes)
             case p.Position(id, index, t, lane):
@@ -340,25 +340,25 @@ class _Machine:
         return step
 
 
-def _apply(d: int, args: list[int], f: Callable[..., Any]) -> Step:
+def _apply(d: int, args: Sequence[int], f: Callable[..., Any]) -> Step:
     """v[d] = f(v[args])"""
     if len(args) == 1:
         (a,) = args
 
-        def one(v: Values, e: Env) -> None:
+        def one(v: Values, _: Env) -> None:
             v[d] = f(v[a])
 
         return one
     if len(args) == 2:
         a, b = args
 
-        def two(v: Values, e: Env) -> None:
+        def two(v: Values, _: Env) -> None:
             v[d] = f(v[a], v[b])
 
         return two
     a, b, c = args
 
-    def three(v: Values, e: Env) -> None:
+    def three(v: Values, _: Env) -> None:
         v[d] = f(v[a], v[b], v[c])
 
     return three
@@ -367,14 +367,14 @@ def _apply(d: int, args: list[int], f: Callable[..., Any]) -> Step:
 def _constant(d: int, value: Any, lanes: int) -> Step:
     fixed = value if lanes == 1 else np.full(lanes, value)
 
-    def step(v: Values, e: Env) -> None:
+    def step(v: Values, _: Env) -> None:
         v[d] = fixed
 
     return step
 
 
 def _clear(d: int) -> Step:
-    def step(v: Values, e: Env) -> None:
+    def step(v: Values, _: Env) -> None:
         v[d] = None
 
     return step

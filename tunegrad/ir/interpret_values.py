@@ -92,11 +92,11 @@ def folder(op: Op) -> Callable[[Value], Value]:
     reduce = _FOLDS[op].reduce
     if op in (Op.ADD, Op.MUL):
         return lambda a: reduce(a, dtype=a.dtype)
-    return lambda a: reduce(a)
+    return reduce
 
 
 def converter(source: DType, to: DType) -> Callable[[Value], Value]:
-    """The function that converts values: float to int truncates, anything to bool is ``!= 0``, floats round to nearest."""
+    """The function that converts values: float to int truncates, to bool is ``!= 0``, floats round to nearest even."""
     if source == to:
         return lambda a: a
     if source == BF16:

@@ -60,6 +60,7 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
     for fact in facts:
         for atom, k in fact.terms:
             c = ours.get(atom, 0)
-            if isinstance(atom, Var) and c * k < 0 and c % k == 0 and _below(index + fact * (c // -k), limit, facts, depth - 1):
+            cancels = isinstance(atom, Var) and c * k < 0 and c % k == 0
+            if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
     return False

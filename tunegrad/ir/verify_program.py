@@ -13,9 +13,10 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
     Position     T xL, T an int or float             Test     bool xL
     Read, Write  the register's T xL
 
-Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A loop variable is
-unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers stand where everybody
-arrives: never inside ``local`` loops, nor inside ``thread`` loops of a CPU team, nor under a condition or stop on their variables.
+Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A loop
+variable is unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers stand
+where everybody arrives: never inside ``local`` loops, nor inside ``thread`` loops of a CPU team, nor under a condition
+or stop on their variables.
 """
 
 from __future__ import annotations
@@ -272,10 +273,10 @@ class _Verifier:
         self.ids.add(i.id)
         s.types[i.id] = t
 
-    def _use(self, i: Instr, id: int, s: _Scope) -> VType:
-        t = s.types.get(id)
+    def _use(self, i: Instr, value: int, s: _Scope) -> VType:
+        t = s.types.get(value)
         if t is None:
-            self._broken(i, f"%{id} is not defined before it, in its block or around it")
+            self._broken(i, f"%{value} is not defined before it, in its block or around it")
         return t
 
     def _same(self, i: Instr, what: str, have: VType, want: VType) -> None:

@@ -1,0 +1,56 @@
+"""What differs between the languages of the C family: words, types, vectors, and how memory is declared and touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tunegrad.ir.dtypes import DType
+
+__all__ = ["Dialect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One language. The printer asks it for every word that is not plain C.
+
+    ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are the lane counts that
+    have a vector type; other lane counts, and dtypes not in ``vector_dtypes``, become one variable a lane.
+    """
+
+    name: str
+    kernel: str
+    global_space: str
+    restrict: str
+    shared_space: str
+    group_id: str
+    local_id: str
+    long_type: str
+    long_suffix: str
+    values: Mapping[str, str]
+    stored: Mapping[str, str]
+    widths: tuple[int, ...]
+    vector_dtypes: frozenset[str]
+    helpers: Mapping[str, str]
+    """Text of the helper functions by name; the printer adds those it used."""
+    barrier: Callable[[bool], str]
+    """The barrier statement; the argument says whether global memory must be ordered too."""
+    vector: Callable[[str, int], str]
+    """(C type, lanes) to the vector type."""
+    lane: Callable[[str, int], str]
+    """(vector, k) to its lane k."""
+    build: Callable[[str, int, list[str]], str]
+    """(C type, lanes, lane expressions or one for all) to a vector expression."""
+    load: Callable[[str, int, str, str], str]
+    """(C type, lanes, buffer, offset) to a vector of neighbours."""
+    store: Callable[[str, int, str, str, str], str]
+    """(C type, lanes, buffer, offset, value) to a statement that stores neighbours."""
+    vector_max: Callable[[str, str, str], str]
+    """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either is."""
+    function: Callable[[str, DType], str]
+    """(operation, dtype) to the function of that name: exp to exp, or to expf."""
+    prologue: str = ""
+
+    def is_vector(self, dtype: DType, lanes: int) -> bool:
+        """Whether values of that type are one vector variable."""
+        return lanes in self.widths and dtype.name in self.vector_dtypes

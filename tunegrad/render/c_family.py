@@ -1,0 +1,373 @@
+"""Program to text in a language of the C family. What differs between them is in a ``Dialect``.
+
+    %4 = fma %1 %2 %3 f32x4     -->    const float4 v4 = fma(v1, v2, v3);          where the dialect has the vector
+                                       const float v4_0 = fma(v1_0, v2_0, v3_0);   one variable a lane where it has not
+    for m0 in 8 thread(8,1):    -->    const int i_m0 = group % 8; if (...) {
+
+Values are ``v`` and their id, loop variables ``i_``, registers ``r_``, buffers ``b_`` and their names. The text is a
+function of the program alone. Masks guard each element's access.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from tunegrad.errors import InternalError
+from tunegrad.ir import program as p
+from tunegrad.ir.dtypes import BOOL, DType
+from tunegrad.ir.expr import Op
+from tunegrad.ir.index import Index, as_index
+from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
+from tunegrad.ir.verify_program import is_grouped
+
+from .c_dialect import Dialect
+from .c_index import IndexPrinter, fits_32_bits
+
+__all__ = ["arguments", "kernel_name", "render_c"]
+
+_INFIX = {
+    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^",
+}  # fmt: skip
+_CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
+_LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD))
+
+
+def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
+    """What the kernel's arguments are, in order: parameters, packs that are no parameters, scratch that groups share."""
+    names = {b.name for b in program.params}
+    packs = tuple(k for k in program.packs if k.name not in names)
+    return (*program.params, *packs, *(a for a in program.allocs if a.space == "team"))
+
+
+def kernel_name(program: Program) -> str:
+    """The name of the kernel function."""
+    return f"tg_{_word(program.name)}"
+
+
+def render_c(program: Program, dialect: Dialect) -> str:
+    """The program as one translation unit. Raises InternalError for what a GPU cannot run: a barrier of a CPU team."""
+    return _Printer(program, dialect).text()
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+class _Names:
+    """Distinct C identifiers for names of one kind."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._made: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        made = self._made.get(name)
+        if made is None:
+            made = word = f"{self._prefix}{_word(name)}"
+            n = 0
+            while made in self._taken:
+                n += 1
+                made = f"{word}__{n}"
+            self._taken.add(made)
+            self._made[name] = made
+        return made
+
+
+class _Printer:
+    def __init__(self, program: Program, dialect: Dialect) -> None:
+        self.program, self.dialect = program, dialect
+        self.used: set[str] = set()
+        narrow = fits_32_bits(program)
+        self.index_type = "int" if narrow else dialect.long_type
+        self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
+        self.buffers, self.loops, self.registers = _Names("b_"), _Names("i_"), _Names("r_")
+        self.dtypes: dict[str, DType] = {}
+        self.types: dict[int, VType] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.global_fence = _shares_global(program)
+
+    # the whole
+
+    def text(self) -> str:
+        d = self.dialect
+        declared = [self._argument(a) for a in arguments(self.program)]
+        for a in self.program.allocs:
+            if a.space != "team":
+                space = f"{d.shared_space} " if a.space == "shared" else ""
+                self._line(f"{space}{d.stored[a.dtype.name]} {self.buffers[a.name]}[{a.size}];")
+                self.dtypes[a.name] = a.dtype
+        self._line(f"const {self.index_type} group = ({self.index_type}){d.group_id};")
+        self._line(f"const {self.index_type} item = ({self.index_type}){d.local_id};")
+        self._line("(void)group; (void)item;")
+        self._block(self.program.body)
+        head = f"{d.kernel} {kernel_name(self.program)}({', '.join(declared)})"
+        helpers = [d.helpers[name].replace("INDEX", self.index_type) for name in sorted(self.used)]
+        parts = [d.prologue] if d.prologue else []
+        return "\n".join([*parts, *helpers, head, "{", *self.lines, "}", ""])
+
+    def _argument(self, a: Buffer | Pack | Alloc) -> str:
+        self.dtypes[a.name] = a.dtype
+        writes = isinstance(a, Alloc) or (isinstance(a, Buffer) and a.role == "out")
+        space = f"{self.dialect.global_space} " if self.dialect.global_space else ""
+        return f"{space}{'' if writes else 'const '}{self.dialect.stored[a.dtype.name]} *{self.dialect.restrict} {self.buffers[a.name]}"
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    # blocks
+
+    def _block(self, body: tuple[Instr, ...]) -> None:
+        for i in body:
+            match i:
+                case p.For():
+                    self._for(i)
+                case p.If():
+                    self._if(i)
+                case p.Barrier():
+                    if self.program.threads > 1 and not is_grouped(self.program):
+                        raise InternalError(f"program {self.program.name}: {self.dialect.name} has no team barrier")
+                    self._line(self.dialect.barrier(self.global_fence))
+                case p.Store():
+                    self._store(i)
+                case p.Register(name, t):
+                    self.types_of_register(name, t)
+                case p.Write(name, value, t):
+                    for left, right in zip(self._parts(self.registers[name], t), self._names(value), strict=True):
+                        self._line(f"{left} = {right};")
+                case _:
+                    self._value(i)
+
+    def _nest(self, head: str, body: tuple[Instr, ...], tail: str = "}") -> None:
+        self._line(head)
+        self.depth += 1
+        self._block(body)
+        self.depth -= 1
+        self._line(tail)
+
+    def _if(self, i: p.If) -> None:
+        self._nest(f"if ({self.at.condition(i.valid)}) {{", i.body, "} else {" if i.orelse else "}")
+        if i.orelse:
+            self.lines.pop()
+            self._nest("} else {", i.orelse)
+
+    def _for(self, i: p.For) -> None:
+        v, stop = self.loops[i.var], self.at.least(i.stops)
+        self.at.names[i.var] = v
+        if i.kind == "serial":
+            self._nest(f"for ({self.index_type} {v} = 0; {v} < {stop}; ++{v}) {{", i.body)
+            return
+        who = self._share("item" if i.kind == "local" else "group", i)
+        if i.count >= i.extent:
+            sure = all(s.lo >= i.count for s in i.stops)
+            self._line("{")
+            self.depth += 1
+            self._line(f"const {self.index_type} {v} = {who};")
+            self._nest("{" if sure else f"if ({v} < {stop}) {{", i.body)
+            self.depth -= 1
+            self._line("}")
+            return
+        ends = [f"{stop} * {part} / {i.count}" for part in (who, f"({who} + 1)")]
+        self._nest(f"for ({self.index_type} {v} = {ends[0]}; {v} < {ends[1]}; ++{v}) {{", i.body)
+
+    def _share(self, who: str, i: p.For) -> str:
+        team = self.program.local if i.kind == "local" else self.program.threads
+        text = who if i.inner == 1 else f"{who} / {i.inner}"
+        return f"({text} % {i.count})" if i.inner * i.count < team else f"({text})" if i.inner > 1 else text
+
+    # values
+
+    def _parts(self, name: str, t: VType) -> list[str]:
+        """The C variables that hold a value: one, or one a lane."""
+        if t.lanes == 1 or self.dialect.is_vector(t.dtype, t.lanes):
+            return [name]
+        return [f"{name}_{k}" for k in range(t.lanes)]
+
+    def _names(self, value: int) -> list[str]:
+        return self._parts(f"v{value}", self.types[value])
+
+    def _lane(self, value: int, k: int) -> str:
+        """Lane ``k`` of a value."""
+        t = self.types[value]
+        if t.lanes == 1:
+            return f"v{value}"
+        return self.dialect.lane(f"v{value}", k) if self.dialect.is_vector(t.dtype, t.lanes) else f"v{value}_{k}"
+
+    def _c_type(self, t: VType) -> str:
+        scalar = self.dialect.values[t.dtype.name]
+        return self.dialect.vector(scalar, t.lanes) if self._is_vector(t) else scalar
+
+    def _is_vector(self, t: VType) -> bool:
+        return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
+
+    def types_of_register(self, name: str, t: VType) -> None:
+        """Declares a register's variables."""
+        self._line(f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};")
+
+    def _define(self, id: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
+        """``id`` = ``whole`` where its type is one vector and there is such an expression, else lane by lane."""
+        self.types[id] = t
+        kind = f"const {self._c_type(t)}"
+        if self._is_vector(t):
+            built = whole or self.dialect.build(
+                self.dialect.values[t.dtype.name], t.lanes, [lane(k) for k in range(t.lanes)]
+            )
+            self._line(f"{kind} v{id} = {built};")
+        else:
+            for k, name in enumerate(self._parts(f"v{id}", t)):
+                self._line(f"{kind} {name} = {lane(k)};")
+
+    def _value(self, i: Instr) -> None:
+        match i:
+            case p.Number(id, value, t):
+                text = self._literal(value, t.dtype)
+                self._define(id, t, lambda _: text, self._splat(text, t))
+            case p.Load():
+                self._load(i)
+            case p.Compute():
+                self._compute(i)
+            case p.Convert(id, arg, t):
+                source = self.types[arg].dtype
+                self._define(id, t, lambda k: self._converted(self._lane(arg, k), source, t.dtype))
+            case p.Splat(id, arg, t):
+                self._define(id, t, lambda _: f"v{arg}", self._splat(f"v{arg}", t))
+            case p.Fold(id, op, arg, t):
+                text = self._lane(arg, 0)
+                for k in range(1, self.types[arg].lanes):
+                    text = self._scalar(op, [text, self._lane(arg, k)], t.dtype)
+                self._define(id, t, lambda _: text)
+            case p.Select(id, mask, yes, no, t):
+                self._define(id, t, lambda k: f"{self._lane(mask, k)} ? {self._lane(yes, k)} : {self._lane(no, k)}")
+            case p.Position(id, index, t, lane):
+                kind = self.dialect.values[t.dtype.name]
+                self._define(id, t, lambda k: f"({kind}){self.at.index(_fixed(index, lane, k))}")
+            case p.Test(id, valid, lanes, lane):
+                self._define(
+                    id, VType(BOOL, lanes),
+                    lambda k: self.at.condition(valid.substitute({lane: as_index(k)}) if lane else valid),
+                )  # fmt: skip
+            case p.Read(id, name, t):
+                parts = self._parts(self.registers[name], t)
+                self._define(id, t, lambda k: parts[k], parts[0])
+            case _:
+                raise InternalError(f"{self.dialect.name} has no text for {i!r}")
+
+    def _splat(self, text: str, t: VType) -> str:
+        return self.dialect.build(self.dialect.values[t.dtype.name], t.lanes, [text])
+
+    def _literal(self, value: float | int | bool, dtype: DType) -> str:
+        if dtype.is_bool:
+            return "1" if value else "0"
+        if dtype.is_int:
+            suffix = self.dialect.long_suffix if dtype.bits == 64 else ""
+            if value == -(1 << (dtype.bits - 1)):
+                return f"(-{int(value) * -1 - 1}{suffix} - 1)"
+            return f"{int(value)}{suffix}" if value >= 0 else f"({int(value)}{suffix})"
+        if dtype.bits == 16:
+            return self._converted(self._literal(value, dtype.compute), dtype.compute, dtype)
+        kind = self.dialect.values[dtype.name]
+        if not math.isfinite(value):
+            word = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+            return f"(({kind}){word})"
+        text = float(value).hex() + ("f" if dtype.bits == 32 else "")
+        return f"({text})" if text.startswith("-") else text
+
+    def _converted(self, text: str, source: DType, to: DType) -> str:
+        if source == to:
+            return text
+        if source.bits == 16:
+            self.used.add(f"from_{source}")
+            return self._converted(f"tg_from_{source}({text})", source.compute, to)
+        if to.is_bool:
+            return f"({text} != 0)"
+        if to.bits == 16:
+            self.used.add(f"to_{to}")
+            return f"tg_to_{to}({self._converted(text, source, to.compute)})"
+        return f"({self.dialect.values[to.name]}){text}"
+
+    def _compute(self, i: p.Compute) -> None:
+        work = self.types[i.args[-1]]
+        whole = ""
+        if self._is_vector(i.vtype) and i.op not in _LANEWISE and all(self._is_vector(self.types[a]) for a in i.args):
+            whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype)
+        self._define(i.id, i.vtype, lambda k: self._scalar(i.op, [self._lane(a, k) for a in i.args], work.dtype), whole)
+
+    def _vector(self, op: Op, args: list[str], dtype: DType) -> str:
+        """``op`` on whole vectors, '' where it has no such text."""
+        if op in (Op.MAX, Op.MIN):
+            return self.dialect.vector_max(op, args[0], args[1]) if dtype.is_float else ""
+        return "" if op is Op.ABS and not dtype.is_float else self._scalar(op, args, dtype)
+
+    def _scalar(self, op: Op, args: list[str], dtype: DType) -> str:
+        """``op`` on scalars of ``dtype``."""
+        if op in _INFIX:
+            return f"({args[0]} {_INFIX[op]} {args[1]})"
+        if op in _CALLS:
+            return f"{self.dialect.function(op, dtype)}({', '.join(args)})"
+        match op:
+            case Op.NEG:
+                return f"(-{args[0]})"
+            case Op.NOT:
+                return f"(!{args[0]})" if dtype.is_bool else f"(~{args[0]})"
+            case Op.RECIP:
+                return f"({self._literal(1.0, dtype)} / {args[0]})"
+            case Op.WHERE:
+                return f"({args[0]} ? {args[1]} : {args[2]})"
+            case Op.ABS if dtype.is_float:
+                return f"{self.dialect.function('fabs', dtype)}({args[0]})"
+            case Op.MAX | Op.MIN if dtype.is_bool:
+                return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
+            case Op.MAX | Op.MIN | Op.ABS | Op.FLOORDIV | Op.MOD:
+                self.used.add(f"{op}_{dtype}")
+                return f"tg_{op}_{dtype}({', '.join(args)})"
+            case _:
+                raise InternalError(f"{self.dialect.name} has no text for {op} on {dtype}")
+
+    # memory
+
+    def _load(self, i: p.Load) -> None:
+        t, b = i.vtype, self.buffers[i.buffer]
+        step = i.offset.coefficient(i.lane) if i.lane else 0
+
+        def lane(k: int) -> str:
+            text = f"{b}[{self.at.index(_fixed(i.offset, i.lane, k))}]"
+            text = f"({text} != 0)" if t.dtype.is_bool else text
+            return text if i.mask is None else f"{self._lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
+
+        whole = ""
+        if i.mask is None and self._is_vector(t):
+            if step == 1:
+                start = self.at.index(_fixed(i.offset, i.lane, 0))
+                whole = self.dialect.load(self.dialect.values[t.dtype.name], t.lanes, b, start)
+            elif step == 0:
+                whole = self._splat(lane(0), t)
+        self._define(i.id, t, lane, whole)
+
+    def _literal_zero(self, dtype: DType) -> str:
+        return "0" if dtype.bits == 16 else self._literal(0, dtype)
+
+    def _store(self, i: p.Store) -> None:
+        t, b = i.vtype, self.buffers[i.buffer]
+        if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
+            start = self.at.index(_fixed(i.offset, i.lane, 0))
+            self._line(self.dialect.store(self.dialect.values[t.dtype.name], t.lanes, b, start, f"v{i.value}"))
+            return
+        for k in range(t.lanes):
+            guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "
+            self._line(f"{guard}{b}[{self.at.index(_fixed(i.offset, i.lane, k))}] = {self._lane(i.value, k)};")
+
+
+def _fixed(index: Index, lane: str, k: int) -> Index:
+    return index.substitute({lane: as_index(k)}) if lane else index
+
+
+def _shares_global(program: Program) -> bool:
+    """Whether something stored to global memory is read back, so that barriers must order it."""
+    outside = {b.name for b in program.params} | {a.name for a in program.allocs if a.space == "team"}
+    stored = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Store)}
+    loaded = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Load)}
+    return bool(outside & stored & loaded)

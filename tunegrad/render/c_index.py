@@ -1,0 +1,109 @@
+"""Indices and conditions as C text, in 32 bits wherever every intermediate result fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tunegrad.ir import program as p
+from tunegrad.ir.index import FloorDiv, Index, Mod, Valid, Var
+from tunegrad.ir.program import Program
+
+__all__ = ["IndexPrinter", "fits_32_bits"]
+
+Atom = Var | FloorDiv | Mod
+
+_LIMIT = 1 << 31
+
+
+def fits_32_bits(program: Program) -> bool:
+    """Whether every buffer has less than 2**31 elements and no part of an index can leave 32 bits."""
+    sizes = [b.size for b in program.params] + [a.size for a in program.allocs] + [k.size for k in program.packs]
+    return max(sizes, default=0) < _LIMIT and all(_magnitude(x) < _LIMIT for x in _indices(program))
+
+
+def _indices(program: Program) -> Iterator[Index]:
+    for i in p.walk(program.body):
+        match i:
+            case p.Load() | p.Store():
+                yield i.offset
+            case p.For():
+                yield from i.stops
+                yield Index((), i.extent * max(1, i.count))
+            case p.If() | p.Test():
+                yield from (r.index for r in i.valid)
+            case p.Position():
+                yield i.index
+            case _:
+                pass
+
+
+def _magnitude(index: Index) -> int:
+    """A bound of every partial sum, and of every sum inside a division."""
+    total = abs(index.const)
+    inside = 0
+    for atom, c in index.terms:
+        total += abs(c) * max(abs(atom.lo), abs(atom.hi))
+        if not isinstance(atom, Var):
+            inside = max(inside, _magnitude(atom.num), atom.den)
+    return max(total, inside)
+
+
+class IndexPrinter:
+    """Prints indices over C variables; ``used`` collects the helper functions that the text calls."""
+
+    __slots__ = ("_suffix", "names", "used")
+
+    def __init__(self, suffix: str, used: set[str]) -> None:
+        self.names: dict[str, str] = {}
+        self._suffix = suffix
+        self.used = used
+
+    def number(self, value: int) -> str:
+        """An integer literal of the index type."""
+        return f"{value}{self._suffix}" if value >= 0 else f"({value}{self._suffix})"
+
+    def index(self, index: Index) -> str:
+        """A C expression, in parentheses unless it is one term."""
+        parts: list[str] = []
+        for atom, c in index.terms:
+            text = self._atom(atom)
+            sign = "-" if c < 0 else "+"
+            scaled = text if abs(c) == 1 else f"{self.number(abs(c))} * {text}"
+            parts.append(f" {sign} {scaled}" if parts else (f"-{scaled}" if c < 0 else scaled))
+        if index.const or not parts:
+            sign = "-" if index.const < 0 else "+"
+            parts.append(f" {sign} {self.number(abs(index.const))}" if parts else self.number(index.const))
+        text = "".join(parts)
+        return f"({text})" if len(parts) > 1 or text.startswith("-") else text
+
+    def condition(self, valid: Valid) -> str:
+        """A C condition."""
+        if valid.never:
+            return "0"
+        tests: list[str] = []
+        for r in valid:
+            text = self.index(r.index)
+            if r.lo > r.index.lo:
+                tests.append(f"{text} >= {self.number(r.lo)}")
+            if r.hi <= r.index.hi:
+                tests.append(f"{text} < {self.number(r.hi)}")
+        return " && ".join(tests) or "1"
+
+    def least(self, stops: tuple[Index, ...]) -> str:
+        """The least of the stops."""
+        text = self.index(stops[0])
+        for stop in stops[1:]:
+            text = f"tg_least({text}, {self.index(stop)})"
+            self.used.add("least")
+        return text
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Var):
+            return self.names[atom.name]
+        divides = isinstance(atom, FloorDiv)
+        num, den = self.index(atom.num), self.number(atom.den)
+        if atom.num.lo >= 0:
+            return f"({num} {'/' if divides else '%'} {den})"
+        helper = "index_floordiv" if divides else "index_mod"
+        self.used.add(helper)
+        return f"tg_{helper}({num}, {den})"

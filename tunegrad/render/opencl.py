@@ -1,0 +1,94 @@
+"""Program to OpenCL C 1.2. One work-group per iteration of the thread loops, one work-item per iteration of the local ones.
+
+``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
+and variables as their 16 bits, so no half-precision extension is needed.
+"""
+
+from __future__ import annotations
+
+from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.program import Program
+
+from .c_dialect import Dialect
+from .c_family import render_c
+
+__all__ = ["OPENCL", "render_opencl"]
+
+_VALUES = {
+    "bool": "bool", "i32": "int", "i64": "long", "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double",
+}  # fmt: skip
+
+
+def render_opencl(program: Program) -> str:
+    """The program as OpenCL C text; the kernel and its arguments are ``kernel_name`` and ``arguments`` of ``c_family``."""
+    return render_c(program, OPENCL)
+
+
+def _extreme(op: str, dtype: DType) -> str:
+    c, sign = _VALUES[dtype.name], ">" if op == "max" else "<"
+    test = f"a != a || a {sign} b" if dtype.is_float else f"a {sign} b"
+    return f"inline {c} tg_{op}_{dtype}({c} a, {c} b) {{ return ({test}) ? a : b; }}"
+
+
+def _helpers() -> dict[str, str]:
+    made = {
+        "least": "inline INDEX tg_least(INDEX a, INDEX b) { return a < b ? a : b; }",
+        "index_floordiv": "inline INDEX tg_index_floordiv(INDEX a, INDEX b) { return a / b - (a % b < 0); }",
+        "index_mod": "inline INDEX tg_index_mod(INDEX a, INDEX b) { return a % b + (a % b < 0 ? b : 0); }",
+        "from_f16": "inline float tg_from_f16(ushort x) { return vload_half(0, (const half *)&x); }",
+        "to_f16": "inline ushort tg_to_f16(float x) { ushort y; vstore_half_rte(x, 0, (half *)&y); return y; }",
+        "from_bf16": "inline float tg_from_bf16(ushort x) { return as_float((uint)x << 16); }",
+        "to_bf16": (
+            "inline ushort tg_to_bf16(float x) { const uint u = as_uint(x); "
+            "return isnan(x) ? (ushort)0x7fc0 : (ushort)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }"
+        ),
+    }
+    for dtype in DTYPES.values():
+        c = _VALUES[dtype.name]
+        if dtype.bits >= 32:
+            made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
+        if dtype.is_int:
+            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return a < 0 ? -a : a; }}"
+            made[f"floordiv_{dtype}"] = (
+                f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+            )
+            made[f"mod_{dtype}"] = (
+                f"inline {c} tg_mod_{dtype}({c} a, {c} b) "
+                f"{{ const {c} r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }}"
+            )
+    return made
+
+
+def _barrier(global_too: bool) -> str:
+    return f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if global_too else ''});"
+
+
+def _vector_max(op: str, a: str, b: str) -> str:
+    return f"select({b}, {a}, isnan({a}) | ({a} {'>' if op == 'max' else '<'} {b}))"
+
+
+OPENCL = Dialect(
+    name="opencl",
+    kernel="__kernel void",
+    global_space="__global",
+    restrict="restrict",
+    shared_space="__local",
+    group_id="get_group_id(0)",
+    local_id="get_local_id(0)",
+    long_type="long",
+    long_suffix="L",
+    values=_VALUES,
+    stored=_VALUES | {"bool": "uchar"},
+    widths=(2, 4, 8, 16),
+    vector_dtypes=frozenset(("f32", "f64", "i32", "i64")),
+    helpers=_helpers(),
+    barrier=_barrier,
+    vector=lambda c, lanes: f"{c}{lanes}",
+    lane=lambda v, k: f"{v}.s{k:x}",
+    build=lambda c, lanes, parts: f"({c}{lanes})({', '.join(parts)})",
+    load=lambda c, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
+    store=lambda c, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
+    vector_max=_vector_max,
+    function=lambda name, dtype: str(name),
+    prologue="#pragma OPENCL FP_CONTRACT OFF",
+)
