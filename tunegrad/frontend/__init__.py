@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import nn
 from .creation import arange, cat, full, maximum, minimum, ones, stack, where, zeros
 from .model import InputSpec, Model, as_model, find_model
 from .rewrite import substitute
@@ -26,6 +27,7 @@ __all__ = [
     "load_weights",
     "maximum",
     "minimum",
+    "nn",
     "ones",
     "read_safetensors",
     "stack",

@@ -130,9 +130,7 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     return result.cast(_float_type(x))
 
 
-def batch_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
-) -> Tensor:
+def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float) -> Tensor:
     """Inference form, channels in axis 1: ``x * scale + shift``, scale and shift being expressions of constants."""
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm: input {x.shape} has no channel axis; its shape must be (batch, channels, ...)")

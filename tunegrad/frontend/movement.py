@@ -66,7 +66,7 @@ def axes_of(op: str, axis: Axes, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Axes counted from the front, in the order given; None is all of them."""
     if axis is None:
         return tuple(range(len(shape)))
-    listed = axis if isinstance(axis, Sequence) else (axis,)
+    listed = axis if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     found = tuple(axis_of(op, a, shape) for a in listed)
     if len(set(found)) != len(found):
         raise ShapeError(f"{op}: axes {tuple(listed)} name one dimension of shape {shape} twice")

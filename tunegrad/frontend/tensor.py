@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal, SupportsIndex, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -563,12 +563,8 @@ def _compare(name: str, a: TensorLike, b: TensorLike) -> Tensor:
 
 def _flat(shape: Sequence[int | Sequence[int]]) -> Sequence[int]:
     """``f(2, 3)`` and ``f((2, 3))`` alike."""
-    if len(shape) == 1 and not isinstance(shape[0], SupportsIndex):
-        inner = shape[0]
-        if not isinstance(inner, Sequence):
-            raise ShapeError(f"shape {inner!r} is not made of integers")
-        return inner
-    return cast("Sequence[int]", shape)
+    inner = shape[0] if len(shape) == 1 else None
+    return inner if isinstance(inner, Sequence) else cast("Sequence[int]", shape)
 
 
 def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:

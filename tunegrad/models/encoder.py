@@ -41,9 +41,7 @@ class EncoderLayer(Module):
         return (scores @ v).permute(0, 2, 1, 3).reshape(batch, sequence, hidden)
 
 
-def encoder_layer(
-    batch: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, ffn: int = 3072
-) -> Model:
+def encoder_layer(batch: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, ffn: int = 3072) -> Model:
     """One encoder layer: (batch, sequence, hidden) to the same.
 
     Raises:
