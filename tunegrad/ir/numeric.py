@@ -1,6 +1,6 @@
 """What each scalar operation means on numpy arrays: the one table that every interpreter and constant folder reads.
 
-Arrays hold compute types (bool, i32, i64, f32, f64); ``to_compute`` and ``to_memory`` convert f16 and bf16 at the edges.
+Arrays hold compute types (bool, i32, i64, f32, f64); ``to_compute`` and ``to_memory`` convert f16 and bf16.
 """
 
 from __future__ import annotations

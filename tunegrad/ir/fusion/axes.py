@@ -1,7 +1,6 @@
-"""Rewriting the axes of a kernel: substitution, splitting away divisions, merging neighbours.
+"""Rewriting the axes of a kernel: substitution, and splitting so that divisions go away.
 
-    split     axis k:768 read as k // 64 and k % 64            ->  axes k0:12 k1:64
-    merge     axes h:56 w:56 used only as [.., h, w, ..] of adjacent stored dimensions, or as 56*h + w  ->  axis hw:3136
+    axis k:768 read as k // 64 and k % 64    -->    axes kh:12 kl:64 read as kh and kl
 """
 
 from __future__ import annotations
@@ -11,14 +10,16 @@ from dataclasses import replace
 
 from ..expr import Expr, IndexValue, Inside, Load, leaves, rebuild
 from ..index import FloorDiv, Index, Mod, Valid, Var
-from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
+from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
-__all__ = ["Access", "merge_axes", "rewritten", "split_axes"]
+__all__ = ["Access", "all_indices", "conditions", "rewritten", "split_axes"]
 
 Access = Callable[[str, tuple[Index, ...]], tuple[Index, ...]]
 
 
-def rewritten(k: Kernel, env: Mapping[str, Index], axes: Mapping[str, tuple[Axis, ...]], access: Access | None = None) -> Kernel:
+def rewritten(
+    k: Kernel, env: Mapping[str, Index], axes: Mapping[str, tuple[Axis, ...]], access: Access | None = None
+) -> Kernel:
     """``k`` with axes replaced by index expressions of new ones.
 
     ``axes`` gives what stands in the place of a replaced axis; ``access`` then rewrites the index tuple of each
@@ -103,81 +104,3 @@ def _divisions(index: Index) -> Iterator[tuple[str, int]]:
             if len(terms) == 1 and isinstance(terms[0][0], Var) and terms[0][1] == 1 and atom.num.const == 0:
                 yield terms[0][0].name, atom.den
             yield from _divisions(atom.num)
-
-
-def merge_axes(k: Kernel) -> Kernel:
-    """``k`` with neighbouring axes merged wherever that needs no division; parameters are in storage order."""
-    while True:
-        groups = [k.axes, *(s.axes for s in k.stages)]
-        pairs = ((a, b) for g in groups for a in g for b in g if a is not b)
-        merged = next((m for m in (_merged(k, a, b) for a, b in pairs) if m is not None), None)
-        if merged is None:
-            return k
-        k = merged
-
-
-def _merged(k: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """``k`` with ``a`` (outer) and ``b`` (inner) as one axis; None when an index would need a division."""
-    dims = _merged_dims(k, a, b)
-    if dims is None:
-        return None
-    ab = Axis(f"{a.name}{b.name}", a.extent * b.extent)
-    env = {a.name: ab.index // b.extent, b.name: ab.index % b.extent}
-
-    def access(param: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        d = dims.get(param)
-        return index if d is None else (*index[:d], index[d] * b.extent + index[d + 1], *index[d + 2 :])
-
-    merged = rewritten(k, env, {a.name: (ab,), b.name: ()}, access)
-    params = tuple(_merge_dims(p, dims[p.name]) if p.name in dims else p for p in k.params)
-    if sum(i.divisions() for i in all_indices(merged)) > sum(i.divisions() for i in all_indices(k)):
-        return None
-    return replace(merged, params=params)
-
-
-def _merge_dims(p: Param, d: int) -> Param:
-    shape = (*p.shape[:d], p.shape[d] * p.shape[d + 1], *p.shape[d + 2 :])
-    return Param.dense(p.name, p.dtype, shape, p.role)
-
-
-def _merged_dims(k: Kernel, a: Axis, b: Axis) -> dict[str, int] | None:
-    """Per parameter the dimension d such that every use of it reads [.., a, b, ..] at d, d+1 and both span their
-    dimension; None when the axes are used in any way that could not merge."""
-    for v in conditions(k):
-        if v.names() & {a.name, b.name}:
-            return None
-    params = {p.name: p for p in k.params}
-    found: dict[str, int | None] = {}
-    for param, index in _uses(k):
-        p = params[param]
-        where_a = [d for d, i in enumerate(index) if a.name in i.names()]
-        where_b = [d for d, i in enumerate(index) if b.name in i.names()]
-        d: int | None = None
-        if where_a != where_b:
-            if len(where_a) != 1 or where_b != [where_a[0] + 1] or not p.layout.is_row_major:
-                return None
-            d = where_a[0]
-            if index[d].key != a.name or index[d + 1].key != b.name:
-                return None
-            if p.shape[d] != a.extent or p.shape[d + 1] != b.extent:
-                return None
-        elif any(not _joins(index[i], a, b) for i in where_a):
-            return None
-        if found.setdefault(param, d) != d:
-            return None
-    return {name: d for name, d in found.items() if d is not None}
-
-
-def _joins(index: Index, a: Axis, b: Axis) -> bool:
-    """Whether the index holds c * (b.extent * a + b)."""
-    ca, cb = index.coefficient(a.name), index.coefficient(b.name)
-    return ca is not None and cb is not None and ca == cb * b.extent
-
-
-def _uses(k: Kernel) -> Iterator[tuple[str, tuple[Index, ...]]]:
-    for s in k.stages:
-        if isinstance(s, Store):
-            yield s.param, s.index
-        for x in leaves(s.expr):
-            if isinstance(x, Load):
-                yield x.param, x.index

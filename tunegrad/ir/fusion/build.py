@@ -4,9 +4,9 @@
       store out[o, h, w] = max(add(v0, b[o]), 0)
       v0 = sum over c kh kw: mul(x[c, h+kh-1, w+kw-1 if 0<=h+kh-1<H & 0<=w+kw-1<W], w[o, c, kh, kw])
 
-``Draft`` is such a kernel before its parameters have layouts: parameter names are ``n`` and the position of the node.
-``CutError`` names a node that must have memory before the kernel is legal: a reduction nested in another one, or one that
-would be computed again for every point of an axis it does not depend on.
+``Draft`` is such a kernel before its parameters have layouts. ``CutError`` names a node that must have memory before
+the kernel is legal: a reduction nested in another one, or one that would be computed again for every point of an axis
+that it does not depend on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..dtypes import DType
 from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index

@@ -1,8 +1,9 @@
 """Which intermediate tensors are stored channels-last.
 
-A 4-D tensor that a convolution or pooling window slides over or produces is stored (N, H, W, C): neighbouring channels
-are neighbouring addresses, for the reduction of the next convolution and for vector lanes alike. The choice spreads over
-4-D tensors that meet in a kernel (residual adds), and to no others: attention scores are 4-D too, and stay row-major.
+A 4-D tensor that a convolution or pooling window slides over or produces is stored (N, H, W, C): neighbouring
+channels are neighbouring addresses, for the reduction of the next convolution and for vector lanes alike. The choice
+spreads over 4-D tensors that meet in a kernel (residual adds), and to no others: attention scores are 4-D too, and
+stay row-major.
 The caller's inputs and outputs, and constants, always stay row-major.
 """
 

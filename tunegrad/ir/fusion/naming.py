@@ -41,7 +41,7 @@ def kernel_name(d: Draft, k: Kernel) -> str:
     if len(k.reduces) > 1:
         return f"{_row_kernel(d)} {_shape(d.node.shape)}"
     if windows and any(n in inside for n in windows):
-        return _windowed(d, k, main, windows) + after
+        return _windowed(d, main, windows) + after
     product = op is Op.ADD and any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside)
     if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
         shared = "x".join(str(a.extent) for a in k.axes)
@@ -50,13 +50,13 @@ def kernel_name(d: Draft, k: Kernel) -> str:
     return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
 
 
-def _windowed(d: Draft, k: Kernel, main: Node, windows: list[Node]) -> str:
+def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     spec = sorted((cast(Any, w.arg) for w in windows), key=lambda a: int(a[0]))
     size = "x".join(str(a[1]) for a in spec)
     stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
     op = cast(Any, main.arg)[0]
     product = any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in _below(main, d))
-    image = [s for s in d.node.shape[-2:]]
+    image = d.node.shape[-2:]
     if product:
         weights = next((n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None)
         channels = f" {weights.shape[1]}->{weights.shape[0]}" if weights is not None else ""

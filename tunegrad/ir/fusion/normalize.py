@@ -17,7 +17,8 @@ from ..expr import Load, leaves
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 from ..layout import Layout
-from .axes import merge_axes, rewritten
+from .axes import rewritten
+from .merge import merge_axes
 
 __all__ = ["normalized"]
 

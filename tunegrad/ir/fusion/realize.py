@@ -107,9 +107,8 @@ class _Realizer:
         self.states[n] = state
         if n in self.realized or n.op is GraphOp.CONTIGUOUS:
             return
-        if state.ops > MAX_OPS or state.depth > MAX_DEPTH:
-            self.realize(n)
-        elif len(self.regions.consumers[i]) > 1 and not self._shareable(i, state):
+        shared = len(self.regions.consumers[i]) > 1
+        if state.ops > MAX_OPS or state.depth > MAX_DEPTH or (shared and not self._shareable(i, state)):
             self.realize(n)
 
     def realize(self, n: Node) -> None:
@@ -177,10 +176,9 @@ class _Realizer:
         bodies = [s for s in n.srcs if self.state(s).kind == BODY]
         rows = [s for s in n.srcs if self.state(s).kind == ROW]
         first = self.state(bodies[0]) if bodies and not rows else None
-        for b in bodies:
-            s = self.state(b)
-            if first is None or (s.own, s.mixed) != (first.own, first.mixed):
-                self._realize_rows(s)
+        for body in map(self.state, bodies):
+            if first is None or (body.own, body.mixed) != (first.own, first.mixed):
+                self._realize_rows(body)
         if len({self.state(s).pending for s in rows}) > 1:
             self._settle_rows(rows)
         pending = _union([self.state(s) for s in n.srcs])
@@ -210,7 +208,7 @@ class _Realizer:
         if not wide:
             return s
         if s.kind == BODY and (s.mixed or s.own != wide or len(s.pending) >= MAX_PENDING):
-            if s.reuse:
+            if s.reuse or len(s.rows) == 1:
                 self._realize_rows(s)
             else:
                 self.realize(src)
@@ -249,7 +247,6 @@ class _Realizer:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
                 return True
             return self._meets(i, FREE, False)
-        n = self.regions.order[i]
         if state.kind == ROW and any(self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]):
             return False
         return self._meets(i, state.kind, state.heavy is not None)

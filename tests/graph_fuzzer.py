@@ -1,0 +1,185 @@
+"""Random graphs: chains of movement, and pools of elementwise, reduce and movement operations."""
+
+from __future__ import annotations
+
+import random
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import Node
+
+Array = NDArray[np.generic]
+
+FLOAT_UNARY = (Op.NEG, Op.ABS, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR)
+BINARY = (Op.ADD, Op.SUB, Op.MAX, Op.MIN, Op.MUL)
+MAX_SIZE = 300
+
+
+def factorization(rng: random.Random, n: int) -> tuple[int, ...]:
+    """A random shape of n elements."""
+    dims: list[int] = []
+    while n > 1 and len(dims) < 4:
+        divisors = [d for d in range(2, n + 1) if n % d == 0]
+        d = rng.choice(divisors)
+        dims.append(d)
+        n //= d
+    dims.append(n)
+    if rng.random() < 0.3:
+        dims.insert(rng.randrange(len(dims) + 1), 1)
+    rng.shuffle(dims)
+    return tuple(dims)
+
+
+def moved(rng: random.Random, x: Node) -> Node:
+    """``x`` under one random movement operation (or ``x`` where that would be too large)."""
+    kind = rng.choice(("reshape", "expand", "permute", "pad", "shrink", "flip", "window"))
+    rank = len(x.shape)
+    if kind == "reshape" and x.size:
+        return g.reshape(x, factorization(rng, x.size))
+    if kind == "expand":
+        shape = tuple(rng.choice((1, 2, 3)) if s == 1 else s for s in x.shape)
+        return g.expand(x, shape) if prod(shape) <= MAX_SIZE else x
+    if kind == "permute":
+        return g.permute(x, tuple(rng.sample(range(rank), rank)))
+    if kind == "pad":
+        widths = tuple((rng.choice((0, 0, 1, 2)), rng.choice((0, 0, 1))) for _ in range(rank))
+        y = g.pad(x, widths)
+        return y if y.size <= MAX_SIZE else x
+    if kind == "shrink":
+        limits = []
+        for s in x.shape:
+            begin = rng.randrange(s) if s and rng.random() < 0.5 else 0
+            limits.append((begin, rng.randrange(begin, s) + 1 if s and rng.random() < 0.5 else s))
+        return g.shrink(x, tuple(limits))
+    if kind == "flip":
+        return g.flip(x, tuple(d for d in range(rank) if rng.random() < 0.5))
+    dims = [d for d, s in enumerate(x.shape) if s > 1]
+    if kind == "window" and dims and rank < 6:
+        d = rng.choice(dims)
+        size = rng.randint(1, min(3, x.shape[d]))
+        dilation = rng.randint(1, max(1, (x.shape[d] - 1) // size))
+        y = g.window(x, d, size, rng.randint(1, 2), dilation)
+        return y if y.size <= MAX_SIZE else x
+    return x
+
+
+def movement_chain(rng: random.Random, length: int) -> tuple[Node, Array]:
+    """An i32 input under ``length`` movement operations, and distinct values for it."""
+    shape = factorization(rng, rng.choice((1, 6, 12, 16, 24, 30, 36, 60)))
+    x = g.graph_input("x", shape, I32)
+    values = np.arange(1, x.size + 1, dtype=np.int32).reshape(shape)
+    for _ in range(length):
+        x = moved(rng, x)
+    return x, values
+
+
+def _cast(x: Node, dtype: DType) -> Node:
+    return g.cast(x, dtype)
+
+
+def _unary(rng: random.Random, x: Node) -> Node:
+    if x.dtype.is_bool:
+        return g.elementwise(Op.NOT, x)
+    if x.dtype.is_int:
+        return g.elementwise(rng.choice((Op.NEG, Op.ABS)), x)
+    if rng.random() < 0.3:
+        return g.elementwise(Op.EXP, g.elementwise(Op.TANH, x))
+    return g.elementwise(rng.choice(FLOAT_UNARY), x)
+
+
+def _fitted(rng: random.Random, y: Node, shape: tuple[int, ...]) -> Node | None:
+    """``y`` reshaped and expanded to ``shape``, by matching dimensions from the right or one at a time."""
+    if y.shape == shape:
+        return y
+    if y.size == prod(shape):
+        return g.reshape(y, shape)
+    dims = [s for s in y.shape if s != 1]
+    line = [1] * len(shape)
+    d = len(shape)
+    for s in reversed(dims):
+        d = next((k for k in range(d - 1, -1, -1) if shape[k] == s), -1)
+        if d < 0:
+            return None
+        line[d] = s
+    return g.expand(g.reshape(y, tuple(line)), shape)
+
+
+def _binary(rng: random.Random, x: Node, y: Node) -> Node:
+    fitted = _fitted(rng, y, x.shape)
+    y = g.full(rng.choice((-1, 0, 1, 2)), x.shape, x.dtype) if fitted is None else _cast(fitted, x.dtype)
+    if x.dtype.is_bool:
+        return g.elementwise(rng.choice((Op.AND, Op.OR, Op.XOR)), x, y)
+    pick = rng.random()
+    if pick < 0.15:
+        return g.elementwise(rng.choice((Op.LT, Op.EQ, Op.NE)), x, y)
+    if pick < 0.3:
+        return g.elementwise(Op.WHERE, g.elementwise(Op.LT, x, y), y, x)
+    op = rng.choice(BINARY)
+    z = g.elementwise(op, x, y)
+    return g.elementwise(Op.TANH, z) if op is Op.MUL and x.dtype.is_float else z
+
+
+def _reduced(rng: random.Random, x: Node) -> Node:
+    axes = tuple(d for d in range(len(x.shape)) if rng.random() < 0.5) or (len(x.shape) - 1,)
+    if x.dtype.is_bool:
+        return g.reduce(rng.choice((Op.MAX, Op.MIN)), x, axes)
+    y = g.reduce(rng.choice((Op.ADD, Op.ADD, Op.MAX, Op.MIN)), x, axes)
+    if rng.random() < 0.5:
+        return g.elementwise(Op.SUB, x, g.expand(y, x.shape))
+    return y
+
+
+def random_graph(rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,)) -> tuple[Node, ...]:
+    """One to three outputs over a pool of ``size`` random operations on up to three inputs a, b, c."""
+    pool: list[Node] = []
+    for name in "abc":
+        shape = factorization(rng, rng.choice((1, 4, 6, 12, 24)))
+        pool.append(g.graph_input(name, shape, rng.choice(dtypes)))
+    if rng.random() < 0.3:
+        shape = factorization(rng, 12)
+        pool.append(g.iota(shape, rng.randrange(len(shape)), rng.choice((I32, I64, F32))))
+    for _ in range(size):
+        x = rng.choice(pool[-6:])
+        pick = rng.random()
+        if pick < 0.15:
+            y = _unary(rng, x)
+        elif pick < 0.45:
+            y = _binary(rng, x, rng.choice(pool[-8:]))
+        elif pick < 0.65 and x.shape:
+            y = _reduced(rng, x)
+        elif pick < 0.7:
+            y = g.contiguous(x)
+        elif pick < 0.75:
+            y = _cast(x, rng.choice((*dtypes, F32, I32, BOOL)))
+        else:
+            y = moved(rng, x)
+        pool.append(y)
+    return tuple(rng.sample(pool[-4:], rng.randint(1, 3)))
+
+
+def random_inputs(seed: int, outputs: tuple[Node, ...]) -> dict[str, Array]:
+    """Values between -2 and 2 for every input of a graph."""
+    rng = np.random.default_rng(seed)
+    inputs: dict[str, Array] = {}
+    for n in g.topological(outputs):
+        if n.op is g.GraphOp.INPUT:
+            inputs[str(n.arg)] = random_array(rng, n.shape, n.dtype)
+    return inputs
+
+
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_bool:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.is_int:
+        return np.asarray(rng.integers(-3, 4, shape)).astype(dtype.numpy)
+    # quarters are exact in every float type
+    values = np.asarray(rng.integers(-8, 9, shape) / 4, np.float32)
+    return np.asarray((values.view(np.uint32) >> 16).astype(np.uint16)) if dtype == BF16 else values.astype(dtype.numpy)
+
+
+ALL_FLOATS = (F32, F64, F16, BF16)

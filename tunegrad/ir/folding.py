@@ -1,0 +1,169 @@
+"""Constant folding: parts of a graph that no input reaches, computed once.
+
+What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as numpy folds them):
+
+    op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node; movement above it stays
+    op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever stored
+    op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0) -> FULL 0
+    x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0 is 0.0)
+    where(FULL, a, b)     -> a or b
+    reduce(FULL)          -> FULL          max and min; sums where every partial sum is exact
+"""
+
+from __future__ import annotations
+
+import weakref
+from math import isinf, isnan, prod
+from typing import Any
+from typing import cast as typed
+
+import numpy as np
+
+from . import graph as g
+from .dtypes import DType
+from .evaluate import evaluate
+from .expr import Op
+from .graph import MOVEMENT, GraphOp, Node, topological
+from .numeric import compute, convert
+
+__all__ = ["fold_constants"]
+
+_FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+"""Constant-only nodes that were evaluated before."""
+
+
+def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same outputs with constant parts computed; a graph without any comes back as the same nodes."""
+    new: dict[Node, Node] = {}
+    constant: dict[Node, bool] = {}
+    order = topological(outputs)
+    for n in order:
+        srcs = tuple(new[s] for s in n.srcs)
+        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        made = _full_rules(made) or made
+        if _known(made, constant):
+            made = _narrow(made) or made
+        new[n] = made
+    roots = tuple(new[o] for o in outputs)
+    return _with_constants(roots)
+
+
+def _known(n: Node, constant: dict[Node, bool]) -> bool:
+    """Whether no input reaches ``n``; filled in for nodes whose sources are known."""
+    found = constant.get(n)
+    if found is None:
+        found = n.op is not GraphOp.INPUT and all(_known(s, constant) for s in n.srcs)
+        constant[n] = found
+    return found
+
+
+def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Computing nodes that hold a CONST and no input, replaced by their values; the last of each part only."""
+    order = topological(outputs)
+    holds: dict[Node, bool] = {}
+    free: dict[Node, bool] = {}
+    for n in order:
+        holds[n] = n.op is GraphOp.CONST or any(holds[s] for s in n.srcs)
+        free[n] = n.op is not GraphOp.INPUT and all(free[s] for s in n.srcs)
+    needed: set[Node] = set()
+    wanted = {o for o in outputs if free[o]} | {s for n in order if not free[n] for s in n.srcs if free[s]}
+    for n in reversed(order):
+        if n in wanted and n.op in MOVEMENT | {GraphOp.CONTIGUOUS}:
+            wanted.add(n.srcs[0])
+        elif n in wanted and n.srcs and holds[n]:
+            needed.add(n)
+    new: dict[Node, Node] = {}
+    for n in order:
+        srcs = tuple(new[s] for s in n.srcs)
+        if n in needed:
+            new[n] = _evaluated(n)
+        else:
+            new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+    return tuple(new[o] for o in outputs)
+
+
+def _evaluated(n: Node) -> Node:
+    found = _FOLDED.get(n)
+    if found is None:
+        names = [typed(g.ConstData, m.arg).name for m in topological((n,)) if m.op is GraphOp.CONST]
+        name = next((s for s in names if s), "")
+        found = _FOLDED[n] = g.const(evaluate((n,))[0], n.dtype, name and f"{name} (folded)")
+    return found
+
+
+def _narrow(n: Node) -> Node | None:
+    """op(expand(a), expand(b)) -> expand(op(a, b)), along dimensions that every source repeats"""
+    if n.op is GraphOp.CAST and n.srcs[0].op is GraphOp.EXPAND:
+        return g.expand(g.cast(n.srcs[0].srcs[0], n.dtype), n.shape)
+    if n.op is not GraphOp.MAP or all(s.op is GraphOp.FULL for s in n.srcs):
+        return None
+    below = [s.srcs[0].shape if s.op is GraphOp.EXPAND else s.shape for s in n.srcs if s.op is not GraphOp.FULL]
+    small = tuple(max(extents) for extents in zip(*below, strict=True))
+    if small == n.shape or 0 in n.shape:
+        return None
+    srcs = []
+    for s in n.srcs:
+        if s.op is GraphOp.FULL:
+            srcs.append(Node(GraphOp.FULL, (), s.arg, small, s.dtype))
+        else:
+            srcs.append(g.expand(s.srcs[0] if s.op is GraphOp.EXPAND else s, small))
+    return g.expand(Node(GraphOp.MAP, tuple(srcs), n.arg, small, n.dtype), n.shape)
+
+
+def _value(n: Node) -> Any:
+    """The number of a FULL node, or None."""
+    return typed(tuple[str, str, Any], n.arg)[2] if n.op is GraphOp.FULL else None
+
+
+def _full_rules(n: Node) -> Node | None:
+    if n.op is GraphOp.MAP:
+        return _map_rules(n)
+    if not n.srcs or (value := _value(n.srcs[0])) is None:
+        return None
+    if n.op is GraphOp.CAST:
+        array = convert(np.asarray(value, n.srcs[0].dtype.compute.numpy), typed(DType, n.arg))
+        return g.full(array.item(), n.shape, n.dtype)
+    if n.op is GraphOp.REDUCE:
+        return _reduced_full(n, value)
+    if n.op is GraphOp.PAD and value != 0:
+        return None
+    return g.full(value, n.shape, n.dtype) if n.op in MOVEMENT else None
+
+
+def _map_rules(n: Node) -> Node | None:
+    op = typed(Op, n.arg)
+    values = [_value(s) for s in n.srcs]
+    if all(v is not None for v in values):
+        arrays = [np.asarray(v, s.dtype.compute.numpy) for v, s in zip(values, n.srcs, strict=True)]
+        if op in (Op.FLOORDIV, Op.MOD) and values[1] == 0:
+            return None
+        return g.full(convert(compute(op, *arrays), n.dtype).item(), n.shape, n.dtype)
+    if op is Op.WHERE and values[0] is not None:
+        return n.srcs[1] if values[0] else n.srcs[2]
+    if op is Op.MUL and 1 in values and n.dtype.bits != 16:
+        return n.srcs[1 - values.index(1)]
+    if op is Op.DIV and values[1] == 1:
+        return n.srcs[0]
+    if op is Op.SUB and values[1] == 0 and str(values[1]) != "-0.0":
+        return n.srcs[0]
+    if op is Op.ADD:
+        for i in (0, 1):
+            if values[i] == 0 and (n.dtype.is_int or str(values[i]) == "-0.0"):
+                return n.srcs[1 - i]
+    return None
+
+
+def _reduced_full(n: Node, value: Any) -> Node | None:
+    op, axes = typed(tuple[Op, tuple[int, ...]], n.arg)
+    count = prod(n.srcs[0].shape[a] for a in axes)
+    if not count:
+        return None
+    if op in (Op.MAX, Op.MIN):
+        return g.full(value, n.shape, n.dtype)
+    if op is Op.ADD and not n.dtype.is_bool:
+        total = value * count
+        if n.dtype.is_int:
+            return g.full(total, n.shape, n.dtype) if abs(total) < 1 << (n.dtype.bits - 1) else None
+        exact = not (isnan(value) or isinf(value)) and float(value).is_integer() and abs(total) <= 1 << 11
+        return g.full(total, n.shape, n.dtype) if exact and str(value) != "-0.0" else None
+    return None

@@ -1,0 +1,72 @@
+"""The float64 reference of a kernel: the same computation with every float in f64, inputs as they are.
+
+    v0 = add over ra in f32: mul(p1[a, ra], p2[ra, b])
+    store p0[a, b] = max(v0, 0.0)
+        -->
+    v0 = add over ra in f64: mul(f64(p1[a, ra]), f64(p2[ra, b]))
+    store p0[a, b] = max(v0, 0.0)                                   with p0 in f64
+
+Casts to f16 and bf16 stay: they are roundings that the model asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .dtypes import F32, F64, DType
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
+from .kernel import Kernel, Reduce, Stage
+
+__all__ = ["in_float64"]
+
+
+def in_float64(k: Kernel) -> Kernel:
+    """``k`` computed and stored in f64 (where it is floating point); inputs and layouts unchanged."""
+    stages: list[Stage] = []
+    outputs = {p.name: p.dtype for p in k.outputs}
+    for s in k.stages:
+        expr = _wide(s.expr, {})
+        if isinstance(s, Reduce):
+            stages.append(replace(s, expr=expr, dtype=_wide_type(s.dtype)))
+        else:
+            if outputs[s.param].is_float and expr.dtype != F64:
+                expr = _to_f64(expr)
+            stages.append(replace(s, expr=expr))
+    params = tuple(replace(p, dtype=F64) if p.role == "out" and p.dtype.is_float else p for p in k.params)
+    return replace(k, params=params, stages=tuple(stages), name=f"{k.name} in f64")
+
+
+def _wide_type(dtype: DType) -> DType:
+    return F64 if dtype.is_float else dtype
+
+
+def _to_f64(x: Expr) -> Expr:
+    """f16 and bf16 go through f32, the one type they convert to."""
+    if x.dtype == F64:
+        return x
+    if x.dtype.bits == 16:
+        x = Cast(x, F32)
+    return Cast(x, F64)
+
+
+def _wide(x: Expr, memo: dict[int, Expr]) -> Expr:
+    found = memo.get(id(x))
+    if found is None:
+        found = memo[id(x)] = _widened(x, memo)
+    return found
+
+
+def _widened(x: Expr, memo: dict[int, Expr]) -> Expr:
+    if isinstance(x, Load):
+        return _to_f64(x) if x.dtype.is_float else x
+    if isinstance(x, Const | Value | IndexValue):
+        return replace(x, dtype=_wide_type(x.dtype))
+    if isinstance(x, Inside):
+        return x
+    if isinstance(x, Apply):
+        return Apply(x.op, tuple(_wide(a, memo) for a in x.args), _wide_type(x.dtype))
+    inner = _wide(x.x, memo)
+    if x.dtype.is_float and x.dtype.bits == 16:
+        return _to_f64(Cast(Cast(inner, F32) if inner.dtype == F64 else inner, x.dtype))
+    target = _wide_type(x.dtype)
+    return inner if inner.dtype == target else Cast(inner, target)
