@@ -89,7 +89,8 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
 
 
 def _by_loops(tree: LoopTree, staged: Staged, stage: int, load: Load, needed: tuple[str, ...]) -> CopyPlan:
-    layout = staged.layout or needed
+    single = {x.name for x in tree.loops if x.extent == 1}
+    layout = tuple(n for n in staged.layout if n not in single) or needed
     if set(layout) != set(needed) or len(set(layout)) != len(layout):
         raise IllegalAction(
             f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must name the loops "

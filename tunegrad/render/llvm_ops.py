@@ -237,7 +237,7 @@ class Ops:
         if op in _FLOAT:
             return self._named(f"{_FLOAT[op]} {ty} {a[0]}, {a[1]}")
         if op is Op.FMA:
-            return self._named(self.call(ty, f"llvm.fma.{suffix}", [(ty, x) for x in a]))
+            return self._named(self.call(ty, f"llvm.fmuladd.{suffix}", [(ty, x) for x in a]))
         if op is Op.NEG:
             return self._named(f"fneg {ty} {a[0]}")
         if op is Op.RECIP:

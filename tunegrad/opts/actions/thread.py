@@ -44,8 +44,6 @@ class Thread(Action):
             raise self.fail(tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}")
         if not gpu and prod(x.count for x in others) * count > tree.target.threads:
             raise self.fail(tree, f"more threads than the target's {tree.target.threads}")
-        if any(s.axes for s in tree.kernel.stages) and tree.partial:
-            raise self.fail(tree, "a thread loop can not stand inside a reduce loop of this kernel")
         return set_kind(self, tree, self.axis, LoopKind.THREAD, count=count)
 
     @classmethod

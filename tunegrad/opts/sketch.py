@@ -1,0 +1,55 @@
+"""Whole schedules from a few decisions; the defaults of all decisions are the heuristic schedule.
+
+Which sketch fits follows from the kernel:
+
+    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling, elementwise, copies.
+            Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       sketch_tiles.py
+    dots    the same, lanes along the reduction: matrix-vector products, row sums                        sketch_dots.py
+    rows    several stages over a row: softmax, layer norm                                               sketch_rows.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+
+from .actions import Action
+from .analysis import accesses, contiguous_axes
+from .sketch_dots import sketch_dots
+from .sketch_rows import sketch_rows
+from .sketch_tiles import sketch_tiles
+
+if TYPE_CHECKING:
+    from .space import Recorder
+
+__all__ = ["sketch"]
+
+
+def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """The actions that a chooser's answers give."""
+    if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
+        return sketch_rows(kernel, target, ask)
+    forms = _forms(kernel)
+    form = ask.pick("form", forms, 0)
+    return sketch_dots(kernel, target, ask) if form == "dots" else sketch_tiles(kernel, target, ask)
+
+
+def _forms(kernel: Kernel) -> list[str]:
+    """The sketches that apply, best guess first."""
+    if not kernel.reduces:
+        return ["tiles"]
+    reduce = kernel.reduces[0]
+    found = accesses(kernel, reduce)
+    along = [a.name for a in reduce.axes if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)]
+    shared = [a.name for a in kernel.axes if a.extent > 1]
+    if not along:
+        return ["tiles"]
+    lanes = contiguous_axes(kernel, shared)
+    if not lanes:
+        return ["dots", "tiles"]
+    strided = [x for x in found if x.stride(lanes[0]) not in (0, 1)]
+    reused = all(any(not x.depends(n) for n in shared) for x in found)
+    packable = all(x.role == "const" for x in strided) or reused
+    return ["tiles", "dots"] if not strided or (packable and len(shared) > 1) else ["dots", "tiles"]

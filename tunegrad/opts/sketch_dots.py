@@ -1,0 +1,56 @@
+"""Dots: lanes along the reduction, for kernels that read long rows once: matrix-vector products, row sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.ir.kernel import Axis, Kernel
+from tunegrad.ir.target import Target
+
+from .actions import Action, Group, Reorder, Thread, Upcast
+from .analysis import accesses
+from .tiling import Levels, balance, vector_lanes
+
+if TYPE_CHECKING:
+    from .space import Recorder
+
+__all__ = ["sketch_dots"]
+
+
+def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """Asks for the decisions of the dots sketch and returns its actions."""
+    reduce = kernel.reduces[0]
+    found = accesses(kernel, reduce)
+    shared = [a for a in kernel.axes if a.extent > 1]
+    along = [a for a in reduce.axes if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)]
+    lane: Axis = ask.pick("dot.axis", along)
+    width = vector_lanes(lane.extent, target.lanes(max(4, reduce.dtype.itemsize)))
+    row = ask.pick("dot.row", shared[::-1]) if shared else None
+    shared_operand = row is not None and any(not x.depends(row.name) for x in found)
+    options = [(m, u) for m in (1, 2, 3, 4, 6, 8) for u in (1, 2, 4, 8) if m * u <= 16 and (row is None or m <= row.extent)]
+    options = [o for o in options if row is not None or o[0] == 1]
+    want = (4, 2) if shared_operand else (1, 8)
+    options.sort(key=lambda o: (abs(o[0] - want[0]) + abs(o[1] - want[1]), o))
+    rows_count, copies = ask.pick("dot.tile", options)
+    levels = Levels(kernel)
+    names = levels.split(lane.name, (copies * width, width))
+    row_names = levels.split(row.name, (rows_count,)) if row is not None else ["", ""]
+    order = [n for a in shared for n in ([row_names[0]] if a is row else [a.name]) if n]
+    inner = [a.name for a in reduce.axes if a.extent > 1 and a is not lane]
+    everything = [*order, *inner, *(n for n in (names[0], row_names[1], names[1], names[2]) if n)]
+    actions: list[Action] = list(levels.actions)
+    if len(everything) > 1:
+        actions.append(Reorder(tuple(everything)))
+    if row_names[1] and levels.extent(row_names[1]) > 1:
+        actions.append(Upcast(row_names[1]))
+    if names[1] and levels.extent(names[1]) > 1:
+        actions.append(Upcast(names[1]))
+    if names[2] and levels.extent(names[2]) > 1:
+        actions.append(Group(names[2]))
+    loops = [x for x in order if levels.extent(x) > 1]
+    if target.threads > 1 and loops:
+        best = max(range(len(loops)), key=lambda i: (balance(levels.extent(loops[i]), target.threads) > 0.9, -i))
+        chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
+        if chosen != "none":
+            actions.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
+    return tuple(actions)

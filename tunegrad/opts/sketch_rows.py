@@ -1,0 +1,82 @@
+"""Rows: kernels of several stages over one row each (softmax, layer norm), or whose store has axes of its own.
+
+    for rows on threads:
+        for each stage:  its own axis over lanes, some vectors at a time; sums folded at the end of the row
+
+or, where the rows themselves are contiguous in memory, lanes along the rows and serial stages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
+from tunegrad.ir.target import Target
+
+from .actions import Action, Group, Thread, Upcast, Vectorize
+from .analysis import accesses, output_stride
+from .tiling import Levels, balance, vector_lanes
+
+if TYPE_CHECKING:
+    from .space import Recorder
+
+__all__ = ["sketch_rows"]
+
+
+def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """Asks for the decisions of the rows sketch and returns its actions."""
+    shared = [a for a in kernel.axes if a.extent > 1]
+    forms = ["own", "shared"] if shared else ["own"]
+    contiguous = bool(shared) and output_stride(kernel, shared[-1].name) == 1
+    form = ask.pick("rows.lanes", forms, 1 if contiguous and len(forms) > 1 else 0)
+    levels = Levels(kernel)
+    kinds: list[Action] = []
+    outer = [a.name for a in shared]
+    if form == "shared":
+        lane = shared[-1]
+        width = vector_lanes(lane.extent, target.lanes(4))
+        copies = ask.pick("rows.copies", [1, 2, 4])
+        names = levels.split(lane.name, (copies * width, width))
+        kinds += [Upcast(names[1])] if names[1] and levels.extent(names[1]) > 1 else []
+        kinds += [Vectorize(names[2])] if names[2] and levels.extent(names[2]) > 1 else []
+        outer = [*outer[:-1], *([names[0]] if names[0] else [])]
+    else:
+        for i, stage in enumerate(kernel.stages):
+            kinds += _stage(kernel, target, i, stage, levels, ask)
+    loops = [x for x in outer if levels.extent(x) > 1]
+    threads: list[Action] = []
+    if target.threads > 1 and loops:
+        best = max(range(len(loops)), key=lambda i: (balance(levels.extent(loops[i]), target.threads) > 0.9, -i))
+        chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
+        if chosen != "none":
+            threads.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
+    return tuple([*levels.actions, *kinds, *threads])
+
+
+def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:
+    own = [a for a in stage.axes if a.extent > 1]
+    axis = _lane_axis(kernel, stage, own)
+    if axis is None:
+        return []
+    width = vector_lanes(axis.extent, target.lanes(4))
+    reduce = isinstance(stage, Reduce)
+    copies = ask.pick(f"stage{i}.copies", [1, 2, 4, 8], 2 if reduce else 0)
+    names = levels.split(axis.name, (copies * width, width))
+    actions: list[Action] = []
+    if names[1] and levels.extent(names[1]) > 1:
+        actions.append(Upcast(names[1]))
+    if names[2] and levels.extent(names[2]) > 1:
+        actions.append(Group(names[2]) if reduce else Vectorize(names[2]))
+    return actions
+
+
+def _lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
+    """The stage's own axis that most loads (and its store) walk contiguously."""
+    if not own:
+        return None
+    found = accesses(kernel, stage)
+
+    def score(a: Axis) -> tuple[int, int]:
+        return sum(x.stride(a.name) == 1 for x in found) - sum(x.stride(a.name) not in (0, 1) for x in found), a.extent
+
+    return max(own, key=score)

@@ -1,0 +1,69 @@
+"""Splits axes into levels and remembers what the loops are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunegrad.ir.kernel import Kernel
+
+from .actions import Action, Tile
+
+__all__ = ["Levels", "balance", "blocks", "vector_lanes"]
+
+
+class Levels:
+    """Builds ``tile`` actions. Each axis is split at most once, by sizes from the outside in."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.actions: list[Action] = []
+        self.loops: dict[str, int] = {a.name: a.extent for a in kernel.all_axes()}
+
+    def split(self, axis: str, sizes: Sequence[int]) -> list[str]:
+        """Loop names: what is outside every size, then what runs inside each size; "" where there is no such loop.
+        Each size must be a multiple of the next. Sizes of 0 and 1, and sizes that hold all that is left, make no
+        loop of their own, but a power of two at the end that is larger than the axis does (vector lanes)."""
+        extent = self.loops.pop(axis)
+        found = [""] * (len(sizes) + 1)
+        slot, covered, current, level = 0, extent, axis, 0
+        for i, size in enumerate(sizes):
+            last = i == len(sizes) - 1
+            if 1 < size < covered or (last and size > extent and covered == extent):
+                self.actions.append(Tile(current, size))
+                outer = f"{axis}{level}"
+                found[slot] = outer
+                self.loops[outer] = -(-covered // size)
+                level, covered, current = level + 1, size, f"{axis}{level + 1}"
+                slot = i + 1
+            elif size >= covered > 1:
+                slot = i + 1
+        found[slot] = current
+        self.loops[current] = covered
+        return found
+
+    def extent(self, loop: str) -> int:
+        """Iterations of a loop; 1 where there is none."""
+        return self.loops.get(loop, 1) if loop else 1
+
+
+def vector_lanes(extent: int, widest: int) -> int:
+    """Lanes for an axis: the widest vector, or the least power of two that holds a smaller extent."""
+    lanes = 1
+    while lanes < min(extent, widest):
+        lanes *= 2
+    return lanes
+
+
+def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
+    """Cache-block sizes for an axis tiled by ``unit``: 0 (none), then multiples of the unit, largest sensible first."""
+    found = []
+    size = unit
+    while size < extent and len(found) < 12:
+        size *= 2
+        if size < extent:
+            found.append(size)
+    return [0, *reversed(found[-most:])]
+
+
+def balance(extent: int, threads: int) -> float:
+    """How evenly iterations split over threads, 0 to 1."""
+    return extent / (-(-extent // threads) * threads) if extent else 0.0
