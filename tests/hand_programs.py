@@ -61,16 +61,14 @@ def group_add(n: int = 37, groups: int = 3, items: int = 4, lanes: int = 4) -> P
     at = var("g", groups) * (items * lanes) + var("l", items) * lanes + var("v", lanes)
     flat = vector_add(n, lanes)
     (old,) = flat.body
-    body = tuple(
-        Test(1, below(at, n), lanes, "v") if isinstance(i, Test) else i if isinstance(i, Compute) else replace(i, offset=at, lane="v")
-        for i in old.body
-    )  # fmt: skip
+    moved = tuple(replace(i, offset=at, lane="v") if isinstance(i, Load | Store) else i for i in old.body[1:])
+    body = (Test(1, below(at, n), lanes, "v"), *moved)
     nest = loop("g", groups, loop("l", items, *body, kind="local", count=items), kind="thread", count=groups)
     return replace(flat, name="group_add", body=(nest,), threads=groups, local=items)
 
 
 def tiled_gemm(size: int = 64, tile: int = 16, lanes: int = 4) -> Program:
-    """C = A B: a group computes a tile, its work-items ``lanes`` neighbours each, from tiles of A and B in shared memory."""
+    """C = A B: a group computes a tile, its work-items ``lanes`` neighbours each, from shared tiles of A and B."""
     blocks, across = size // tile, tile // lanes
     items, v = tile * across, VType(F32, lanes)
     m0, n0, k0 = var("m0", blocks), var("n0", blocks), var("k0", blocks)
@@ -170,7 +168,7 @@ def arguments_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     made = {}
     for b in program.params:
         if b.role == "out":
-            made[b.name] = np.full(b.size, np.nan if b.dtype in (F32,) else 1, b.dtype.numpy)
+            made[b.name] = np.full(b.size, np.nan if b.dtype == F32 else 1, b.dtype.numpy)
         elif b.dtype in (F16, BF16):
             made[b.name] = draw.integers(0, 0x7F00, b.size).astype(np.uint16).view(b.dtype.numpy)
         else:

@@ -1,7 +1,8 @@
 """What every device that runs single programs can do. One conformance suite holds for all of them.
 
 A device is opened where it is needed and closed after; compiling is a function of (program, target) and says nothing
-about the device, so a compiled program can be kept. Buffers are flat numpy arrays by parameter name, outputs are written in place.
+about the device, so a compiled program can be kept. Buffers are flat numpy arrays by parameter name; outputs are
+written in place.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Device(Protocol):
         """
 
     def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:
-        """Seconds of each of ``samples`` runs, by the device's own clock. Writes the outputs, raises as ``run`` does."""
+        """Seconds of each of ``samples`` runs by the device's own clock. Writes the outputs, raises as ``run`` does."""
 
     def close(self) -> None:
         """Give everything back; calling it again does nothing."""
@@ -66,7 +67,7 @@ class Device(Protocol):
 
 
 def checked_buffers(program: Program, buffers: Buffers) -> dict[str, NDArray[Any]]:
-    """A buffer for every parameter and pack of ``program``: the caller's, and packs filled from their sources.
+    """A buffer for every parameter of ``program``: the caller's, and packs filled from their sources.
 
     Raises ShapeError, naming the buffer, for one that is missing or has another dtype, size or rank.
     """

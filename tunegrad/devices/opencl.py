@@ -1,6 +1,6 @@
 """The OpenCL device, through pyopencl: any GPU with a driver, or any CPU with PoCL (extra ``opencl``).
 
-A launch is timed by the queue's profiling events, on the device's clock. Nothing here is imported before a device is opened.
+A launch is timed by the queue's profiling events, on the device's clock. pyopencl is imported when a device is opened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OpenClDevice:
         self._kernels: dict[str, Any] = {}
 
     def compile(self, program: Program) -> Compiled:
-        """OpenCL C, built by the driver. Raises CompileFailure with the driver's log, OutOfResources past its limits."""
+        """OpenCL C, built by the driver. Raises CompileFailure with its log, OutOfResources past its limits."""
         self._check_resources(program)
         compiled = Compiled(program, render_opencl(program))
         self._kernel(compiled)
@@ -65,9 +65,7 @@ class OpenClDevice:
         memory = [self._memory(cl, a.size * a.dtype.itemsize, full.get(a.name)) for a in arguments(program)]
         try:
             size = (program.threads * program.local,)
-            launches = []
-            for _ in range(samples):
-                launches.append(kernel(self._queue, size, (program.local,), *memory))
+            launches = [kernel(self._queue, size, (program.local,), *memory) for _ in range(samples)]
             self._queue.finish()
             for a, m in zip(arguments(program), memory, strict=True):
                 if not isinstance(a, Alloc) and getattr(a, "role", "") == "out":
@@ -111,7 +109,8 @@ class OpenClDevice:
     def _check_resources(self, program: Program) -> None:
         if program.local > self.target.max_local:
             raise OutOfResources(
-                f"program {program.name}: {program.local} work-items, {self.description} has groups of {self.target.max_local}"
+                f"program {program.name}: {program.local} work-items, groups of {self.description} have up to "
+                f"{self.target.max_local}"
             )
         shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
         if shared > self.target.shared_bytes:

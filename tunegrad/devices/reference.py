@@ -30,7 +30,7 @@ class ReferenceDevice:
         return Compiled(program, program.text)
 
     def run(self, compiled: Compiled, buffers: Buffers) -> None:
-        """Interpret once. Raises VerifyError for a race, an access out of bounds, or a read of what was never written."""
+        """Interpret once. Raises VerifyError for a race, an access out of bounds, a read of what nobody wrote."""
         interpret(compiled.program, checked_buffers(compiled.program, buffers))
 
     def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:

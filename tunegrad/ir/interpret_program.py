@@ -4,8 +4,9 @@
     run          each thread (CPU) or work-item (GPU) is a generator that yields at barriers; between two barriers they
                  run in turn, so a race shows in the trackers and not in the result
 
-Work-groups run one after the other. What a compiled candidate could do silently is an error here: an access out of bounds, a read of memory or a register that was never written, a loop longer than its extent, a race between
-threads, work-items or groups, a barrier that not everybody reaches.
+Work-groups run one after the other. What a compiled candidate could do silently is an error here: an access out of
+bounds, a read of memory or a register that was never written, a loop longer than its extent, a race between threads,
+work-items or groups, a barrier that not everybody reaches.
 """
 
 from __future__ import annotations

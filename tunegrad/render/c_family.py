@@ -36,7 +36,7 @@ _LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MO
 
 
 def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
-    """What the kernel's arguments are, in order: parameters, packs that are no parameters, scratch that groups share."""
+    """The kernel's arguments, in order: parameters, packs that are no parameters, scratch that groups share."""
     names = {b.name for b in program.params}
     packs = tuple(k for k in program.packs if k.name not in names)
     return (*program.params, *packs, *(a for a in program.allocs if a.space == "team"))
@@ -48,7 +48,7 @@ def kernel_name(program: Program) -> str:
 
 
 def render_c(program: Program, dialect: Dialect) -> str:
-    """The program as one translation unit. Raises InternalError for what a GPU cannot run: a barrier of a CPU team."""
+    """The program as one translation unit. Raises InternalError for a barrier of a CPU team: a GPU has none."""
     return _Printer(program, dialect).text()
 
 
@@ -113,8 +113,8 @@ class _Printer:
     def _argument(self, a: Buffer | Pack | Alloc) -> str:
         self.dtypes[a.name] = a.dtype
         writes = isinstance(a, Alloc) or (isinstance(a, Buffer) and a.role == "out")
-        space = f"{self.dialect.global_space} " if self.dialect.global_space else ""
-        return f"{space}{'' if writes else 'const '}{self.dialect.stored[a.dtype.name]} *{self.dialect.restrict} {self.buffers[a.name]}"
+        words = (self.dialect.global_space, "" if writes else "const", self.dialect.stored[a.dtype.name])
+        return f"{' '.join(w for w in words if w)} *{self.dialect.restrict} {self.buffers[a.name]}"
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -135,7 +135,7 @@ class _Printer:
                 case p.Store():
                     self._store(i)
                 case p.Register(name, t):
-                    self.types_of_register(name, t)
+                    self._line(f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};")
                 case p.Write(name, value, t):
                     for left, right in zip(self._parts(self.registers[name], t), self._names(value), strict=True):
                         self._line(f"{left} = {right};")
@@ -167,17 +167,20 @@ class _Printer:
             self._line("{")
             self.depth += 1
             self._line(f"const {self.index_type} {v} = {who};")
-            self._nest("{" if sure else f"if ({v} < {stop}) {{", i.body)
+            if sure:
+                self._block(i.body)
+            else:
+                self._nest(f"if ({v} < {stop}) {{", i.body)
             self.depth -= 1
             self._line("}")
             return
-        ends = [f"{stop} * {part} / {i.count}" for part in (who, f"({who} + 1)")]
+        ends = [f"{stop} * {part} / {i.count}" for part in (f"({who})", f"({who} + 1)")]
         self._nest(f"for ({self.index_type} {v} = {ends[0]}; {v} < {ends[1]}; ++{v}) {{", i.body)
 
     def _share(self, who: str, i: p.For) -> str:
         team = self.program.local if i.kind == "local" else self.program.threads
         text = who if i.inner == 1 else f"{who} / {i.inner}"
-        return f"({text} % {i.count})" if i.inner * i.count < team else f"({text})" if i.inner > 1 else text
+        return f"{text} % {i.count}" if i.inner * i.count < team else text
 
     # values
 
@@ -204,21 +207,16 @@ class _Printer:
     def _is_vector(self, t: VType) -> bool:
         return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
 
-    def types_of_register(self, name: str, t: VType) -> None:
-        """Declares a register's variables."""
-        self._line(f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};")
-
-    def _define(self, id: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
-        """``id`` = ``whole`` where its type is one vector and there is such an expression, else lane by lane."""
-        self.types[id] = t
+    def _define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
+        """Value ``number`` = ``whole`` where its type is a vector and there is such an expression, else lane by lane."""
+        self.types[number] = t
         kind = f"const {self._c_type(t)}"
         if self._is_vector(t):
-            built = whole or self.dialect.build(
-                self.dialect.values[t.dtype.name], t.lanes, [lane(k) for k in range(t.lanes)]
-            )
-            self._line(f"{kind} v{id} = {built};")
+            scalar = self.dialect.values[t.dtype.name]
+            built = whole or self.dialect.build(scalar, t.lanes, [lane(k) for k in range(t.lanes)])
+            self._line(f"{kind} v{number} = {built};")
         else:
-            for k, name in enumerate(self._parts(f"v{id}", t)):
+            for k, name in enumerate(self._parts(f"v{number}", t)):
                 self._line(f"{kind} {name} = {lane(k)};")
 
     def _value(self, i: Instr) -> None:
@@ -334,14 +332,14 @@ class _Printer:
         step = i.offset.coefficient(i.lane) if i.lane else 0
 
         def lane(k: int) -> str:
-            text = f"{b}[{self.at.index(_fixed(i.offset, i.lane, k))}]"
+            text = f"{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}]"
             text = f"({text} != 0)" if t.dtype.is_bool else text
             return text if i.mask is None else f"{self._lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
 
         whole = ""
         if i.mask is None and self._is_vector(t):
             if step == 1:
-                start = self.at.index(_fixed(i.offset, i.lane, 0))
+                start = self.at.sum(_fixed(i.offset, i.lane, 0))
                 whole = self.dialect.load(self.dialect.values[t.dtype.name], t.lanes, b, start)
             elif step == 0:
                 whole = self._splat(lane(0), t)
@@ -353,12 +351,12 @@ class _Printer:
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
         if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
-            start = self.at.index(_fixed(i.offset, i.lane, 0))
+            start = self.at.sum(_fixed(i.offset, i.lane, 0))
             self._line(self.dialect.store(self.dialect.values[t.dtype.name], t.lanes, b, start, f"v{i.value}"))
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "
-            self._line(f"{guard}{b}[{self.at.index(_fixed(i.offset, i.lane, k))}] = {self._lane(i.value, k)};")
+            self._line(f"{guard}{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}] = {self._lane(i.value, k)};")
 
 
 def _fixed(index: Index, lane: str, k: int) -> Index:

@@ -64,6 +64,11 @@ class IndexPrinter:
 
     def index(self, index: Index) -> str:
         """A C expression, in parentheses unless it is one term."""
+        text = self.sum(index)
+        return f"({text})" if len(index.terms) + bool(index.const) > 1 or text.startswith("-") else text
+
+    def sum(self, index: Index) -> str:
+        """A C expression without parentheses around it."""
         parts: list[str] = []
         for atom, c in index.terms:
             text = self._atom(atom)
@@ -73,8 +78,7 @@ class IndexPrinter:
         if index.const or not parts:
             sign = "-" if index.const < 0 else "+"
             parts.append(f" {sign} {self.number(abs(index.const))}" if parts else self.number(index.const))
-        text = "".join(parts)
-        return f"({text})" if len(parts) > 1 or text.startswith("-") else text
+        return "".join(parts)
 
     def condition(self, valid: Valid) -> str:
         """A C condition."""

@@ -1,4 +1,4 @@
-"""Program to OpenCL C 1.2. One work-group per iteration of the thread loops, one work-item per iteration of the local ones.
+"""Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
 
 ``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
 and variables as their 16 bits, so no half-precision extension is needed.
@@ -20,7 +20,7 @@ _VALUES = {
 
 
 def render_opencl(program: Program) -> str:
-    """The program as OpenCL C text; the kernel and its arguments are ``kernel_name`` and ``arguments`` of ``c_family``."""
+    """The program as OpenCL C text; ``c_family`` says its ``kernel_name`` and ``arguments``."""
     return render_c(program, OPENCL)
 
 
@@ -86,9 +86,9 @@ OPENCL = Dialect(
     vector=lambda c, lanes: f"{c}{lanes}",
     lane=lambda v, k: f"{v}.s{k:x}",
     build=lambda c, lanes, parts: f"({c}{lanes})({', '.join(parts)})",
-    load=lambda c, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
-    store=lambda c, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
+    load=lambda _, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
+    store=lambda _, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
     vector_max=_vector_max,
-    function=lambda name, dtype: str(name),
+    function=lambda name, _: str(name),
     prologue="#pragma OPENCL FP_CONTRACT OFF",
 )
