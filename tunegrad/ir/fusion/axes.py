@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ..expr import Expr, IndexValue, Inside, Load, leaves, rebuild
+from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, rebuild
 from ..index import FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
-__all__ = ["Access", "all_indices", "conditions", "rewritten", "split_axes"]
+__all__ = ["Access", "all_indices", "conditions", "distinct_leaves", "rewritten", "split_axes", "uses"]
 
 Access = Callable[[str, tuple[Index, ...]], tuple[Index, ...]]
 
@@ -52,27 +52,49 @@ def rewritten(
     return replace(k, axes=replaced(k.axes), stages=tuple(stages))
 
 
+def distinct_leaves(x: Expr) -> Iterator[Expr]:
+    """The leaves of an expression, left to right, shared parts once."""
+    seen: set[int] = set()
+    stack = [x]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Apply):
+            stack.extend(reversed(node.args))
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+        else:
+            yield node
+
+
 def conditions(k: Kernel) -> Iterator[Valid]:
-    """Every condition of a kernel."""
+    """The conditions of a kernel."""
     for s in k.stages:
-        for x in leaves(s.expr):
+        for x in distinct_leaves(s.expr):
             if isinstance(x, Load | Inside):
                 yield x.valid
 
 
-def all_indices(k: Kernel) -> Iterator[Index]:
-    """Every index of a kernel, those in conditions too."""
+def uses(k: Kernel) -> Iterator[tuple[str, tuple[Index, ...]]]:
+    """The index tuples that parameters are read and written at."""
     for s in k.stages:
         if isinstance(s, Store):
-            yield from s.index
-        for x in leaves(s.expr):
+            yield s.param, s.index
+        for x in distinct_leaves(s.expr):
             if isinstance(x, Load):
-                yield from x.index
-            elif isinstance(x, IndexValue):
-                yield x.index
+                yield x.param, x.index
+
+
+def all_indices(k: Kernel) -> Iterator[Index]:
+    """The indices of a kernel, those in conditions too."""
+    for _, index in uses(k):
+        yield from index
+    for s in k.stages:
+        yield from (x.index for x in distinct_leaves(s.expr) if isinstance(x, IndexValue))
     for v in conditions(k):
-        for r in v.ranges:
-            yield r.index
+        yield from (r.index for r in v.ranges)
 
 
 def split_axes(k: Kernel) -> Kernel:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
+from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
-from .axes import split_axes
+from .axes import distinct_leaves, split_axes
 from .movement import source_index
 from .simplify import apply_op, as_compute, cast_to, index_value, literal, masked
 
@@ -174,7 +174,7 @@ def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:
 def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
     """Axes an expression depends on, also through the reductions in ``values``."""
     found: set[str] = set()
-    for leaf in leaves(x):
+    for leaf in distinct_leaves(x):
         if isinstance(leaf, Load):
             found |= leaf.valid.names()
             for i in leaf.index:

@@ -10,13 +10,11 @@ that is used several times (softmax) merge only together, and so do the axes tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..expr import Load, leaves
 from ..index import Index
-from ..kernel import Axis, Kernel, Param, Store
-from .axes import all_indices, conditions, rewritten
+from ..kernel import Axis, Kernel, Param
+from .axes import all_indices, conditions, rewritten, uses
 
 __all__ = ["merge_axes"]
 
@@ -25,18 +23,46 @@ def merge_axes(k: Kernel) -> Kernel:
     """``k`` with axes merged as long as any can be; parameters with plain layouts must be row-major."""
     while True:
         groups = (k.axes, *(s.axes for s in k.stages))
-        pairs = ((a, b) for g in groups for a in g for b in g if a is not b)
-        merged = next((m for m in (_merged(k, a, b) for a, b in pairs) if m is not None), None)
+        facts = _Facts.of(k)
+        pairs = ((a, b) for g in groups for a in g if a.name in facts.free for b in g if a is not b)
+        merged = next((m for m in (_merged(facts, a, b) for a, b in pairs) if m is not None), None)
         if merged is None:
             return k
         k = merged
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What deciding on a merge looks at."""
+
+    kernel: Kernel
+    params: dict[str, Param]
+    uses: tuple[tuple[str, tuple[Index, ...]], ...]
+    groups: dict[str, dict[str, Axis]]
+    """By axis name, the axes of its group by name."""
+    free: frozenset[str]
+    """Axes that no condition depends on."""
+    divisions: int
+
+    @staticmethod
+    def of(k: Kernel) -> _Facts:
+        groups = [{a.name: a for a in g} for g in (k.axes, *(s.axes for s in k.stages))]
+        bound = {n for v in conditions(k) for n in v.names()}
+        return _Facts(
+            kernel=k,
+            params={p.name: p for p in k.params},
+            uses=tuple(dict.fromkeys(uses(k))),
+            groups={name: g for g in groups for name in g},
+            free=frozenset(a.name for a in k.all_axes() if a.name not in bound),
+            divisions=sum(i.divisions() for i in all_indices(k)),
+        )
 
 
 @dataclass(slots=True)
 class _MergeState:
     """A merge being worked out: what must be merged along with what."""
 
-    kernel: Kernel
+    facts: _Facts
     pairs: dict[str, tuple[Axis, Axis]] = field(default_factory=dict)
     """By the name of the outer axis."""
     taken: set[str] = field(default_factory=set)
@@ -47,26 +73,25 @@ class _MergeState:
         """Note that ``a`` and ``b`` merge; False when one of them merges with another."""
         if a.name in self.pairs and self.pairs[a.name][1] == b:
             return True
-        if a.name in self.taken or b.name in self.taken:
+        if a.name in self.taken or b.name in self.taken or not {a.name, b.name} <= self.facts.free:
             return False
         self.pairs[a.name] = (a, b)
         self.taken |= {a.name, b.name}
         return True
 
 
-def _merged(k: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """``k`` with ``a`` (outer) and ``b`` (inner) as one axis, and all that must go with them; None where it can not."""
-    m = _MergeState(k)
-    m.pair(a, b)
-    if not _closed(m):
+def _merged(facts: _Facts, a: Axis, b: Axis) -> Kernel | None:
+    """The kernel with ``a`` (outer) and ``b`` (inner) as one axis, and all that must go with them; or None."""
+    m = _MergeState(facts)
+    if not m.pair(a, b) or not _closed(m):
         return None
+    k, params = facts.kernel, facts.params
     env: dict[str, Index] = {}
     axes: dict[str, tuple[Axis, ...]] = {}
     for outer, inner in m.pairs.values():
         both = Axis(f"{outer.name}{inner.name}", outer.extent * inner.extent)
         env[outer.name], env[inner.name] = both.index // inner.extent, both.index % inner.extent
         axes[outer.name], axes[inner.name] = (both,), ()
-    params = {p.name: p for p in k.params}
 
     def access(param: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
         for d in sorted(m.dims.get(param, ()), reverse=True):
@@ -74,7 +99,7 @@ def _merged(k: Kernel, a: Axis, b: Axis) -> Kernel | None:
         return index
 
     merged = rewritten(k, env, axes, access)
-    if sum(i.divisions() for i in all_indices(merged)) > sum(i.divisions() for i in all_indices(k)):
+    if sum(i.divisions() for i in all_indices(merged)) > facts.divisions:
         return None
     return replace(merged, params=tuple(_merge_dims(p, m.dims.get(p.name, set())) for p in k.params))
 
@@ -88,17 +113,13 @@ def _merge_dims(p: Param, dims: set[int]) -> Param:
 
 def _closed(m: _MergeState) -> bool:
     """Add to ``m`` all that its pairs imply; False when that is impossible."""
-    groups = {a.name: g for g in (m.kernel.axes, *(s.axes for s in m.kernel.stages)) for a in g}
     while True:
         before = (len(m.pairs), sum(map(len, m.dims.values())))
-        for v in conditions(m.kernel):
-            if not v.names().isdisjoint(m.taken):
-                return False
-        for param, index in _uses(m.kernel):
-            p = m.kernel.param(param)
+        for param, index in m.facts.uses:
+            p = m.facts.params[param]
             if not all(_use_fits(m, p, index, a, b) for a, b in tuple(m.pairs.values())):
                 return False
-            if not all(_dims_fit(m, p, index, d, groups) for d in m.dims.get(param, ())):
+            if not all(_dims_fit(m, p, index, d) for d in m.dims.get(param, ())):
                 return False
         if before == (len(m.pairs), sum(map(len, m.dims.values()))):
             return True
@@ -117,10 +138,10 @@ def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Ax
     return index[d].key == a.name and index[d + 1].key == b.name and p.shape[d : d + 2] == (a.extent, b.extent)
 
 
-def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int, groups: dict[str, tuple[Axis, ...]]) -> bool:
+def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> bool:
     """Whether one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the pair is noted."""
     outer, inner = index[d].key, index[d + 1].key
-    group = {a.name: a for a in groups.get(outer, ())}
+    group = m.facts.groups.get(outer, {})
     if inner not in group:
         return False
     a, b = group[outer], group[inner]
@@ -131,12 +152,3 @@ def _joins(index: Index, a: Axis, b: Axis) -> bool:
     """Whether the index holds c * (b.extent * a + b)."""
     ca, cb = index.coefficient(a.name), index.coefficient(b.name)
     return ca is not None and cb is not None and ca == cb * b.extent
-
-
-def _uses(k: Kernel) -> Iterator[tuple[str, tuple[Index, ...]]]:
-    for s in k.stages:
-        if isinstance(s, Store):
-            yield s.param, s.index
-        for x in leaves(s.expr):
-            if isinstance(x, Load):
-                yield x.param, x.index

@@ -31,7 +31,7 @@ def kernel_origin(d: Draft) -> tuple[str, ...]:
 def kernel_name(d: Draft, k: Kernel) -> str:
     """A short description of what ``k``, drafted as ``d``, computes."""
     reduces = [n for n in d.inlined if n.op is GraphOp.REDUCE]
-    if not reduces:
+    if not reduces or not k.reduces:
         return f"{_elementwise(d)} {_shape(d.node.shape)}"
     main = max(reduces, key=lambda n: n.srcs[0].size)
     op = cast(Any, main.arg)[0]

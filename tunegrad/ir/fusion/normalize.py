@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..expr import Load, leaves
+from ..expr import Load
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 from ..layout import Layout
-from .axes import rewritten
+from .axes import distinct_leaves, rewritten
 from .merge import merge_axes
 
 __all__ = ["normalized"]
@@ -60,7 +60,7 @@ def _ordered(k: Kernel) -> Kernel:
     stages = tuple(replace(s, axes=_by_mention(s.axes, _mentions(s))) for s in k.stages)
     k = replace(k, axes=_by_mention(k.axes, k.stores[0].index), stages=stages)
     names = [s.param for s in k.stores]
-    names += [x.param for s in k.stages for x in leaves(s.expr) if isinstance(x, Load)]
+    names += [x.param for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Load)]
     params = {p.name: p for p in k.params}
     return replace(k, params=tuple(params[n] for n in dict.fromkeys(names)))
 
@@ -68,7 +68,7 @@ def _ordered(k: Kernel) -> Kernel:
 def _mentions(s: Reduce | Store) -> tuple[Index, ...]:
     if isinstance(s, Store):
         return s.index
-    return tuple(i for x in leaves(s.expr) if isinstance(x, Load) for i in x.index)
+    return tuple(i for x in distinct_leaves(s.expr) if isinstance(x, Load) for i in x.index)
 
 
 def _by_mention(axes: tuple[Axis, ...], indices: tuple[Index, ...]) -> tuple[Axis, ...]:

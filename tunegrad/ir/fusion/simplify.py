@@ -12,7 +12,7 @@ from math import frexp, isfinite
 
 import numpy as np
 
-from ..dtypes import BOOL, DType
+from ..dtypes import BOOL, F32, DType
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op
 from ..index import Index, Valid
 from ..numeric import compute, convert
@@ -79,7 +79,7 @@ def cast_to(x: Expr, dtype: DType) -> Expr:
         return literal(x.value, dtype)
     if isinstance(x, Cast) and x.x.dtype == dtype and dtype.bits == 16:
         return x.x
-    return Cast(x, dtype)
+    return Cast(cast_to(x, F32) if dtype.bits == 16 else x, dtype)
 
 
 def as_compute(x: Expr) -> Expr:

@@ -1,0 +1,41 @@
+"""Which dtypes each scalar operation takes, and what it gives: one table for graphs and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .dtypes import BOOL, DType
+from .expr import Op
+
+__all__ = ["fold_takes", "result_type"]
+
+_FLOAT_ONLY = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FMA))
+_INT_ONLY = frozenset((Op.FLOORDIV, Op.MOD))
+_NUMBERS = frozenset((Op.NEG, Op.ABS, Op.FLOOR, Op.ADD, Op.SUB, Op.MUL, Op.POW))
+_BITS = frozenset((Op.NOT, Op.AND, Op.OR, Op.XOR))
+
+
+def result_type(op: Op, args: Sequence[DType]) -> DType | None:
+    """The dtype of ``op`` on arguments of these dtypes; None where the operation is not defined on them."""
+    if len(args) != op.arity:
+        return None
+    if op is Op.WHERE:
+        return args[1] if args[0].is_bool and args[1] == args[2] else None
+    if any(a != args[0] for a in args):
+        return None
+    kind = args[0].category
+    if (
+        (op in _FLOAT_ONLY and kind != "float")
+        or (op in _INT_ONLY and kind != "int")
+        or (op in _NUMBERS and kind == "bool")
+        or (op in _BITS and kind == "float")
+    ):
+        return None
+    return BOOL if op.compares else args[0]
+
+
+def fold_takes(op: Op, dtype: DType) -> bool:
+    """Whether a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min (all) only."""
+    if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
+        return False
+    return not dtype.is_bool or op in (Op.MAX, Op.MIN)

@@ -1,0 +1,232 @@
+"""The kernel's verifier: names, types, scopes, bounds, and that every output element is written exactly once.
+
+Bounds are proved from the index algebra and the conditions of a load, and by running through all values of the axes
+concerned where that is not enough; what neither settles is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.errors import VerifyError
+
+from .dtypes import F32, DType
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
+from .index import Index, Valid, Var
+from .kernel import Axis, Kernel, Param, Reduce, Store
+from .op_types import fold_takes, result_type
+
+__all__ = ["verify_kernel"]
+
+BRUTE_FORCE = 1 << 22
+"""Most points of a search through all values of some axes."""
+
+
+def verify_kernel(k: Kernel) -> None:
+    """Raise VerifyError, naming the kernel, the part and the rule, unless ``k`` is well formed."""
+    _Verifier(k).run()
+
+
+class _Verifier:
+    def __init__(self, k: Kernel) -> None:
+        self.kernel = k
+        self.params = {p.name: p for p in k.params}
+        self.values: dict[str, DType] = {}
+        self.read: set[str] = set()
+        self.stored: set[str] = set()
+        self.scope: dict[str, int] = {}
+
+    def fail(self, what: str) -> VerifyError:
+        return VerifyError(f"kernel {self.kernel.name}: {what}")
+
+    def run(self) -> None:
+        k = self.kernel
+        names = [p.name for p in k.params] + [a.name for a in k.all_axes()] + [r.name for r in k.reduces]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise self.fail(f"name {twice[0]!r} is used twice among parameters, axes and reductions")
+        for p in k.params:
+            if p.layout.shape != p.shape:
+                raise self.fail(f"parameter {p.name} of shape {p.shape} has a layout of shape {p.layout.shape}")
+        for a in k.all_axes():
+            if a.extent < 1:
+                raise self.fail(f"axis {a.name} has extent {a.extent}, must be >= 1")
+        for s in k.stages:
+            self.scope = {a.name: a.extent for a in (*k.axes, *s.axes)}
+            self._expr(s.expr)
+            self._reduce(s) if isinstance(s, Reduce) else self._store(s)
+        self._roles()
+
+    def _roles(self) -> None:
+        for p in self.kernel.params:
+            if p.role == "out" and (p.name not in self.stored or p.name in self.read):
+                raise self.fail(f"output {p.name} must be stored by one stage and loaded by none")
+            if p.role != "out" and p.name not in self.read:
+                raise self.fail(f"input {p.name} is never loaded")
+
+    def _reduce(self, s: Reduce) -> None:
+        if not fold_takes(s.op, s.dtype) or s.dtype.bits == 16:
+            raise self.fail(f"{s.name}: {s.op} can not fold {s.dtype}")
+        if s.expr.dtype != s.dtype:
+            raise self.fail(f"{s.name}: folds {s.dtype}, its expression is {s.expr.dtype}")
+        self.values[s.name] = s.dtype
+
+    def _store(self, s: Store) -> None:
+        p = self.params.get(s.param)
+        if p is None or p.role != "out":
+            raise self.fail(f"store to {s.param}, which is no output")
+        if s.param in self.stored:
+            raise self.fail(f"{s.param} is stored by two stages")
+        self.stored.add(s.param)
+        if s.expr.dtype != p.dtype:
+            raise self.fail(f"store of {s.expr.dtype} to {p.name}, which is {p.dtype}")
+        self._index(s.index, p)
+        self._bounds(s.index, Valid(), p)
+        self._written_once(s, p)
+
+    def _expr(self, root: Expr) -> None:
+        seen: set[int] = set()
+        stack = [root]
+        while stack:
+            x = stack.pop()
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            if isinstance(x, Load):
+                self._load(x)
+            elif isinstance(x, Value):
+                if self.values.get(x.stage) != x.dtype:
+                    raise self.fail(f"{x.stage} is read as {x.dtype}; earlier reductions: {self.values}")
+            elif isinstance(x, IndexValue):
+                self._scope(x.index)
+                if x.dtype.is_bool or x.dtype.bits == 16:
+                    raise self.fail(f"{x}: an index can not be a {x.dtype}")
+            elif isinstance(x, Inside):
+                self._conditions(x.valid)
+            elif isinstance(x, Const):
+                self._const(x)
+            elif isinstance(x, Cast):
+                self._cast(x)
+                stack.append(x.x)
+            else:
+                self._apply(x)
+                stack.extend(x.args)
+
+    def _const(self, x: Const) -> None:
+        kind = {"bool": bool, "int": int, "float": float}[x.dtype.category]
+        if type(x.value) is not kind or x.dtype.bits == 16:
+            raise self.fail(f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}")
+
+    def _cast(self, x: Cast) -> None:
+        if x.x.dtype == x.dtype or (16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)):
+            raise self.fail(f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from f32 only")
+
+    def _apply(self, x: Apply) -> None:
+        types = [a.dtype for a in x.args]
+        if any(t.bits == 16 for t in types):
+            raise self.fail(f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32")
+        if result_type(x.op, types) != x.dtype:
+            raise self.fail(f"{x.op} on {', '.join(map(str, types))} does not give {x.dtype}")
+
+    def _load(self, x: Load) -> None:
+        p = self.params.get(x.param)
+        if p is None:
+            raise self.fail(f"load of {x.param}, which is no parameter")
+        self.read.add(x.param)
+        if x.dtype != p.dtype:
+            raise self.fail(f"load of {x.param} as {x.dtype}, it is {p.dtype}")
+        self._index(x.index, p)
+        self._conditions(x.valid)
+        self._bounds(x.index, x.valid, p)
+
+    def _index(self, index: tuple[Index, ...], p: Param) -> None:
+        if len(index) != len(p.shape):
+            raise self.fail(f"{p.name}{list(index)} has {len(index)} indices, {p.name} has {len(p.shape)} dimensions")
+        for i in index:
+            self._scope(i)
+
+    def _conditions(self, valid: Valid) -> None:
+        for r in valid.ranges:
+            self._scope(r.index)
+
+    def _scope(self, index: Index) -> None:
+        for v in index.variables():
+            if self.scope.get(v.name) != v.hi + 1 or v.lo != 0:
+                raise self.fail(f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: {self.scope}")
+
+    def _bounds(self, index: tuple[Index, ...], valid: Valid, p: Param) -> None:
+        if valid.never:
+            return
+        for i, extent in zip(index, p.shape, strict=True):
+            if _within(i, extent, valid):
+                continue
+            names = sorted(i.names() | valid.names())
+            if prod(self.scope[n] for n in names) > BRUTE_FORCE:
+                raise self.fail(f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})")
+            env = _grid({n: self.scope[n] for n in names})
+            values = np.asarray(i.evaluate(cast(Any, env)))
+            wrong = _holds(valid, env) & ((values < 0) | (values >= extent))
+            if wrong.any():
+                raise self.fail(f"{p.name}: index {i} if {valid} leaves [0, {extent})")
+
+    def _written_once(self, s: Store, p: Param) -> None:
+        axes = (*self.kernel.axes, *s.axes)
+        if prod(a.extent for a in axes) != prod(p.shape):
+            points = "*".join(str(a.extent) for a in axes)
+            raise self.fail(f"store to {p.name} runs over {points} points for {prod(p.shape)} elements")
+        if _is_mixed_radix(s.index, axes, p.shape):
+            return
+        if prod(p.shape) > BRUTE_FORCE:
+            raise self.fail(f"store to {p.name}{list(s.index)} can not be proved to write each element once")
+        env = _grid({a.name: a.extent for a in axes})
+        place = np.zeros(1, np.int64)
+        for i, extent in zip(s.index, p.shape, strict=True):
+            place = place * extent + np.asarray(i.evaluate(cast(Any, env)))
+        if len(np.unique(place)) != prod(p.shape):
+            raise self.fail(f"store to {p.name}{list(s.index)} writes some elements twice and some never")
+
+
+def _within(i: Index, extent: int, valid: Valid) -> bool:
+    """Whether bounds, or one condition on the same sum, prove ``0 <= i < extent``."""
+    if i.lo >= 0 and i.hi < extent:
+        return True
+    return any(r.index.terms == i.terms and r.lo + _shift(i, r.index) >= 0 and r.hi + _shift(i, r.index) <= extent
+               for r in valid.ranges)  # fmt: skip
+
+
+def _shift(i: Index, other: Index) -> int:
+    return i.const - other.const
+
+
+def _grid(extents: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
+    """Every combination of axis values, each axis as a flat array."""
+    shape = tuple(extents.values())
+    flat = np.arange(prod(shape), dtype=np.int64)
+    return dict(zip(extents, np.unravel_index(flat, shape), strict=True)) if shape else {}
+
+
+def _holds(valid: Valid, env: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
+    result = np.ones((), np.bool_)
+    for r in valid.ranges:
+        index = np.asarray(r.index.evaluate(cast(Any, env)))
+        result = result & (index >= r.lo) & (index < r.hi)
+    return np.asarray(result)
+
+
+def _is_mixed_radix(index: tuple[Index, ...], axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
+    """Whether each dimension's index counts through exactly its extent with axes that no other dimension uses."""
+    extents = {a.name: a.extent for a in axes}
+    for i, extent in zip(index, shape, strict=True):
+        radix = 1
+        for atom, c in sorted(i.terms, key=lambda t: t[1]):
+            if not isinstance(atom, Var) or c != radix or atom.name not in extents:
+                return False
+            radix *= extents.pop(atom.name)
+        if radix != extent or i.const:
+            return False
+    return all(e == 1 for e in extents.values())
