@@ -162,6 +162,37 @@ def conversion(source: DType, to: DType, lanes: int, n: int) -> Program:
     return Program(f"{source}_to_{to}", params, (), (), (loop("i", n // lanes, *body),))
 
 
+def together(name: str, programs: dict[str, Program]) -> Program:
+    """Serial programs one after the other; each one's output is renamed to its key, equal inputs are shared."""
+    params: dict[str, Buffer] = {}
+    body: list[Instr] = []
+    for n, (out, program) in enumerate(programs.items()):
+        for b in program.params:
+            new = replace(b, name=out) if b.role == "out" else b
+            params[new.name] = new
+        old = program.params[0].name
+        body += [_renumbered(i, 100 * n, f"i{n}", {old: out}) for i in program.body]
+    return Program(name, tuple(params.values()), (), (), tuple(body))
+
+
+def _renumbered(i: Instr, by: int, var_name: str, buffers: dict[str, str]) -> Instr:
+    """``i`` with its ids moved up, its output renamed and its loop variable ``i`` renamed."""
+    if isinstance(i, For):
+        inside = tuple(_renumbered(j, by, var_name, buffers) for j in i.body)
+        return replace(i, var=var_name, body=inside)
+    new = {}
+    for field in ("id", "value", "arg", "mask"):
+        at = getattr(i, field, None)
+        if at is not None:
+            new[field] = at + by
+    if isinstance(i, Compute):
+        new["args"] = tuple(a + by for a in i.args)
+    if isinstance(i, Load | Store):
+        new["buffer"] = buffers.get(i.buffer, i.buffer)
+        new["offset"] = i.offset.substitute({v.name: var(var_name, v.hi + 1) for v in i.offset.variables() if v.name == "i"})
+    return replace(i, **new)
+
+
 def arguments_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     """Random inputs and poisoned outputs for a program of f32 parameters and such."""
     draw = np.random.default_rng(seed)

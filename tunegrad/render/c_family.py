@@ -43,8 +43,8 @@ def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
 
 
 def kernel_name(program: Program) -> str:
-    """The name of the kernel function."""
-    return f"tg_{_word(program.name)}"
+    """The name of the kernel function; helpers begin with tg_, so no program can be named like one."""
+    return f"kernel_{_word(program.name)}"
 
 
 def render_c(program: Program, dialect: Dialect) -> str:
