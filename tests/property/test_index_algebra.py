@@ -46,15 +46,24 @@ def combined(rng: random.Random, a: Pair, b: Pair) -> Pair:
     return x + k, lambda env: f(env) + k
 
 
+def affine(rng: random.Random, leaves: list[Pair]) -> Pair:
+    """A sum of all leaves with random coefficients, often those of a mixed radix."""
+    coefficients = [rng.choice((1, 2, 3, 4, 6, 12, 24, -1, -4)) for _ in leaves]
+    index = as_index(rng.randint(-5, 5))
+    for (x, _), k in zip(leaves, coefficients, strict=True):
+        index = index + x * k
+    return index, lambda env: sum(f(env) * k for (_, f), k in zip(leaves, coefficients, strict=True)) + index.const
+
+
 def expression(rng: random.Random, leaves: list[Pair], steps: int) -> Pair:
-    pool = list(leaves)
+    pool = [*leaves, affine(rng, leaves), affine(rng, leaves)]
     for _ in range(steps):
         pool.append(combined(rng, rng.choice(pool[-4:]), rng.choice(pool)))
     return pool[-1]
 
 
 def extents_of(rng: random.Random) -> dict[str, int]:
-    return {name: rng.choice((1, 2, 3, 4, 6, 8)) for name in "abc"[: rng.randint(1, 3)]}
+    return {name: rng.choice((1, 2, 3, 4, 5, 6, 8)) for name in "abc"[: rng.randint(1, 3)]}
 
 
 def test_index_keeps_its_value_within_its_bounds() -> None:

@@ -94,7 +94,8 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
     if any(n.arg is Op.ADD and any(_reads(s, d) for s in n.srcs) for n in maps):
         parts.append("+add")
     if Op.ERF in ops or Op.TANH in ops:
-        parts.append("+gelu" if Op.MUL in ops else "+tanh")
+        products = sum(n.arg is Op.MUL for n in maps)
+        parts.append("+gelu" if products > 1 else "+tanh" if Op.TANH in ops else "+erf")
     elif Op.MAX in ops:
         parts.append("+relu")
     elif Op.EXP in ops:
