@@ -1,0 +1,26 @@
+"""Running what was compiled: memory, plans, arguments, and the cache of compiled objects. Knows no device."""
+
+from __future__ import annotations
+
+from .arguments import Argument, check_arguments
+from .constants import Constants
+from .memory import Arena, Lifetime, lower_bound, plan_memory
+from .object_cache import ObjectCache
+from .plan import BoundPlan, Code, Engine, Entry, Runner, lifetimes
+
+__all__ = [
+    "Arena",
+    "Argument",
+    "BoundPlan",
+    "Code",
+    "Constants",
+    "Engine",
+    "Entry",
+    "Lifetime",
+    "ObjectCache",
+    "Runner",
+    "check_arguments",
+    "lifetimes",
+    "lower_bound",
+    "plan_memory",
+]

@@ -1,0 +1,64 @@
+"""What the caller passes to a model, checked: names, shapes, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir.dtypes import DType
+
+__all__ = ["Argument", "check_arguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One input: its name, shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def check_arguments(
+    owner: str, expected: Sequence[Argument], positional: Sequence[object], named: Mapping[str, object]
+) -> dict[str, NDArray[Any]]:
+    """The inputs by name, each an array of exactly the expected shape and dtype.
+
+    Raises ShapeError for a wrong number, an unknown or missing name or another shape, DTypeError for another dtype.
+    """
+    signature = f"{owner}({', '.join(map(str, expected))})"
+    names = [a.name for a in expected]
+    if len(positional) > len(expected):
+        raise ShapeError(f"{signature}: {len(positional)} inputs were given, it takes {len(expected)}")
+    given = dict(zip(names, positional, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise ShapeError(f"{signature}: there is no input {name!r}; valid: {', '.join(names) or '(none)'}")
+        if name in given:
+            raise ShapeError(f"{signature}: input {name!r} was given twice")
+        given[name] = value
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ShapeError(f"{signature}: input {', '.join(map(repr, missing))} is missing")
+    return {a.name: _checked(signature, a, given[a.name]) for a in expected}
+
+
+def _checked(signature: str, a: Argument, value: object) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{signature}: input {a.name!r} is no array ({error})") from None
+    if array.shape != a.shape:
+        raise ShapeError(f"{signature}: input {a.name!r} has shape {array.shape}, it must be {a.shape}")
+    if array.dtype != a.dtype.numpy:
+        note = " (bit patterns of bf16)" if a.dtype.name == "bf16" else ""
+        raise DTypeError(f"{signature}: input {a.name!r} has dtype {array.dtype}, it must be {a.dtype.numpy}{note}")
+    return array

@@ -1,0 +1,127 @@
+"""Compiled objects on disk, shared by every process of one user.
+
+A file per object, named by its key: a magic line, the SHA-256 of the rest, the rest. A write is a rename, so a reader
+sees a whole file or none; whatever does not check out is a miss and is removed. A file's time is its last use: past
+the size limit the oldest go first. The cache is never needed: what the file system refuses is logged and forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import threading
+import time
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+__all__ = ["ObjectCache"]
+
+_log = logging.getLogger(__name__)
+
+_MAGIC = b"tunegrad object 1\n"
+_HEAD = len(_MAGIC) + 32
+_STALE_S = 3600.0
+_REST = 0.9
+"""How full the cache is after the oldest were removed: so that the next write need not look again."""
+
+
+class ObjectCache:
+    """Bytes by key (hex digits). Methods never raise for what the disk does; threads may share it.
+
+    ``limit_bytes`` bounds the files together, give or take what was written since the last look.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int = 1 << 30) -> None:
+        self.directory = directory
+        self.limit_bytes = limit_bytes
+        self._numbers = count()
+        self._lock = threading.Lock()
+        self._unseen = limit_bytes
+        self._usable: bool | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under ``key``, or None: never put, evicted or damaged."""
+        if not self._ready():
+            return None
+        path = self._path(key)
+        try:
+            blob = path.read_bytes()
+        except OSError:
+            return None
+        body = blob[_HEAD:]
+        if blob[:_HEAD] != _MAGIC + hashlib.sha256(body).digest():
+            _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return body
+
+    def put(self, key: str, body: bytes) -> None:
+        """Keep ``body`` under ``key``."""
+        if not self._ready():
+            return
+        path = self._path(key)
+        fresh = path.with_name(f".{key}.{os.getpid()}.{next(self._numbers)}.tmp")
+        try:
+            fresh.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+            fresh.replace(path)
+        except OSError as error:
+            _log.info("object cache: %s can not be written: %s", path, error)
+            with suppress(OSError):
+                fresh.unlink()
+            return
+        with self._lock:
+            self._unseen += _HEAD + len(body)
+            look = self._unseen > self.limit_bytes * (1 - _REST)
+            if look:
+                self._unseen = 0
+        if look:
+            self._evict()
+
+    def _path(self, key: str) -> Path:
+        return self.directory / f"{key}.o"
+
+    def _ready(self) -> bool:
+        """Whether the directory is there and only this user can write to it: its files are run."""
+        if self._usable is None:
+            try:
+                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                found = self.directory.stat()
+                mine = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+                if not mine:
+                    _log.warning("object cache: %s can be written by others; it is not used", self.directory)
+                self._usable = mine
+            except OSError as error:
+                _log.info("object cache: %s can not be used: %s", self.directory, error)
+                self._usable = False
+        return self._usable
+
+    def _evict(self) -> None:
+        """Remove the least recently used files past the limit, and what a killed writer left."""
+        files: list[tuple[float, int, Path]] = []
+        try:
+            with os.scandir(self.directory) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        facts = entry.stat()
+                        if entry.name.endswith(".o"):
+                            files.append((facts.st_mtime, facts.st_size, Path(entry.path)))
+                        elif entry.name.endswith(".tmp") and time.time() - facts.st_mtime > _STALE_S:
+                            Path(entry.path).unlink()
+        except OSError as error:
+            _log.info("object cache: %s can not be listed: %s", self.directory, error)
+            return
+        total = sum(size for _, size, _ in files)
+        if total <= self.limit_bytes:
+            return
+        for _, size, path in sorted(files):
+            if total <= self.limit_bytes * _REST:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= size
