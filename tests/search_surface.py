@@ -1,0 +1,144 @@
+"""A space and a device made of numbers: schedules are choices, times follow from a table, some choices fail."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from tunegrad.errors import IllegalAction
+from tunegrad.opts import Action, Chooser, Decision, Schedule
+from tunegrad.opts.actions import Tile, Unroll
+from tunegrad.search import Measured
+from tunegrad.trial import Measurement, Status
+
+Choices = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SurfaceSpace:
+    """``sizes`` maps a decision to how many options it has. Decision ``extra`` is asked only where ``gate`` is 1.
+
+    ``illegal`` pairs of (decision, choice) never go together. Choice 0 is the default of every decision.
+    """
+
+    sizes: Mapping[str, int]
+    illegal: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = ()
+    raw: tuple[str, ...] = ()
+    version: int = 1
+
+    def sample(self, chooser: Chooser) -> Schedule:
+        taken: dict[str, int] = {}
+        trace = []
+        for name, n in self.sizes.items():
+            if name == "extra" and taken.get("gate") != 1:
+                continue
+            taken[name] = chooser.choose(name, range(n), 0)
+            trace.append(Decision(name, taken[name], n, 0))
+        for a, b in self.illegal:
+            if taken.get(a[0]) == a[1] and taken.get(b[0]) == b[1]:
+                raise IllegalAction(f"{a} and {b} do not go together")
+        return Schedule(tuple(Tile(name, choice + 1) for name, choice in taken.items()), tuple(trace))
+
+    def defaults(self) -> tuple[Schedule, ...]:
+        from tunegrad.opts import DefaultChooser
+
+        return (self.sample(DefaultChooser()),)
+
+    def actions(self, schedule: Schedule) -> Iterator[Action]:
+        used = {a.axis for a in schedule.actions if isinstance(a, Unroll)}
+        for name in self.raw:
+            if name not in used:
+                yield Unroll(name)
+
+
+def choices_of(schedule: Schedule) -> dict[str, int]:
+    """What was chosen, read back from the actions; a raw action counts as choice 1."""
+    found = {a.axis: a.size - 1 for a in schedule.actions if isinstance(a, Tile)}
+    return found | {a.axis: 1 for a in schedule.actions if isinstance(a, Unroll)}
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Times: ``base_s`` times the product of a factor for each (decision, choice), 1 where none is given.
+
+    ``fails`` gives the status of schedules with that choice. ``merged`` names decisions that change no program.
+    """
+
+    factors: Mapping[tuple[str, int], float]
+    base_s: float = 1e-3
+    fails: Mapping[tuple[str, int], Status] = field(default_factory=dict)
+    merged: frozenset[str] = frozenset()
+
+    def seconds(self, schedule: Schedule) -> float:
+        return self.base_s * math.prod(self.factors.get(c, 1.0) for c in choices_of(schedule).items())
+
+    def program(self, schedule: Schedule) -> str:
+        kept = sorted((n, c) for n, c in choices_of(schedule).items() if n not in self.merged)
+        return hashlib.sha256(repr(kept).encode()).hexdigest()[:16]
+
+    def measure(self, schedule: Schedule, cost_s: float = 0.05) -> Measurement:
+        for choice in choices_of(schedule).items():
+            if choice in self.fails:
+                return Measurement(self.fails[choice], error=f"{choice} was planted to fail", compile_s=cost_s)
+        return Measurement(Status.OK, (self.seconds(schedule),) * 3, compile_s=cost_s / 2, timing_s=cost_s / 2)
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class SurfaceMeasurer:
+    """Measures on surfaces, one for each kernel name; the clock advances by what each measurement cost.
+
+    After ``kill_after`` measurements the next one raises Killed. ``calls`` lists (kernel, text) of each that ran.
+    """
+
+    def __init__(
+        self,
+        surfaces: Mapping[str, Surface],
+        clock: Clock | None = None,
+        cost_s: float = 0.05,
+        kill_after: int = 1 << 30,
+    ) -> None:
+        self.surfaces, self.clock, self.cost_s, self.kill_after = surfaces, clock or Clock(), cost_s, kill_after
+        self.calls: list[tuple[str, str]] = []
+
+    def measure(
+        self, kernel: object, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
+    ) -> Iterator[Measured | None]:
+        surface = self.surfaces[kernel.name]  # type: ignore[attr-defined]
+        seen = set(known)
+        for schedule in schedules:
+            program = surface.program(schedule)
+            if program in seen:
+                yield None
+                continue
+            if len(self.calls) >= self.kill_after:
+                raise Killed
+            seen.add(program)
+            self.calls.append((kernel.name, schedule.text))  # type: ignore[attr-defined]
+            self.clock.now_s += self.cost_s
+            yield Measured(program, surface.measure(schedule, self.cost_s))
+
+
+def separable(rng: Random, decisions: int = 8, options: int = 7) -> tuple[SurfaceSpace, Surface]:
+    """Each decision has one best option, away from the default; the farther from it, the slower. Factors multiply."""
+    space = SurfaceSpace({f"d{i}": options for i in range(decisions)})
+    factors = {}
+    for i in range(decisions):
+        best, slope = rng.randrange(1, options), rng.uniform(0.02, 0.25)
+        factors |= {(f"d{i}", c): 1.0 + slope * abs(c - best) for c in range(options)}
+    return space, Surface(factors)

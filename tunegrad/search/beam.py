@@ -1,0 +1,285 @@
+"""Beam search over decisions: the best schedules so far, each changed a little at a time, best bets first.
+
+    told schedules --> beam (the ``width`` fastest) --> moves --> proposals
+                                                        change one decision of a trace      most of the time
+                                                        change two at once                  now and then
+                                                        append one legal raw action         rarely
+                                                        a fresh random draw                 rarely; often when stalled
+
+A move on one decision is scored by what such moves have gained so far (of that decision, and to that option), by how
+often its option has failed, by how near the option is to the present one, and by how fast the parent is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from tunegrad.errors import IllegalAction
+from tunegrad.opts import Action, Decision, Schedule, TraceChooser
+from tunegrad.trial import Measurement, Status
+
+from .protocols import Proposal, SearchSpace
+from .random import RandomChooser
+
+__all__ = ["BeamSearcher"]
+
+_Change = tuple[str, int]
+"""(decision name, option to take instead)"""
+
+_PRIOR_GAIN = 0.1
+"""Log gain that an untried decision is taken to be worth, as if seen once: untried ones come before known duds."""
+
+
+@dataclass(slots=True)
+class _Mutable:
+    """What moves of one decision have brought: how many were asked, and the log gains (>= 0) of those told."""
+
+    tries: int = 0
+    gain: float = 0.0
+
+    @property
+    def expected(self) -> float:
+        return (_PRIOR_GAIN + self.gain) / (1 + self.tries)
+
+
+@dataclass(slots=True)
+class _Option:
+    """One option of one decision: schedules with it that ran and that failed, and the log gains of moves to it."""
+
+    ok: int = 0
+    failed: int = 0
+    moves: int = 0
+    gain: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """In (0, e]: below 1 for options that fail or that made schedules slower."""
+        return (1 + self.ok) / (1 + self.ok + 2 * self.failed) * math.exp(2.0 * self.gain / (1 + self.moves))
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A schedule that ran. ``tried`` holds the changes already made to it."""
+
+    schedule: Schedule
+    seconds: float
+    order: int
+    tried: set[_Change] = field(default_factory=set)
+    appended: list[Action] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Where a proposal came from: the text of its parent, and what was changed."""
+
+    parent: str
+    changes: tuple[_Change, ...] = ()
+
+
+_Idea = tuple[Schedule, _Move | None]
+"""A schedule, and the move that led to it; None for a fresh draw."""
+
+
+class BeamSearcher:
+    """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
+
+    Schedules without a trace (from a store) are extended by raw actions only, until a sample prints the same text and
+    lends its trace. After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws instead
+    of ``explore``. It is done when ``tries`` ideas in a row were old ones.
+    """
+
+    origin = "beam"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        width: int = 6,
+        patience: int = 40,
+        explore: float = 0.06,
+        stalled: float = 0.4,
+        pairs: float = 0.15,
+        append: float = 0.04,
+        tries: int = 200,
+    ) -> None:
+        self.space, self.rng, self.width, self.patience, self.tries = space, rng, width, patience, tries
+        self.explore, self.stalled, self.pairs, self.append = explore, stalled, pairs, append
+        self._entries: dict[str, _Entry] = {}
+        self._beam: list[str] = []
+        self._seen: set[str] = set()
+        self._told: set[str] = set()
+        self._moves: dict[str, _Move] = {}
+        self._names: dict[str, _Mutable] = {}
+        self._options: dict[tuple[str, int], _Option] = {}
+        self._since_best = 0
+        self._skipped = 0
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def skipped(self) -> int:
+        return self._skipped
+
+    @property
+    def beam(self) -> tuple[Schedule, ...]:
+        """The schedules that are being changed, fastest first."""
+        return tuple(self._entries[text].schedule for text in self._beam)
+
+    def ask(self, n: int) -> list[Proposal]:
+        found: list[Proposal] = []
+        while len(found) < n and (schedule := self._next()) is not None:
+            found.append(Proposal(schedule, self.origin))
+        self._done = len(found) < n
+        return found
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        schedule, text = proposal.schedule, proposal.schedule.text
+        self._seen.add(text)
+        if text in self._told:
+            return
+        self._told.add(text)
+        self._done = False
+        ok = measurement.status is Status.OK and measurement.seconds < math.inf
+        self._learn(schedule, text, measurement.seconds if ok else None)
+        if not ok:
+            self._since_best += 1
+            return
+        best = self._entries[self._beam[0]].seconds if self._beam else math.inf
+        self._since_best = 0 if measurement.seconds < best else self._since_best + 1
+        self._entries[text] = _Entry(schedule, measurement.seconds, len(self._entries))
+        self._beam = sorted(
+            [*self._beam, text], key=lambda t: (self._entries[t].seconds, self._entries[t].order)
+        )[: self.width]  # fmt: skip
+
+    # ---- learning ----------------------------------------------------------------------------------------------------
+
+    def _learn(self, schedule: Schedule, text: str, seconds: float | None) -> None:
+        for d in schedule.trace:
+            option = self._option(d.name, d.choice)
+            if seconds is None:
+                option.failed += 1
+            else:
+                option.ok += 1
+        move = self._moves.pop(text, None)
+        if move is None or seconds is None:
+            return
+        gain = math.log(self._entries[move.parent].seconds / seconds) / max(1, len(move.changes))
+        for name, choice in move.changes:
+            self._name(name).gain += max(0.0, gain)
+            option = self._option(name, choice)
+            option.moves += 1
+            option.gain += min(1.0, max(-1.0, gain))
+
+    def _name(self, name: str) -> _Mutable:
+        return self._names.setdefault(name, _Mutable())
+
+    def _option(self, name: str, choice: int) -> _Option:
+        return self._options.setdefault((name, choice), _Option())
+
+    # ---- proposing ---------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Schedule | None:
+        """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
+        for _ in range(self.tries):
+            idea = self._idea()
+            if idea is None:
+                continue
+            schedule, move = idea
+            text = schedule.text
+            if text not in self._seen:
+                self._seen.add(text)
+                if move is not None:
+                    self._moves[text] = move
+                    for name, _ in move.changes:
+                        self._name(name).tries += 1
+                return schedule
+            self._lend_trace(text, schedule)
+        return None
+
+    def _lend_trace(self, text: str, schedule: Schedule) -> None:
+        entry = self._entries.get(text)
+        if entry is not None and not entry.schedule.trace and schedule.trace:
+            entry.schedule = schedule
+
+    def _idea(self) -> _Idea | None:
+        """A schedule, perhaps an old one; None when the draw was not legal."""
+        draw = self.rng.random()
+        fresh = self.stalled if self._since_best > self.patience else self.explore
+        if not self._beam or draw < fresh:
+            return self._random()
+        if draw < fresh + self.append:
+            return self._extended(self._entries[self._beam[self.rng.randrange(len(self._beam))]])
+        scored = sorted(self._scored(), key=lambda s: s[0], reverse=True)
+        if not scored:
+            return self._extended(self._entries[self._beam[0]]) if self.rng.random() < 0.2 else self._random()
+        _, text, change = scored[0]
+        entry = self._entries[text]
+        entry.tried.add(change)
+        if self.rng.random() < self.pairs and (second := self._second(scored, text, change)) is not None:
+            entry.tried.discard(change)
+            return self._changed(entry, (change, second))
+        return self._changed(entry, (change,))
+
+    def _scored(self) -> Iterator[tuple[float, str, _Change]]:
+        """(score, parent, change) of every untried move of the beam."""
+        best = self._entries[self._beam[0]].seconds
+        for text in self._beam:
+            entry = self._entries[text]
+            speed = (best / entry.seconds) ** 2 if entry.seconds > 0 else 1.0
+            for d in entry.schedule.trace:
+                worth = self._name(d.name).expected * speed
+                for choice in _others(d):
+                    if (d.name, choice) not in entry.tried:
+                        near = 1.0 / (1.0 + 0.25 * (abs(choice - d.choice) - 1))
+                        jitter = self.rng.uniform(0.8, 1.0)
+                        yield worth * near * jitter * self._option(d.name, choice).factor, text, (d.name, choice)
+
+    def _second(self, scored: list[tuple[float, str, _Change]], text: str, change: _Change) -> _Change | None:
+        """Another decision to change along with the first: one of the best few of the same parent."""
+        others = [c for _, t, c in scored if t == text and c[0] != change[0]][:8]
+        return self.rng.choice(others) if others else None
+
+    def _changed(self, entry: _Entry, changes: tuple[_Change, ...]) -> _Idea | None:
+        choices = {d.name: d.choice for d in entry.schedule.trace} | dict(changes)
+        try:
+            return self.space.sample(TraceChooser(choices)), _Move(entry.schedule.text, changes)
+        except IllegalAction:
+            self._skipped += 1
+            for name, choice in changes:
+                self._option(name, choice).failed += 1
+            return None
+
+    def _random(self) -> _Idea | None:
+        """A fresh draw, every other time with half of its decisions at their defaults."""
+        share = 0.5 if self.rng.random() < 0.5 else 0.0
+        try:
+            return self.space.sample(RandomChooser(self.rng, share)), None
+        except IllegalAction:
+            self._skipped += 1
+            return None
+
+    def _extended(self, entry: _Entry) -> _Idea | None:
+        """The entry with one more legal action, one not appended to it before."""
+        if entry.appended is None:
+            try:
+                entry.appended = list(self.space.actions(entry.schedule))
+            except IllegalAction:
+                entry.appended = []
+            self.rng.shuffle(entry.appended)
+        if not entry.appended:
+            return None
+        return Schedule((*entry.schedule.actions, entry.appended.pop())), _Move(entry.schedule.text)
+
+
+def _others(d: Decision) -> Iterator[int]:
+    """The options not taken, the nearest first."""
+    for distance in range(1, d.options):
+        for choice in (d.choice + distance, d.choice - distance):
+            if 0 <= choice < d.options:
+                yield choice

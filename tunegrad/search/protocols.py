@@ -1,0 +1,101 @@
+"""What a search meets at its edges: a space to draw from, a searcher to ask, a measurer to time with, a store to keep.
+
+    Searcher.ask(n) --> Proposals --> Measurer.measure --> Measured --> TrialStore.add --> Searcher.tell
+
+A search knows no hardware and no file: the devices and the store are handed in, and only have to look like these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Action, Chooser, Schedule
+from tunegrad.trial import Fingerprint, Measurement, Policy, Trial
+
+__all__ = ["Measured", "Measurer", "Proposal", "SearchSpace", "Searcher", "TrialStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schedule to try, and who proposed it: default, beam, random, seed ..."""
+
+    schedule: Schedule
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of one schedule. The hash names its program; it is empty when the schedule could not be lowered."""
+
+    program_hash: str
+    measurement: Measurement
+
+
+class SearchSpace(Protocol):
+    """The schedules of one kernel; ``tunegrad.opts.Space`` is one."""
+
+    version: int
+
+    def sample(self, chooser: Chooser) -> Schedule:
+        """The schedule that a chooser's answers give; IllegalAction when those answers do not go together."""
+
+    def defaults(self) -> tuple[Schedule, ...]:
+        """Heuristic schedules, best guess first."""
+
+    def actions(self, schedule: Schedule) -> Iterator[Action]:
+        """Legal single steps to append, in a fixed order; IllegalAction when the schedule itself is not legal."""
+
+
+class Searcher(Protocol):
+    """Proposes schedules and learns from what came of them. One conformance suite holds every searcher to this.
+
+    - The text of a schedule is its identity. No text is proposed twice, and none that was told.
+    - Samples that are not legal are skipped and counted in ``skipped``; they never raise.
+    - Failures are data: a proposal told with any status is a normal event, and asking goes on.
+    - Same space, same seed and same calls give the same proposals, in another process with another hash seed too:
+      no clock, no global random draw, no order of a set is read.
+    - Trials that it did not propose may be told at any time (defaults, seeds, a resumed store), with or without a
+      trace. What was asked need not be told: a program that is known already has nothing to tell.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether the last ask found nothing new. What is told later may give new ideas, and then it is False again."""
+
+    @property
+    def skipped(self) -> int:
+        """Samples so far that were not legal."""
+
+    def ask(self, n: int) -> list[Proposal]:
+        """At most ``n`` schedules never seen before, most promising first. Fewer only when no more were found."""
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        """What came of a schedule. Telling the same text again changes nothing."""
+
+
+class Measurer(Protocol):
+    """Compiles, verifies and times schedules of a kernel. It never raises for what a candidate does."""
+
+    def measure(
+        self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
+    ) -> Iterable[Measured | None]:
+        """One result per schedule, in order; None where its program is in ``known`` or came earlier in the batch.
+
+        ``best_s`` is the time to beat: clear losers may be stopped early. The caller commits each result before it
+        takes the next, so an implementation yields each as it is there.
+        """
+
+
+class TrialStore(Protocol):
+    """What a search needs from a store; ``tunegrad.db.Store`` is one."""
+
+    def add(self, trial: Trial) -> int:
+        """Commit one trial before returning. One that is stored already stays as it is."""
+
+    def trials(
+        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+    ) -> list[Trial]:
+        """The trials of a kernel on this machine and under this policy, oldest first."""
