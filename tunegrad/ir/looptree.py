@@ -172,6 +172,7 @@ class LoopTree:
         """The tree itself, or IllegalAction when the list breaks a rule of its form."""
         _check_order(self)
         _check_lanes(self)
+        _check_items(self)
         _check_partial(self)
         return self
 
@@ -206,6 +207,18 @@ def _check_lanes(t: LoopTree) -> None:
             raise IllegalAction(f"loops {names} would both be vector lanes of stage {i}; a stage has one lane loop")
 
 
+def _check_items(t: LoopTree) -> None:
+    """A stage that shares its reduction over work-items has nothing else on lanes or work-items."""
+    own = [x for x in t.loops if x.kind is LoopKind.LOCAL and x.stage >= 0]
+    for x in own:
+        if any(y.kind is LoopKind.LOCAL and y is not x and y.stage in (-1, x.stage) for y in t.loops):
+            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so no other loop of it can be local")
+        if t.lane_loop(x.stage) is not None:
+            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so its stage can not be vectorised")
+        if t.partial:
+            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so no reduce loop can be around it")
+
+
 def _check_partial(t: LoopTree) -> None:
     k, partial = t.kernel, t.partial
     if not partial:
@@ -215,19 +228,28 @@ def _check_partial(t: LoopTree) -> None:
         raise IllegalAction(f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may")
     if not any(k.param(s.param).dtype == k.reduces[0].dtype for s in k.stores):
         raise IllegalAction(f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums")
+    for x in partial:
+        tail = [a for a in x.axes if t.nominal(a) != t.extent(a)]
+        step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
+        inner = [y for y in t.loops if y not in t.outer and y.extent > 1 and set(y.axes) & set(tail)]
+        if any((t.axis_index(x.axes[0]).coefficient(y.name) or 0) > step for y in inner):
+            raise IllegalAction(f"reduce loop {x.name} around shared loops: its axis has a tail and coarser loops inside")
     if any(x.kind is not LoopKind.SERIAL for x in partial):
         raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
 
 
 def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
-    """The stage and the one load of ``param`` that staging it replaces; IllegalAction when there is not exactly one."""
+    """The first stage that loads ``param`` and its one load there, which staging replaces; other stages keep theirs.
+    IllegalAction when that stage loads it in several places, or none does."""
     stages = list(tree.kernel.stages)
     found: list[tuple[Stage, Load]] = []
     for s, x in loads(tree.kernel):
-        if x.param == param and (s, x) not in found:
+        if x.param == param and (s, x) not in found and (not found or found[0][0] is s):
             found.append((s, x))
     if len(found) != 1:
-        raise IllegalAction(f"stage(param={param}): kernel {tree.kernel.name} loads {param} in {len(found)} places; needs one")
+        raise IllegalAction(
+            f"stage(param={param}): a stage of kernel {tree.kernel.name} loads it in {len(found)} places; needs one"
+        )
     return stages.index(found[0][0]), found[0][1]
 
 

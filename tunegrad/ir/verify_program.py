@@ -5,17 +5,15 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
     Number       T xL; an int for ints, a bool for bool, any number for floats
     Load         T xL from a buffer of T; mask bool xL; L > 1 names its lane variable
     Store        T xL to an output or scratch of T, from a value T xL; mask bool xL; each lane its own element
-    Compute      neg abs add sub mul max min pow: T xL of T xL, ints and floats (max, min: bool too)
-                 exp log sqrt recip tanh erf sin floor div fma: floats; floordiv mod: ints
-                 not and or xor: ints and bool; lt eq ne: bool xL of T xL; where: T xL of bool xL, T xL, T xL
+    Compute      what op_types gives for the arguments' dtypes, in the arguments' lanes
     Convert      T xL of U xL                        Splat    T xL of T x1
-    Fold         T x1 of T xL; add mul max min       Select   T xL of bool xL, T xL, T xL
+    Fold         T x1 of T xL, L > 1                 Select   T xL of bool xL, T xL, T xL
     Position     T xL, T an int or float             Test     bool xL
     Read, Write  the register's T xL
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A
 loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers
-stand where everybody arrives: never inside ``local`` loops, nor inside ``thread`` loops of a CPU team, nor under a
+stand where everybody arrives: never inside ``local`` loops that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a
 condition or stop on their variables.
 """
 
@@ -30,17 +28,12 @@ from . import program as p
 from .dtypes import BOOL, DType
 from .expr import Op
 from .index import Index, Valid, var
+from .op_types import fold_takes, result_type
 from .program import Instr, Program, VType
 from .prove import Facts, below, condition_facts, stop_facts, within
 from .target import Target
 
 __all__ = ["describe", "is_grouped", "verify_program"]
-
-_FLOATS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.DIV, Op.FMA))
-_INTS = frozenset((Op.FLOORDIV, Op.MOD))
-_BITS = frozenset((Op.NOT, Op.AND, Op.OR, Op.XOR))
-_ANY = frozenset((Op.MAX, Op.MIN))
-_FOLDS = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN))
 
 
 def describe(instr: Instr) -> str:
@@ -207,7 +200,9 @@ class _Verifier:
         inner.loops += (i,)
         if local or not self.grouped:
             inner.divergent |= {i.var}
-            inner.alone = inner.alone or f"{i.kind} loop {i.var}"
+            whole = local and i.count == i.extent and all(x.is_const and x.const >= i.extent for x in i.stops)
+            if not whole:  # ids wrap around `count`, so a full loop over work-items has everybody in it
+                inner.alone = inner.alone or f"{i.kind} loop {i.var}"
 
     def _if(self, i: p.If, s: _Scope) -> None:
         for r in i.valid:
@@ -303,26 +298,19 @@ class _Verifier:
     def _compute(self, i: Instr, op: Op, args: list[VType], t: VType) -> None:
         if len(args) != op.arity:
             self._broken(i, f"{len(args)} arguments: {op} takes {op.arity}")
-        if op is Op.WHERE:
-            self._same(i, "the condition", args[0], VType(BOOL, t.lanes))
-            args = args[1:]
-        work = args[0] if op.compares else t
-        if op.compares:
-            self._same(i, "a comparison", t, VType(BOOL, work.lanes))
+        dtypes = [a.dtype for a in args]
+        gives = result_type(op, dtypes)
+        if gives is None:
+            self._broken(i, f"{op} has no meaning on {', '.join(str(d) for d in dtypes)}")
+        self._same(i, "the result", t, VType(gives, t.lanes))
         for a in args:
-            self._same(i, "an argument", a, work)
-        d = work.dtype
-        if d.compute != d:
-            self._broken(i, f"nothing computes in {d}: convert to {d.compute} first")
-        if op is Op.WHERE or op.compares:
-            return
-        legal = d.is_float if op in _FLOATS else d.is_int if op in _INTS else not d.is_float if op in _BITS else True
-        if not legal or (d.is_bool and op not in _BITS | _ANY):
-            self._broken(i, f"{op} has no meaning on {d}")
+            self._lanes(i, a, t.lanes)
+            if a.dtype.compute != a.dtype:
+                self._broken(i, f"nothing computes in {a.dtype}: convert to {a.dtype.compute} first")
 
     def _fold(self, i: Instr, op: Op, arg: VType, t: VType) -> None:
-        if op not in _FOLDS:
-            self._broken(i, f"lanes fold with {', '.join(sorted(_FOLDS))}")
+        if not fold_takes(op, arg.dtype):
+            self._broken(i, f"lanes of {arg.dtype} do not fold with {op}")
         self._same(i, "the result", t, VType(arg.dtype))
         if arg.lanes < 2:
             self._broken(i, "the argument has one lane: nothing to fold")

@@ -66,6 +66,13 @@ def copy_plan(tree: LoopTree, staged: Staged) -> CopyPlan:
         loop = tree.loop(staged.at)
         if loop.kind.is_register or loop.stage not in (-1, stage):
             raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): not a serial loop around its use")
+        if loop.stage >= 0 and any(x.stage == loop.stage and x.kind is LoopKind.LOCAL for x in tree.loops):
+            raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): work-items part ways inside that loop")
+    if tree.target.kind == "gpu" and staged.at != "load":
+        begin = -1 if staged.at == "" else tree.position(staged.at)
+        late = [x.name for i, x in enumerate(tree.loops) if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin]
+        if late:
+            raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): outside local loop {late[0]}")
     needed = needed_loops(tree, staged)
     plan = (_by_loops if staged.layout or staged.at == "load" else _by_box)(tree, staged, stage, load, needed)
     limit = tree.target.shared_bytes if plan.space == "shared" else MAX_SCRATCH_BYTES

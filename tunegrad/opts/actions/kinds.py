@@ -8,6 +8,7 @@ from math import prod
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
 
+from ..staging import copy_plan
 from .base import Action
 
 __all__ = ["MAX_COPIES", "set_kind"]
@@ -24,6 +25,8 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
     if kind.is_register:
         _check_register(action, tree, loop)
     changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
+    for staged in changed.staged:
+        copy_plan(changed, staged)
     for i, s in enumerate(changed.kernel.stages):
         lane = changed.lane_loop(i)
         copies = prod(x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane)

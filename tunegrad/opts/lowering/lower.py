@@ -37,7 +37,10 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
     packs = [_pack(p) for p in plans.values() if p.space == "pack"]
     params = [Buffer(p.name, p.dtype, p.size, p.role) for p in tree.kernel.params]
     params += [Buffer(k.name, k.dtype, k.size, "pack") for k in packs]
-    unique = {a.name: a for a in (*allocs, *region.allocs)}
+    unique: dict[str, Alloc] = {}
+    for a in (*allocs, *region.allocs):
+        if a.name not in unique or unique[a.name].size < a.size:
+            unique[a.name] = a
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
     return Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
 
@@ -61,7 +64,7 @@ def _nest(tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str
     loop = outer[at]
     copies = [p for p in plans.values() if p.staged.at == loop.name]
     again = any(x.extent > 1 and x.kind in (LoopKind.SERIAL, LoopKind.THREAD) for x in outer[: at + 1])
-    if loop.extent == 1 and loop.kind is LoopKind.SERIAL:
+    if loop.extent == 1:
         emit_copies(tree, b, copies, {}, again)
         _nest(tree, b, region, plans, at + 1)
         return

@@ -261,8 +261,8 @@ class Region:
         b.add(For(local.name, local.extent, (as_index(local.extent),), block, "local", local.extent))
         b.add(Barrier())
         item = var(f"{name}.i", local.extent)
-        for p in points:
-            b.add(Write(_register(s.name, p + spread[0]), b.number(identity(s.op, s.dtype), s.dtype), vtype))
+        for q in (p + c for p in points for c in spread):
+            b.add(Write(_register(s.name, q), b.number(identity(s.op, s.dtype), s.dtype), vtype))
         b.open()
         for j, p in enumerate(points):
             old = b.new()
@@ -289,22 +289,26 @@ class Region:
 
     # -- partial sums
 
-    def _bases(self) -> list[tuple[Index, int, int]]:
-        """(base, span, extent) of each axis that a partial loop steps along."""
-        inside = {x.name for x in self.tree.loops} - {x.name for x in self.tree.outer}
-        found = []
-        for axis in dict.fromkeys(a for x in self.tree.partial for a in x.axes):
-            index = self.tree.axis_index(axis)
-            base = index.substitute({n: as_index(0) for n in inside})
-            span = prod(x.extent for x in self.tree.loops if axis in x.axes and x.name in inside)
-            found.append((base, span, self.tree.extent(axis)))
-        return found
+    def _ends(self) -> tuple[Valid, Valid]:
+        """Whether this is the first partial sum, and whether it is the last."""
+        tree = self.tree
+        inside = {x.name for x in tree.loops} - {x.name for x in tree.outer}
+        first: list[Range] = []
+        last: list[Range] = []
+        for axis in dict.fromkeys(a for x in tree.partial for a in x.axes):
+            base = tree.axis_index(axis).substitute({n: as_index(0) for n in inside})
+            first.append(Range(base, 0, 1))
+            if axis in self.shapes:
+                span = prod(x.extent for x in tree.loops if axis in x.axes and x.name in inside)
+                last.append(Range(base, tree.extent(axis) - span, tree.nominal(axis)))
+        for x in tree.partial:
+            if not any(a in self.shapes for a in x.axes):
+                last.append(Range(var(x.name, x.extent), x.extent - 1, x.extent))
+        return Valid(first), Valid(last)
 
     def _partial(self, i: int, s: Reduce, limits: Limits, points: list[Point], lane: Loop | None) -> None:
         tree, b = self.tree, self.b
-        bases = self._bases()
-        first = Valid(Range(base, 0, 1) for base, _, _ in bases)
-        last = Valid(Range(base, extent - span, extent) for base, span, extent in bases)
+        first, last = self._ends()
         store = next(x for x in tree.kernel.stores if tree.kernel.param(x.param).dtype == s.dtype)
         at = tree.kernel.stages.index(store)
         kept: dict[Point, str] = {}

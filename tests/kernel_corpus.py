@@ -1,0 +1,89 @@
+"""Small kernels of every kind that models have, for tests that need many: made by the front end and fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+
+__all__ = ["NAMES", "corpus_kernel", "kernels_of"]
+
+
+def _x(*shape: int, dtype: str = "f32") -> Tensor:
+    return Tensor.input(f"x{'_'.join(map(str, shape))}{dtype}", shape, dtype)
+
+
+def _w(*shape: int) -> Tensor:
+    rng = np.random.default_rng(sum(shape))
+    return Tensor.constant(rng.standard_normal(shape).astype(np.float32))
+
+
+def _conv(ci: int, co: int, h: int, k: int, stride: int, padding: int, **more: int) -> Tensor:
+    x, w = _x(1, ci, h, h), _w(co, ci // more.get("groups", 1), k, k)
+    y = x.conv2d(w, _w(co), stride=stride, padding=padding, **more)
+    return (y * 1.5).relu()
+
+
+def _residual() -> Tensor:
+    x, w = _x(1, 6, 5, 5), _w(6, 6, 3, 3)
+    mid = (x * 2.0).contiguous()
+    return (mid.conv2d(w, _w(6), padding=1) + mid).relu()
+
+
+_MAKERS: dict[str, Callable[[], Tensor]] = {
+    "gemm": lambda: _x(13, 9) @ _x(9, 21),
+    "gemm_square": lambda: _x(16, 16) @ _w(16, 16),
+    "gemm_prime": lambda: (_x(7, 11) @ _w(11, 17) + _w(17)).gelu(),
+    "linear": lambda: _x(5, 24) @ _w(19, 24).transpose(0, 1),
+    "gemv": lambda: _x(37, 40) @ _x(40),
+    "batched": lambda: _x(3, 5, 8) @ _x(3, 8, 18),
+    "scores": lambda: (_x(2, 6, 8) @ _x(2, 7, 8).transpose(1, 2)) * 0.125,
+    "conv3x3": lambda: _conv(4, 17, 6, 3, 1, 1),
+    "conv3x3s2": lambda: _conv(3, 8, 9, 3, 2, 1),
+    "conv1x1": lambda: _conv(8, 16, 5, 1, 1, 0),
+    "conv1x1s2": lambda: _conv(5, 18, 6, 1, 2, 0),
+    "conv5x5": lambda: _conv(2, 5, 7, 5, 1, 2),
+    "conv_dilated": lambda: _conv(2, 6, 9, 3, 1, 2, dilation=2),
+    "conv_grouped": lambda: _conv(4, 8, 5, 3, 1, 1, groups=2),
+    "conv_depthwise": lambda: _conv(6, 6, 5, 3, 1, 1, groups=6),
+    "conv_residual": _residual,
+    "max_pool": lambda: _x(1, 5, 9, 9).max_pool2d(3, stride=2, padding=1),
+    "avg_pool": lambda: _x(1, 6, 8, 8).avg_pool2d(2),
+    "global_pool": lambda: _x(1, 20, 5, 5).mean((2, 3)),
+    "softmax": lambda: _x(5, 23).softmax(-1),
+    "softmax_columns": lambda: _x(9, 20).softmax(0),
+    "layer_norm": lambda: _x(4, 33).layer_norm(_w(33), _w(33)),
+    "row_sum": lambda: _x(6, 45).sum(1),
+    "column_sum": lambda: _x(45, 21).sum(0),
+    "full_sum": lambda: _x(7, 19).sum(),
+    "row_max": lambda: _x(6, 37).max(1),
+    "transpose": lambda: _x(19, 22).transpose(0, 1).contiguous(),
+    "add": lambda: _x(3, 50) + _x(50),
+    "gelu": lambda: _x(131).gelu(),
+    "pad": lambda: _x(5, 7).pad(((1, 2), (0, 3)), value=2.5),
+    "flip": lambda: _x(6, 18).flip(1) * 2.0,
+    "integers": lambda: _x(4, 19, dtype="i32") * 3 + 1,
+    "doubles": lambda: _x(9, 12, dtype="f64").sum(1),
+    "halves": lambda: _x(40, dtype="f16") + 1.0,
+    "compare": lambda: _x(35) < _x(1),
+}
+
+NAMES = tuple(_MAKERS)
+
+
+@cache
+def kernels_of(name: str) -> tuple[Kernel, ...]:
+    """Every kernel of a corpus entry."""
+    nodes = fold_constants((_MAKERS[name]().node,))
+    return tuple(launch.kernel for launch in schedule(tuple(nodes)).launches)
+
+
+def corpus_kernel(name: str) -> Kernel:
+    """The last kernel of a corpus entry, the one that makes its output."""
+    return kernels_of(name)[-1]
