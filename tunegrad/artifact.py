@@ -1,21 +1,30 @@
 """A schedule of a kernel as LLVM IR for a CPU, with all that launching it needs: the one place where they meet.
 
     kernel, schedule, target   -->   loop tree   -->   program   -->   Lowered(text, name, io, workspace, threads)
+                                                                -->   object (once on a machine)   -->   Code
 
-A pure function: the search's workers and a loaded model get byte-identical text for the same action list.
+``build`` is a pure function: the search's workers and a loaded model get byte-identical text for the same action list.
 """
 
 from __future__ import annotations
 
-from tunegrad.devices import KernelIO, Lowered, Parameter
-from tunegrad.errors import OutOfResources
+import hashlib
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tunegrad.devices import Executable, KernelIO, Lowered, Parameter, compile_llvm, compiler_version
+from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program, walk
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
+from tunegrad.runtime import Code, ObjectCache
 
-__all__ = ["MAX_INSTRUCTIONS", "build", "lowered"]
+__all__ = ["MAX_INSTRUCTIONS", "Compiler", "Counts", "build", "lowered", "object_key"]
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a program, at most: LLVM needs about a second for as many vector ones, and longer for scalar ones."""
@@ -34,3 +43,118 @@ def lowered(program: Program) -> Lowered:
     params = tuple(Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
     io = KernelIO(params, program.packs)
     return Lowered(render_llvm(program), program.name, io, workspace_bytes(program), program.threads)
+
+
+_OptLevel = Literal[0, 1, 2, 3]
+_PROGRAMS, _IMAGES = 4096, 1024
+
+
+def object_key(text: str, target: Target, opt_level: _OptLevel = 2) -> str:
+    """What object code depends on, as 64 hex digits: the text, the machine it is for, the compiler and its level."""
+    head = f"{compiler_version()}\0{opt_level}\0{target.arch}\0{','.join(target.features)}\0"
+    return hashlib.sha256((head + text).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a compiler did so far."""
+
+    lowered: int = 0
+    compiled: int = 0
+    from_disk: int = 0
+    linked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What is kept of a lowered program: everything but its text."""
+
+    lowered: Lowered
+    key: str
+
+
+class _Linked:
+    """Code in this process, unmapped when nobody holds it any more."""
+
+    __slots__ = ("__weakref__", "address")
+
+    def __init__(self, image: bytes, name: str) -> None:
+        executable = Executable.load(image, name)
+        self.address = executable.address
+        weakref.finalize(self, executable.close).atexit = False
+
+
+class Compiler:
+    """Kernels to code, each distinct one once: lowered once in a process, compiled once on a machine, linked once while
+    somebody holds it. Threads may share it. Without a cache, nothing outlives the process.
+    """
+
+    def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = 2) -> None:
+        self.counts = Counts()
+        self._cache = cache
+        self._opt_level: _OptLevel = opt_level
+        self._programs: OrderedDict[tuple[str, str, Target], _Program] = OrderedDict()
+        self._images: OrderedDict[str, bytes] = OrderedDict()
+        self._linked: weakref.WeakValueDictionary[str, _Linked] = weakref.WeakValueDictionary()
+        self._lock = threading.RLock()
+
+    def code(self, kernel: Kernel, schedule: Schedule, target: Target) -> Code:
+        """The kernel under this schedule, ready to launch while the result is held.
+
+        Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it can not be compiled.
+        """
+        with self._lock:
+            program = self._program(kernel, schedule, target)
+            linked = self._linked.get(program.key)
+            if linked is None:
+                linked = _Linked(self._image(program, kernel, schedule, target), program.lowered.name)
+                self._linked[program.key] = linked
+                self.counts = replace(self.counts, linked=self.counts.linked + 1)
+        lowered = program.lowered
+        names = tuple(p.name for p in lowered.io.params)
+        return Code(linked.address, names, lowered.io.packs, lowered.workspace_bytes, lowered.threads, linked)
+
+    def _program(self, kernel: Kernel, schedule: Schedule, target: Target) -> _Program:
+        key = (kernel.key, schedule.text, target)
+        found = self._programs.get(key)
+        if found is not None:
+            self._programs.move_to_end(key)
+            return found
+        fresh = self._lowered(kernel, schedule, target)
+        program = _Program(replace(fresh, text=""), object_key(fresh.text, target, self._opt_level))
+        if program.key not in self._images:
+            self._obtain(program.key, fresh.text, target)
+        self._programs[key] = program
+        _trim(self._programs, _PROGRAMS)
+        return program
+
+    def _image(self, program: _Program, kernel: Kernel, schedule: Schedule, target: Target) -> bytes:
+        if program.key not in self._images:
+            self._obtain(program.key, self._lowered(kernel, schedule, target).text, target)
+        self._images.move_to_end(program.key)
+        return self._images[program.key]
+
+    def _obtain(self, key: str, text: str, target: Target) -> None:
+        """The object from disk, or from the compiler."""
+        image = None if self._cache is None else self._cache.get(key)
+        if image is not None:
+            self.counts = replace(self.counts, from_disk=self.counts.from_disk + 1)
+        else:
+            image = compile_llvm(text, target, self._opt_level)
+            self.counts = replace(self.counts, compiled=self.counts.compiled + 1)
+            if self._cache is not None:
+                self._cache.put(key, image)
+        self._images[key] = image
+        _trim(self._images, _IMAGES)
+
+    def _lowered(self, kernel: Kernel, schedule: Schedule, target: Target) -> Lowered:
+        self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
+        result = build(kernel, schedule, target)
+        if result.threads > target.threads:
+            raise IllegalAction(f"{schedule.text}: {result.threads} threads, the target has {target.threads}")
+        return result
+
+
+def _trim(entries: OrderedDict[Any, Any], limit: int) -> None:
+    while len(entries) > limit:
+        entries.popitem(last=False)

@@ -3,7 +3,8 @@
     command line  over  the model's TOML file  over  defaults (of which the environment can move some)
 
 This module is the only reader of the environment: ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default
-store, ``TUNEGRAD_THREADS`` caps the default number of threads. A model file looks like this:
+store, ``XDG_CACHE_HOME`` and ``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of
+threads. A model file looks like this:
 
     [model]
     name = "resnet18"
@@ -47,6 +48,7 @@ __all__ = [
     "TuneDefaults",
     "TuneSettings",
     "build_model",
+    "cache_dir",
     "config_names",
     "configs_dir",
     "default_store",
@@ -156,11 +158,20 @@ def default_store(environ: Mapping[str, str] = os.environ) -> Path:
     """``$TUNEGRAD_STORE``, or ``tunegrad/store.db`` under ``$XDG_DATA_HOME`` (``~/.local/share``). Creates nothing."""
     if store := environ.get("TUNEGRAD_STORE"):
         return Path(store)
-    data = environ.get("XDG_DATA_HOME", "")
-    if not Path(data).is_absolute():  # the XDG rule: a relative path is ignored
-        home = environ.get("HOME")
-        data = str((Path(home) if home else Path.home()) / ".local" / "share")
-    return Path(data) / "tunegrad" / "store.db"
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "tunegrad" / "store.db"
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """``tunegrad`` under ``$XDG_CACHE_HOME`` (``~/.cache``): what can be made again. Creates nothing."""
+    return _xdg(environ, "XDG_CACHE_HOME", ".cache") / "tunegrad"
+
+
+def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    place = environ.get(variable, "")
+    if Path(place).is_absolute():  # the XDG rule: a relative path is ignored
+        return Path(place)
+    home = environ.get("HOME")
+    return (Path(home) if home else Path.home()) / below_home
 
 
 def default_threads(environ: Mapping[str, str] = os.environ) -> int:

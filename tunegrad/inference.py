@@ -1,0 +1,430 @@
+"""Running models: with the stored winners, never searching, never writing to the store.
+
+    model   -->   graph   -->   constants folded   -->   schedule of kernels
+    kernel  -->   stored winner, a near one, or the default   -->   code (from the cache, or compiled)
+    all of it bound to memory   -->   numpy in, one native call, numpy out
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import statistics
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tunegrad.artifact import Compiler
+from tunegrad.config import build_model, cache_dir, default_store, default_threads, resolve_model
+from tunegrad.db import Difference, Hit, Lookup, Store, open_store
+from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
+from tunegrad.devices.inputs import draw
+from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, MissError
+from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
+from tunegrad.frontend.weights import Weights
+from tunegrad.ir import graph
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Schedule as Graph
+from tunegrad.ir.fusion import schedule as schedule_graph
+from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.reports import LookupRow, Outcome, RunReport
+from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
+from tunegrad.trial import Trial
+
+__all__ = ["DEVICES", "Choice", "LoadedModel", "OnMiss", "StorePath", "choices", "compile", "load", "realize"]
+
+Array = NDArray[Any]
+OnMiss = Literal["default", "nearest", "error"]
+StorePath = str | os.PathLike[str] | Literal[False] | None
+
+DEVICES = ("cpu",)
+"""Where models run."""
+
+_PLANNED = ("cuda", "opencl")
+_CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
+_log = logging.getLogger(__name__)
+
+
+# ---- the device
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuPlan:
+    """Launches laid out for a team."""
+
+    team: Team
+    plan: Plan
+
+    def run(self) -> None:
+        self.team.run_plan(self.plan)
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.team.time_plan(self.plan, samples, each=each)
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuEngine:
+    """The CPU as a plan sees it."""
+
+    team: Team
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        return Buffer(nbytes).bytes
+
+    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
+        return _CpuPlan(self.team, Plan([Launch(e.address, e.table, e.workspace, e.threads) for e in entries]))
+
+
+@functools.lru_cache(maxsize=8)
+def _engine(threads: int) -> _CpuEngine:
+    """One team of native threads per size, kept: models take turns on it."""
+    return _CpuEngine(Team(threads))
+
+
+@functools.cache
+def _compiler() -> Compiler:
+    return Compiler(ObjectCache(cache_dir() / "objects"))
+
+
+def _check_device(device: str) -> None:
+    if device in _PLANNED:
+        raise DeviceError(f"device {device!r} can not run models in this version; valid: {', '.join(DEVICES)}")
+    if device not in DEVICES:
+        raise DeviceError(f"device {device!r} is unknown; valid: {', '.join(DEVICES)}")
+
+
+# ---- which schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a kernel runs with, and why. ``trial`` is the stored one it comes from; None for a default schedule.
+
+    ``differs`` says what kept a stored winner from being a hit, as ``field: here != stored``.
+    """
+
+    kernel: Kernel
+    outcome: Outcome
+    schedule: Schedule
+    trial: Trial | None = None
+    differs: tuple[str, ...] = ()
+
+
+def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss) -> Iterator[Choice]:
+    """What ``kernel`` may run with, best first; the last one is its default schedule. Nothing is checked for legality.
+
+    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit.
+    """
+    found = None if store is None else store.lookup(kernel.key, fingerprint(target), SPACE_VERSION)
+    differs = ("store: none",) if found is None else _differs(found)
+    if isinstance(found, Hit):
+        yield Choice(kernel, "hit", _parsed(found.trial), found.trial)
+        differs = ("actions: the stored winner is not legal here",)
+    if on_miss == "error":
+        raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
+    if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
+        for near in found.nearest:
+            yield Choice(kernel, "near", _parsed(near.trial), near.trial, tuple(map(_difference, near.differences)))
+    yield Choice(kernel, "miss", Space(kernel, target).defaults()[0], None, differs)
+
+
+def _parsed(trial: Trial) -> Schedule:
+    return Schedule.parse(trial.actions)
+
+
+def _differs(found: Lookup) -> tuple[str, ...]:
+    return () if isinstance(found, Hit) else tuple(map(_difference, found.differences))
+
+
+def _difference(d: Difference) -> str:
+    return "kernel: not in the store" if d.field == "kernel" else f"{d.field}: {d.here} != {d.stored}"
+
+
+def _chosen(
+    kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss, compiler: Compiler
+) -> tuple[Choice, Code]:
+    """The first choice that is legal here and compiles."""
+    options = choices(kernel, target, store, on_miss)
+    while True:
+        try:
+            choice = next(options)
+        except IllegalAction as error:  # a stored text of another version does not parse
+            _log.warning("kernel %s: %s", kernel.name, error)
+            options = choices(kernel, target, None, "default")
+            continue
+        try:
+            return choice, compiler.code(kernel, choice.schedule, target)
+        except (IllegalAction, CandidateFailure) as error:
+            if choice.trial is None:
+                raise
+            _log.warning("kernel %s: the stored schedule can not be used: %s", kernel.name, error)
+
+
+def _open(store: StorePath) -> Store | nullcontext[None]:
+    """The store to read. None is the default one if there is one; an empty path or False is none at all."""
+    if store is None:
+        path = default_store()
+        return open_store(path, "read") if path.is_file() else nullcontext()
+    return open_store(store, "read") if store else nullcontext()
+
+
+def _store_name(store: StorePath) -> str:
+    return str(default_store()) if store is None else os.fspath(store) if store else ""
+
+
+# ---- models
+
+
+class LoadedModel:
+    """A model, or a function of tensors, ready to run: numpy in, numpy out. Threads may share it; they take turns.
+
+    Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it goes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Argument],
+        graph: Graph,
+        codes: Mapping[str, tuple[Choice, Code]],
+        target: Target,
+        store: str = "",
+    ) -> None:
+        self.name = name
+        self.inputs = tuple(inputs)
+        self._graph = graph
+        self._choices = codes
+        self._target = target
+        self._store = store
+        self._constants = Constants(_engine(target.threads).allocate)
+        self._runner = self._bound({key: code for key, (_, code) in codes.items()})
+        self._default: Runner | None = None
+
+    def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
+        """Run on inputs in order or by name. One output comes as an array, several as a tuple, in fresh memory.
+
+        Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
+        """
+        outputs = self._runner.run(check_arguments(self.name, self.inputs, positional, named))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def __repr__(self) -> str:
+        return f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), {len(self._graph.launches)} kernels>"
+
+    @property
+    def threads(self) -> int:
+        """Native threads that it runs on, at most."""
+        return self._target.threads
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of intermediate buffers and constants."""
+        return self._runner.arena_bytes + self._runner.constant_bytes
+
+    def report(self) -> tuple[LookupRow, ...]:
+        """A row per distinct kernel: hit, near or miss and which field differed, the actions, how often it is used."""
+        uses = {key: count for key, (_, count) in self._graph.kernels().items()}
+        return tuple(
+            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.schedule.text)
+            for key, (c, _) in self._choices.items()
+        )
+
+    def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
+        """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches are warm."""
+        return list(self._runner.time(self._drawn(seed), samples)[0])
+
+    def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
+        """(kernel, mean seconds) of each launch in order."""
+        _, means = self._runner.time(self._drawn(seed), samples, each=True)
+        return tuple((launch.name, s) for launch, s in zip(self._graph.launches, means, strict=True))
+
+    def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
+        """Latency as it is loaded next to the default schedules: medians of interleaved runs on the same inputs."""
+        arrays = self._drawn(seed)
+        mine, other = self._runner, self._defaults()
+        pairs = _interleaved(
+            lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
+        )
+        stored_s, default_s = (statistics.median(side) for side in pairs)
+        return RunReport(
+            self.name, self._target.name, self._target.threads, self._store, 1e3 * stored_s, 1e3 * default_s,
+            len(pairs[0]), self.report(),
+        )  # fmt: skip
+
+    def _defaults(self) -> Runner:
+        """The same model under the default schedules; itself, where those are what it runs."""
+        if all(c.trial is None for c, _ in self._choices.values()):
+            return self._runner
+        if self._default is None:
+            codes = {
+                key: code if c.trial is None else _chosen(c.kernel, self._target, None, "default", _compiler())[1]
+                for key, (c, code) in self._choices.items()
+            }
+            self._default = self._bound(codes)
+        return self._default
+
+    def _bound(self, codes: Mapping[str, Code]) -> Runner:
+        return Runner(self._graph, codes, _engine(self._target.threads), self._constants)
+
+    def _drawn(self, seed: int) -> dict[str, Array]:
+        rng = np.random.default_rng(seed)
+        return {
+            a.name: draw(Parameter(a.name, a.dtype.name, int(np.prod(a.shape, dtype=np.int64)), "in"), rng).reshape(a.shape)
+            for a in self.inputs
+        }
+
+
+def _interleaved(
+    first: Callable[[int], Sequence[float]], second: Callable[[int], Sequence[float]], budget_s: float
+) -> tuple[list[float], list[float]]:
+    """Samples of two sides in turns, for about ``budget_s`` seconds. A turn's first run only warms the caches."""
+    once_s = sum(min(side(2)) for side in (first, second))
+    rounds = max(3, min(100, int(budget_s / max(4 * once_s, 1e-6))))
+    samples: tuple[list[float], list[float]] = ([], [])
+    for turn in range(rounds):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            samples[side].extend((first, second)[side](3)[1:])
+    return samples
+
+
+def load(
+    model: str | Model,
+    device: str = "cpu",
+    store: StorePath = None,
+    on_miss: OnMiss = "default",
+    threads: int | None = None,
+    weights: Weights | str | Path | None = None,
+    seed: int = 0,
+) -> LoadedModel:
+    """A model with the winners that ``store`` holds for this machine. Never searches, never writes to the store.
+
+    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, or a Model. ``store``: a path; None is
+    the default store if it exists; False or ``""`` is none. A kernel without a winner runs with its default schedule,
+    and one warning is logged; with ``on_miss="nearest"`` it runs with the winner of the most similar machine where that
+    is legal; with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn from
+    ``seed`` without any. ``threads``: default, those of the model's file, or all that this process may use.
+
+    Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in one line.
+    """
+    found, threads = _resolved(model, threads)
+    return _load(found, device, threads, store, on_miss, weights, seed)
+
+
+def compile(  # noqa: A001 - the word that every such library uses
+    function: Callable[..., Tensor | Sequence[Tensor]],
+    *examples: ArrayLike | Tensor,
+    device: str = "cpu",
+    threads: int | None = None,
+    store: StorePath = None,
+    on_miss: OnMiss = "default",
+) -> LoadedModel:
+    """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes, whatever the values.
+
+    Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in ``load``.
+    """
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
+    return _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0)
+
+
+def _resolved(model: str | Model, threads: int | None) -> tuple[Model, int | None]:
+    if isinstance(model, Model):
+        return model, threads
+    spec = resolve_model(model)
+    found = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
+    return replace(found, name=spec.name), spec.tune.threads if threads is None else threads
+
+
+def _load(
+    model: Model,
+    device: str,
+    threads: int | None,
+    store: StorePath,
+    on_miss: OnMiss,
+    weights: Weights | str | Path | None,
+    seed: int,
+) -> LoadedModel:
+    _check_device(device)
+    if on_miss not in get_args(OnMiss):
+        raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
+    target = host_target(default_threads() if threads is None else threads)
+    with _open(store) as opened:  # a store that can not be read costs no time to find out
+        outputs = model.build(model.weights(weights, seed))
+        plan = schedule_graph(fold_constants(tuple(t.node for t in outputs)))
+        codes = {
+            key: _chosen(kernel, target, opened, on_miss, _compiler()) for key, (kernel, _) in plan.kernels().items()
+        }
+        if opened is not None:
+            _warn_of_misses(model.name, codes, _store_name(store))
+    arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
+    return LoadedModel(model.name, arguments, plan, codes, target, _store_name(store) if opened is not None else "")
+
+
+def _warn_of_misses(model: str, codes: Mapping[str, tuple[Choice, Code]], store: str) -> None:
+    missed = [c for c, _ in codes.values() if c.outcome == "miss"]
+    if missed:
+        first = missed[0]
+        _log.warning(
+            "model %s: %d of %d kernels have no winner in store %s and run with default schedules (%s: %s)",
+            model, len(missed), len(codes), store, first.kernel.name, "; ".join(first.differs),
+        )  # fmt: skip
+
+
+# ---- tensors
+
+
+_plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
+_plans_lock = threading.Lock()
+
+
+def realize(tensors: Sequence[Tensor]) -> list[Array]:
+    """The values of tensors whose inputs are all known, with default schedules, on all of this process's threads.
+
+    Equal graphs of equal shapes share one plan, whatever the values.
+    """
+    nodes, names = _canonical(tuple(t.node for t in tensors))
+    bindings = joined(tensors)
+    runner = _plan_of(nodes)
+    return list(runner.run({new: bindings[old] for old, new in names.items()}))
+
+
+def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str]]:
+    """The graph with its inputs numbered in order, so that equal graphs are the same nodes; and new names by old."""
+    inputs = [n for n in graph.topological(outputs) if n.op is GraphOp.INPUT]
+    names = {str(n.arg): f"in{i}" for i, n in enumerate(inputs)}
+    renamed = {n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype) for n in inputs}
+    return substitute(outputs, renamed), names
+
+
+def _plan_of(nodes: tuple[Node, ...]) -> Runner:
+    with _plans_lock:
+        runner = _plans.get(nodes)
+        if runner is None:
+            runner = _plans[nodes] = _default_plan(nodes)
+        _plans.move_to_end(nodes)
+        while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
+            _plans.popitem(last=False)
+        return runner
+
+
+def _plan_bytes() -> int:
+    return sum(r.arena_bytes + r.constant_bytes for r in _plans.values())
+
+
+def _default_plan(nodes: tuple[Node, ...]) -> Runner:
+    target = host_target(default_threads())
+    plan = schedule_graph(fold_constants(nodes))
+    codes = {
+        key: _chosen(kernel, target, None, "default", _compiler())[1] for key, (kernel, _) in plan.kernels().items()
+    }
+    return Runner(plan, codes, _engine(target.threads))
