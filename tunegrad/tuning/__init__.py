@@ -1,0 +1,1 @@
+"""The parts of a tuning session; ``tunegrad.tune`` is their front door."""

@@ -1,0 +1,91 @@
+"""What this machine is, what is installed, and what it can do at best."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+
+from tunegrad.config import default_threads
+from tunegrad.devices import CpuMeasurer, MachineLimits, compiler_version, host_target
+from tunegrad.errors import DeviceError
+from tunegrad.ir.target import Target
+from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport
+
+__all__ = ["doctor"]
+
+_COMPILERS = ("gcc", "clang")
+_PACKAGES = (
+    "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
+)  # fmt: skip
+_EXTRAS = {"pyopencl": "opencl", "pytest": "test", "torch": "bench", "onnxruntime": "bench", "openvino": "bench"}
+"""Packages of the extras, and the extra that each one comes with."""
+
+
+def doctor() -> DoctorReport:
+    """Examine this machine. Measures its peaks, with nothing else of ours running; takes a few seconds."""
+    threads = default_threads()
+    target = host_target(threads)
+    with CpuMeasurer(target, compile_workers=1) as measurer:
+        limits = measurer.machine_limits()
+    return DoctorReport(
+        devices=(_cpu(target), _opencl(), DeviceRow("cuda", False, "not supported yet")),
+        compilers=(CompilerRow("llvm", compiler_version()), *(_compiler(name) for name in _COMPILERS)),
+        versions=_versions(),
+        threads=threads,
+        fma_peak_gflops=limits.flops(threads) / 1e9,
+        fma_peak_one_thread_gflops=limits.flops(1) / 1e9,
+        bandwidth_gb_per_s=_triad(limits, threads) / 1e9,
+        bandwidth_one_thread_gb_per_s=_triad(limits, 1) / 1e9,
+    )
+
+
+def _triad(limits: MachineLimits, threads: int) -> float:
+    return dict(limits.triad_dram).get(threads, 0.0)
+
+
+def _cpu(target: Target) -> DeviceRow:
+    sizes = f"L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB, L3 {target.l3_bytes >> 10} KiB"
+    cores = f"{target.threads} thread{'s' if target.threads != 1 else ''}"
+    vectors = f"{target.registers} vector registers of {target.vector_bytes} bytes"
+    return DeviceRow("cpu", True, f"{target.arch}, {cores}, {vectors}, {sizes}")
+
+
+def _opencl() -> DeviceRow:
+    from tunegrad.devices.opencl import OpenClDevice
+
+    try:
+        with OpenClDevice() as device:
+            return DeviceRow("opencl", True, f"{device.description} (runs single programs; tuning is for cpu)")
+    except DeviceError as error:
+        return DeviceRow("opencl", False, str(error))
+
+
+def _compiler(name: str) -> CompilerRow:
+    path = shutil.which(name)
+    if path is None:
+        return CompilerRow(name, "")
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return CompilerRow(name, "")
+    return CompilerRow(name, (answer.stdout.splitlines() or [""])[0].strip())
+
+
+def _versions() -> tuple[CompilerRow, ...]:
+    own = (CompilerRow("python", platform.python_version()), *(CompilerRow(n, _version(n)) for n in _PACKAGES))
+    return (*own, *(_extra(package, extra) for package, extra in _EXTRAS.items()))
+
+
+def _extra(package: str, extra: str) -> CompilerRow:
+    """A package of an extra; where it is absent, its name says how to install it."""
+    found = _version(package)
+    return CompilerRow(package if found else f"{package} (pip install 'tunegrad[{extra}]')", found)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

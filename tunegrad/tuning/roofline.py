@@ -1,0 +1,106 @@
+"""How near to the machine's limits a kernel runs: its arithmetic over the FMA peak, or its bytes over the bandwidth.
+
+The arithmetic of a product with a padded operand is counted without the taps that fall on the padding, which a good
+kernel skips: a 3x3 convolution of 7x7 pixels has 18 % fewer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+
+from tunegrad.devices import MachineLimits
+from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
+from tunegrad.ir.index import Range, Valid
+from tunegrad.ir.kernel import Kernel, Reduce
+from tunegrad.ir.target import Target
+
+__all__ = ["Roofline", "needed_flops"]
+
+_MAX_POINTS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The measured limits of this machine with the threads of ``target``."""
+
+    limits: MachineLimits
+    target: Target
+
+    @property
+    def peak_flops_per_s(self) -> float:
+        """f32 FMA peak of all the target's threads."""
+        return self.limits.flops(self.target.threads)
+
+    def bound_s(self, kernel: Kernel) -> float:
+        """Seconds that no schedule can beat: the nearer of the two bounds.
+
+        Kernels whose buffers fit into the last-level cache are held to the second level's bandwidth, others to the
+        memory's: a bound that is out of reach is better than one that is passed.
+        """
+        threads = self.target.threads
+        in_cache = kernel.unique_bytes <= self.target.l3_bytes
+        bandwidth = dict(self.limits.read_l2).get(threads) if in_cache else self.limits.bandwidth(threads)
+        return max(needed_flops(kernel) / self.peak_flops_per_s, kernel.unique_bytes / (bandwidth or inf))
+
+    def pct_peak(self, kernel: Kernel, seconds: float) -> float:
+        """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never ran."""
+        return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
+
+
+def needed_flops(kernel: Kernel) -> int:
+    """Floating-point operations of one run, without products that are zero because an operand is padding."""
+    total = kernel.flops
+    for s in kernel.stages:
+        if not (isinstance(s, Reduce) and s.op is Op.ADD):
+            continue
+        valid = _factor_mask(s.expr)
+        if not valid.always:
+            steps = kernel.points * prod(a.extent for a in s.axes)
+            total -= round(2 * steps * (1.0 - _share(valid)))
+    return total
+
+
+def _factor_mask(x: Expr) -> Valid:
+    """Where the product ``x`` is not padding: the conditions of every factor that is a load."""
+    valid, stack = Valid(), [x]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Load):
+            valid = valid & node.valid
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+        elif isinstance(node, Apply) and node.op is Op.MUL:
+            stack.extend(node.args)
+    return valid
+
+
+def _share(valid: Valid) -> float:
+    """The share of points where all conditions hold, by counting; conditions over different axes are independent."""
+    groups: list[tuple[set[str], list[Range]]] = []
+    for r in valid:
+        names, ranges = r.index.names(), [r]
+        apart = []
+        for other, held in groups:
+            if other & names:
+                names |= other
+                ranges += held
+            else:
+                apart.append((other, held))
+        groups = [*apart, (names, ranges)]
+    return prod(_counted(ranges) for _, ranges in groups)
+
+
+def _counted(ranges: list[Range]) -> float:
+    variables = sorted({v for r in ranges for v in r.index.variables()}, key=lambda v: v.name)
+    if prod(v.hi - v.lo + 1 for v in variables) > _MAX_POINTS:
+        return 1.0
+    grid = np.meshgrid(*(np.arange(v.lo, v.hi + 1) for v in variables), indexing="ij", sparse=True)
+    env = {v.name: g for v, g in zip(variables, grid, strict=True)}
+    holds = np.ones([v.hi - v.lo + 1 for v in variables], bool)
+    for r in ranges:
+        at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]  # arrays of axis values
+        holds &= (at >= r.lo) & (at < r.hi)
+    return float(holds.mean())

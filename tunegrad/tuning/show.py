@@ -1,0 +1,39 @@
+"""What a model would run with here: each kernel's stored winner, or its default schedule and why it has no winner."""
+
+from __future__ import annotations
+
+from tunegrad.config import TuneSettings
+from tunegrad.db import Difference, Hit, Near, Store, open_store
+from tunegrad.devices import fingerprint, host_target
+from tunegrad.ir.target import Target
+from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.reports import Outcome, ShowRow
+from tunegrad.trial import Fingerprint
+
+from .workload import KernelUse, workload_of_spec
+
+__all__ = ["show"]
+
+
+def show(settings: TuneSettings) -> list[ShowRow]:
+    """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing."""
+    target = host_target(settings.threads)
+    here = fingerprint(target)
+    workload = workload_of_spec(settings.model, settings.seed)
+    with open_store(settings.store) as store:
+        return [_row(use, store, here, target) for use in workload.kernels]
+
+
+def _row(use: KernelUse, store: Store, here: Fingerprint, target: Target) -> ShowRow:
+    found = store.lookup(use.key, here, SPACE_VERSION)
+    if isinstance(found, Hit):
+        trial = found.trial
+        tuned_ms = 1e3 * trial.measurement.seconds
+        return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
+    default = Space(use.kernel, target).defaults()[0].text
+    outcome: Outcome = "near" if isinstance(found, Near) else "miss"
+    return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=_differs(found.differences))
+
+
+def _differs(differences: tuple[Difference, ...]) -> tuple[str, ...]:
+    return tuple(f"{d.field}: {d.here} != {d.stored}" for d in differences)

@@ -1,0 +1,76 @@
+"""A model as work for the tuner: its distinct kernels, each with its number of uses.
+
+    model   -->   graph   -->   constants folded   -->   schedule   -->   kernels by key
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunegrad.config import ModelSpec, build_model
+from tunegrad.frontend.model import Model, as_model
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.kernel import Kernel
+
+__all__ = ["KernelUse", "Workload", "workload_of", "workload_of_function", "workload_of_spec"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """A distinct kernel of a model. ``name`` is for people, and unique in the model."""
+
+    kernel: Kernel
+    key: str
+    name: str
+    uses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model's kernels in the order of their first launch; ``plan`` is the schedule they came from."""
+
+    name: str
+    plan: Schedule
+    kernels: tuple[KernelUse, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the work, not the model: 32 hex digits of what is computed how often."""
+        text = "\n".join(sorted(f"{k.key} {k.uses}" for k in self.kernels))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def workload_of_spec(spec: ModelSpec, seed: int = 0) -> Workload:
+    """The work of a resolved model; its weights are drawn from the seed. Modules are also looked for where one stands.
+
+    Raises ModelError for a model that can not be built.
+    """
+    return workload_of(as_model(build_model(spec, (str(Path.cwd()),)), spec.name), spec.name, seed)
+
+
+def workload_of_function(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Workload:
+    """The work of a function of tensors, called with arrays like these."""
+    name = getattr(function, "__name__", "function").strip("<>")
+    return workload_of(Model.of_function(name, function, list(arrays)), name, 0)
+
+
+def workload_of(model: Model, name: str, seed: int) -> Workload:
+    """The work of a model."""
+    outputs = model.build(model.weights(None, seed))
+    plan = schedule(fold_constants(tuple(t.node for t in outputs)))
+    found = plan.kernels()
+    repeated = Counter(kernel.name for kernel, _ in found.values())
+    return Workload(
+        name,
+        plan,
+        tuple(
+            KernelUse(k, key, k.name if repeated[k.name] == 1 else f"{k.name} [{key[:6]}]", uses)
+            for key, (k, uses) in found.items()
+        ),
+    )
