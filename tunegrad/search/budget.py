@@ -1,0 +1,198 @@
+"""One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
+
+    every kernel's defaults  -->  one batch each, most promising first  -->  again and again, the best batch next
+
+The worth of a kernel's next batch, in model seconds a second:
+
+    uses * current_s * expected improvement / cost of a batch
+
+where the expected improvement is what recent batches brought, but at least an optimistic prior that is halved after one
+batch, a third after two ...; and never more than the headroom 1 - floor_s / current_s. While nothing improves, kernels
+are thus served by their share of the model's time above its floor. Gradient task scheduling is from Ansor (OSDI'20,
+section 6); here in seconds instead of trials, since a trial of one kernel may cost a hundred of another.
+
+All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
+says when to stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tunegrad.events import BudgetSpent, Event
+
+from .driver import KernelSearch, SearchTask, Step
+
+__all__ = ["BudgetPolicy", "ModelSearch"]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPolicy:
+    """How a budget is spent. ``reserve`` is the share left for what comes after the search: timing the finalists again.
+
+    ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's headroom that its
+    first batch is expected to save. ``charge_resumed``: rows of resumed sessions count against the budget with what
+    they cost then, so that a run that was cut short ends where it would have.
+    """
+
+    batch: int = 8
+    reserve: float = 0.1
+    optimism: float = 0.5
+    least_headroom: float = 0.01
+    charge_resumed: bool = True
+
+
+@dataclass(slots=True)
+class _Prospect:
+    """What a kernel's batches cost and bring; decays are of one half a batch."""
+
+    task: SearchTask
+    policy: BudgetPolicy
+    batches: int = 0
+    recent: float = 0.0
+    trial_cost_s: float = 0.1
+
+    def observe(self, step: Step) -> None:
+        """Learn from a batch."""
+        if step.results:
+            cost_s = max(1e-3, step.cost_s / len(step.results))
+            self.trial_cost_s = cost_s if self.batches == 0 else 0.5 * (self.trial_cost_s + cost_s)
+        self.recent = 0.5 * (self.recent + step.improvement)
+        self.batches += 1
+
+    def gain_s(self, current_s: float, batches: int) -> float:
+        """Model seconds that the batch after ``batches`` is expected to save."""
+        current_s = current_s if current_s < math.inf else self._guess_s()
+        headroom = max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
+        prior = self.policy.optimism * headroom / (1 + batches)
+        recent = self.recent * 0.5 ** (batches - self.batches)
+        return self.task.uses * current_s * min(headroom, max(prior, recent))
+
+    def _guess_s(self) -> float:
+        """A slow kernel, where none ran yet: finding one that does is worth a lot."""
+        return max(100.0 * self.task.floor_s, self.task.flops / 1e9, self.task.nbytes / 1e9, 1e-6)
+
+
+class ModelSearch:
+    """Searches every kernel of a model within one budget of wall-clock seconds.
+
+    ``clock`` is monotonic, in seconds. However small the budget, every kernel has a ``winner`` afterwards: the default,
+    unmeasured, if nothing else. ``run`` may be interrupted anywhere (KeyboardInterrupt passes through): what was
+    measured is stored, and the winners are those found so far.
+    """
+
+    def __init__(
+        self,
+        searches: Sequence[KernelSearch],
+        budget_s: float,
+        clock: Callable[[], float],
+        observe: Callable[[Event], None],
+        policy: BudgetPolicy | None = None,
+    ) -> None:
+        self.searches, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
+        self._clock, self._observe = clock, observe
+        self._started_s = clock()
+        self._charged_s = 0.0
+        self._prospects = [_Prospect(s.task, self.policy) for s in self.searches]
+        self._current: KernelSearch | None = None
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the start, and what resumed rows cost where they are charged."""
+        return self._clock() - self._started_s + self._charged_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left to search, the reserve left out; negative when overdrawn."""
+        return self.budget_s * (1.0 - self.policy.reserve) - self.spent_s
+
+    @property
+    def done(self) -> bool:
+        """Whether no kernel has anything left to try."""
+        return all(s.done for s in self.searches)
+
+    def run(self) -> None:
+        """Spend the budget."""
+        try:
+            self._measure_defaults()
+            for i in self._by_worth(self._open()):
+                if self.left_s <= 0.0:
+                    return
+                self._batch(i)
+            while self.left_s > 0.0 and (order := self._by_worth(self._open())):
+                self._batch(order[0])
+        finally:
+            self._turn_to(None)
+
+    def expected_gain_s(self, within_s: float = 60.0) -> float:
+        """Model seconds that the next ``within_s`` seconds of search are expected to save."""
+        batches = {i: self._prospects[i].batches for i in self._open()}
+        current_s = {i: self.searches[i].best_s for i in batches}
+        total_s = 0.0
+        while batches and within_s > 0.0:
+            i = max(batches, key=lambda i: (self._rate(i, current_s[i], batches[i]), -i))
+            gain_s = self._prospects[i].gain_s(current_s[i], batches[i])
+            total_s += gain_s
+            if current_s[i] < math.inf:
+                current_s[i] = max(0.0, current_s[i] - gain_s / self.searches[i].task.uses)
+            batches[i] += 1
+            within_s -= self._batch_cost_s(i)
+        return total_s
+
+    # ---- one batch ---------------------------------------------------------------------------------------------------
+
+    def _measure_defaults(self) -> None:
+        """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all."""
+        for i in sorted(range(len(self.searches)), key=self._heaviest_first):
+            if self.spent_s >= self.budget_s:
+                return
+            self._turn_to(self.searches[i])
+            step = self.searches[i].measure_defaults()
+            if step.results:
+                self._prospects[i].trial_cost_s = max(1e-3, step.cost_s / len(step.results))
+            self._charge(step)
+
+    def _batch(self, i: int) -> None:
+        search, prospect = self.searches[i], self._prospects[i]
+        self._turn_to(search)
+        affordable = int(self.left_s / prospect.trial_cost_s)
+        step = search.step(max(1, min(self.policy.batch, affordable)))
+        prospect.observe(step)
+        self._charge(step)
+
+    def _charge(self, step: Step) -> None:
+        if self.policy.charge_resumed:
+            self._charged_s += step.resumed_s
+        self._observe(BudgetSpent(self.spent_s, self.budget_s, self.expected_gain_s()))
+
+    def _turn_to(self, search: KernelSearch | None) -> None:
+        if search is self._current:
+            return
+        if self._current is not None:
+            self._observe(self._current.finished())
+        self._current = search
+        if search is not None:
+            self._observe(search.started())
+
+    # ---- what to do next ---------------------------------------------------------------------------------------------
+
+    def _open(self) -> Iterator[int]:
+        return (i for i, s in enumerate(self.searches) if not s.done)
+
+    def _by_worth(self, kernels: Iterator[int]) -> list[int]:
+        def worth(i: int) -> float:
+            return self._rate(i, self.searches[i].best_s, self._prospects[i].batches)
+
+        return sorted(kernels, key=lambda i: (-worth(i), i))
+
+    def _rate(self, i: int, current_s: float, batches: int) -> float:
+        return self._prospects[i].gain_s(current_s, batches) / self._batch_cost_s(i)
+
+    def _batch_cost_s(self, i: int) -> float:
+        return self._prospects[i].trial_cost_s * self.policy.batch
+
+    def _heaviest_first(self, i: int) -> tuple[float, int, int]:
+        task = self.searches[i].task
+        return -task.uses * task.floor_s, -task.uses * (task.flops + task.nbytes), i

@@ -1,0 +1,297 @@
+"""The search of one kernel: ask, leave out what is known, measure, commit, tell.
+
+    step:  Searcher.ask --> text in the store? --> its row answers           --> tell
+                                     no        --> measure --> commit a row  --> tell
+                                                   program known: no row, nothing to tell
+
+The defaults are measured before anything else. The best schedule so far is the fastest that ran, and the defaults among
+them, so a search never ends with something slower than they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tunegrad.errors import IllegalAction
+from tunegrad.events import CandidateMeasured, Event, KernelFinished, KernelStarted, Warned
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule
+from tunegrad.trial import Measurement, Status, Trial
+
+from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
+from .trial_log import TrialLog
+
+__all__ = ["KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """One kernel of a model. ``flops`` and ``nbytes`` are of one use; ``floor_s`` is what the machine allows at best.
+
+    ``floor_s`` comes from FLOPs over peak and bytes over bandwidth; 0 where it is not known.
+    """
+
+    kernel: Kernel
+    name: str
+    key: str
+    text: str
+    uses: int
+    flops: int
+    nbytes: int
+    floor_s: float = 0.0
+
+    @staticmethod
+    def of(kernel: Kernel, uses: int = 1, peak_flops_per_s: float = 0.0, bytes_per_s: float = 0.0) -> SearchTask:
+        """The task of a kernel that a model uses ``uses`` times, its floor from the machine's peaks (0: unknown)."""
+        flops, nbytes = kernel.flops, kernel.unique_bytes
+        floor_s = max(
+            flops / peak_flops_per_s if peak_flops_per_s else 0.0,
+            nbytes / bytes_per_s if bytes_per_s else 0.0,
+        )
+        return SearchTask(kernel, kernel.name, kernel.key, kernel.text, uses, flops, nbytes, floor_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one proposal. ``measurement`` is None where its program was known; ``stored`` if a row answered."""
+
+    proposal: Proposal
+    measurement: Measurement | None
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch. ``cost_s`` is reckoned from the rows; ``resumed_s`` is the part that a resumed session paid.
+
+    ``before_s`` and ``after_s`` are the best time before and after; infinity where nothing had run.
+    """
+
+    results: tuple[Result, ...]
+    cost_s: float
+    resumed_s: float
+    before_s: float
+    after_s: float
+
+    @property
+    def improvement(self) -> float:
+        """The part of the time before that was saved, 0 to 1; 0 where there was none before."""
+        return 1.0 - self.after_s / self.before_s if 0.0 < self.before_s < math.inf else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What to run. Without a trial it is the default schedule, unmeasured."""
+
+    actions: str
+    origin: str
+    trial: Trial | None
+
+    @property
+    def seconds(self) -> float:
+        return self.trial.measurement.seconds if self.trial is not None else math.inf
+
+
+def _nobody(_: Event) -> None:
+    """Observes nothing."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """This session's measured trials by status, and those that were left out."""
+
+    statuses: dict[str, int] = field(default_factory=dict)
+    same_program: int = 0
+
+
+class KernelSearch:
+    """One kernel's search, in steps. Mutable; everything it decided can be had again from its rows and its seed.
+
+    Stored trials of other sessions are told to the searcher first. No stored trial is measured again.
+    """
+
+    def __init__(
+        self,
+        task: SearchTask,
+        space: SearchSpace,
+        searcher: Searcher,
+        measurer: Measurer,
+        log: TrialLog,
+        observe: Callable[[Event], None] = _nobody,
+        peak_flops_per_s: float = 0.0,
+    ) -> None:
+        self.task, self.space, self.searcher, self.measurer, self.log = task, space, searcher, measurer, log
+        self._observe, self._peak = observe, peak_flops_per_s
+        self.defaults = self._defaults()
+        self._tally = _Tally()
+        self._known: dict[str, Trial] = {t.actions: t for t in log.stored(task.key, space.version)}
+        self._programs = {t.program_hash: None for t in self._known.values() if t.program_hash}
+        self._best: Trial | None = None
+        self.defaults_measured = False
+        self._tell_stored()
+
+    # ---- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def best_s(self) -> float:
+        """The fastest time that came to light so far; infinity when nothing ran."""
+        return self._best.measurement.seconds if self._best is not None else math.inf
+
+    @property
+    def default_s(self) -> float:
+        """The time of the first default that ran; infinity when none did."""
+        rows = [self._known[s.text] for s in self.defaults if s.text in self._known]
+        return next((t.measurement.seconds for t in rows if _ran(t)), math.inf)
+
+    @property
+    def done(self) -> bool:
+        """Whether the searcher has nothing left to propose."""
+        return self.defaults_measured and self.searcher.done
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """This session's measured trials by status."""
+        return dict(self._tally.statuses)
+
+    @property
+    def duplicates(self) -> int:
+        """Proposals of this session whose program was known already."""
+        return self._tally.same_program
+
+    @property
+    def winner(self) -> Winner:
+        """The fastest of everything known, stored rows that were not asked for again included; else the default."""
+        finalists = self.finalists(1)
+        if finalists:
+            return Winner(finalists[0].actions, finalists[0].origin, finalists[0])
+        return Winner(self.defaults[0].text, "default", None)
+
+    def finalists(self, count: int) -> list[Trial]:
+        """The fastest ``count`` trials of different programs, fastest first; a default comes first among equals."""
+        texts = {s.text for s in self.defaults}
+        ran = [t for t in self._known.values() if _ran(t)]
+        ran.sort(key=lambda t: (t.measurement.seconds, t.actions not in texts))
+        different: dict[str, Trial] = {}
+        for trial in ran:
+            different.setdefault(trial.program_hash or trial.actions, trial)
+        return list(different.values())[:count]
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def measure_defaults(self) -> Step:
+        """Measure the default schedules, once; rows answer where there are any."""
+        proposals = [] if self.defaults_measured else [Proposal(s, "default") for s in self.defaults]
+        # Known programs are not left out here: a default's own time is wanted.
+        step = self._run(proposals, frozenset())
+        self.defaults_measured = True
+        return step
+
+    def step(self, count: int) -> Step:
+        """Measure the next ``count`` proposals, or the defaults where they were not measured yet."""
+        if not self.defaults_measured:
+            return self.measure_defaults()
+        return self._run(self.searcher.ask(count), self._programs.keys())
+
+    def _run(self, proposals: Sequence[Proposal], programs: Collection[str]) -> Step:
+        before_s, results, cost_s, resumed_s = self.best_s, [], 0.0, 0.0
+        fresh = [p for p in proposals if p.schedule.text not in self._known]
+        measured = self._measure(fresh, programs)
+        for proposal in proposals:
+            trial = self._known.get(proposal.schedule.text)
+            stored = trial is not None
+            if trial is None:
+                trial = next(measured)
+            results.append(Result(proposal, trial.measurement if trial is not None else None, stored))
+            if trial is None:
+                continue
+            cost_s += self.log.cost_s(trial.measurement)
+            resumed_s += self.log.cost_s(trial.measurement) if stored and trial.session in self.log.resumed else 0.0
+            self._take(proposal, trial)
+        next(measured, None)  # the measurer finishes; one result for each schedule, no more
+        return Step(tuple(results), cost_s, resumed_s, before_s, self.best_s)
+
+    def _measure(self, fresh: Sequence[Proposal], programs: Collection[str]) -> Iterator[Trial | None]:
+        """The row of each fresh proposal, committed; None where its program was known."""
+        if not fresh:
+            return
+        schedules = [p.schedule for p in fresh]
+        found = self.measurer.measure(self.task.kernel, schedules, self.best_s, frozenset(programs))
+        for proposal, measured in zip(fresh, found, strict=True):
+            if measured is None:
+                self._tally.same_program += 1
+            yield None if measured is None else self._commit(proposal, measured)
+
+    def _commit(self, proposal: Proposal, measured: Measured) -> Trial:
+        task = self.task
+        trial = self.log.record(task.key, task.text, self.space.version, proposal, measured)
+        self._known[trial.actions] = trial
+        if trial.program_hash:
+            self._programs[trial.program_hash] = None
+        status = str(measured.measurement.status)
+        self._tally.statuses[status] = self._tally.statuses.get(status, 0) + 1
+        seconds = measured.measurement.seconds
+        best_s = min(self.best_s, seconds)
+        self._observe(
+            CandidateMeasured(
+                task.name,
+                trial.actions,
+                measured.measurement.status,
+                seconds,
+                best_s,
+                self.pct_peak(best_s),
+                trial.origin,
+            )
+        )
+        return trial
+
+    def _take(self, proposal: Proposal, trial: Trial) -> None:
+        """A row comes to light: tell it, and keep it if it is the best."""
+        self.searcher.tell(proposal, trial.measurement)
+        if _ran(trial) and trial.measurement.seconds < self.best_s:
+            self._best = trial
+
+    # ---- starting ----------------------------------------------------------------------------------------------------
+
+    def _defaults(self) -> tuple[Schedule, ...]:
+        try:
+            found = self.space.defaults()
+        except IllegalAction as error:
+            self._observe(Warned(f"kernel {self.task.name} has no legal default schedule: {error}"))
+            found = ()
+        return tuple({s.text: s for s in found}.values()) or (Schedule(()),)
+
+    def _tell_stored(self) -> None:
+        """Tell what other sessions measured. A row that does not parse any more is known, and nothing else."""
+        defaults = {s.text: s for s in self.defaults}
+        for trial in self._known.values():
+            if trial.session in self.log.resumed:
+                continue
+            try:
+                schedule = defaults.get(trial.actions) or Schedule.parse(trial.actions)
+            except IllegalAction:
+                continue
+            self._take(Proposal(schedule, trial.origin), trial)
+
+    # ---- saying so ---------------------------------------------------------------------------------------------------
+
+    def pct_peak(self, seconds: float) -> float:
+        """Per cent of the machine's peak at a time; 0 where either is unknown."""
+        return 100.0 * self.task.flops / seconds / self._peak if self._peak > 0.0 and 0.0 < seconds < math.inf else 0.0
+
+    def started(self) -> KernelStarted:
+        """The event that the search turns to this kernel."""
+        return KernelStarted(self.task.name, self.task.key, self.task.uses, self.task.flops, self.task.nbytes)
+
+    def finished(self) -> KernelFinished:
+        """The event that the search leaves this kernel."""
+        winner = self.winner
+        best_s = winner.seconds
+        return KernelFinished(
+            self.task.name, self.task.key, self.default_s, best_s, self.pct_peak(best_s), winner.actions, self.statuses
+        )
+
+
+def _ran(trial: Trial) -> bool:
+    return trial.measurement.status is Status.OK and trial.measurement.seconds < math.inf

@@ -1,0 +1,59 @@
+"""How a search keeps its trials: one row each, committed before the next one starts, and read back on resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+from .protocols import Measured, Proposal, TrialStore
+
+__all__ = ["TrialLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLog:
+    """A store, and what every row of this session has in common.
+
+    ``resumed`` names the sessions that this one continues: the same searcher, seed and settings, cut short. Their
+    trials are not told to the searcher up front. It asks the same questions again, and the rows answer, so that it ends
+    where an undisturbed run would have. ``now`` gives a row its date, in seconds since the epoch.
+    """
+
+    store: TrialStore
+    fingerprint: Fingerprint
+    policy: Policy
+    session: str
+    now: Callable[[], float]
+    resumed: frozenset[str] = frozenset()
+
+    def stored(self, kernel_key: str, space_version: int) -> list[Trial]:
+        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first."""
+        found = self.store.trials(kernel_key, self.fingerprint, self.policy)
+        return [t for t in found if t.space_version == space_version]
+
+    def record(
+        self, kernel_key: str, kernel_text: str, space_version: int, proposal: Proposal, measured: Measured
+    ) -> Trial:
+        """Commit what came of a proposal and return its row."""
+        trial = Trial(
+            kernel_key=kernel_key,
+            kernel_text=kernel_text,
+            fingerprint=self.fingerprint,
+            actions=proposal.schedule.text,
+            program_hash=measured.program_hash,
+            space_version=space_version,
+            policy=self.policy,
+            measurement=measured.measurement,
+            session=self.session,
+            origin=proposal.origin,
+            created_s=self.now(),
+        )
+        self.store.add(trial)
+        return trial
+
+    def cost_s(self, measurement: Measurement) -> float:
+        """Seconds that a trial took, by its row alone, so that a resumed search reckons with the same figure."""
+        spent = measurement.lower_s + measurement.compile_s + measurement.verify_s + measurement.timing_s
+        return max(spent, self.policy.timeout_s) if measurement.status is Status.TIMED_OUT else spent
