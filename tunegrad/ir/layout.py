@@ -76,6 +76,8 @@ class Layout:
         """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout, padding zeroed."""
         if array.shape != self.shape:
             raise InternalError(f"layout of shape {self.shape} can not pack an array of shape {array.shape}")
+        if self.is_row_major:
+            return array.reshape(-1).copy()
         flat = np.zeros(self.size, array.dtype)
         flat[self._offsets()] = array.reshape(-1)
         return flat
@@ -85,13 +87,13 @@ class Layout:
         return flat[self._offsets()].reshape(self.shape)
 
     def _offsets(self) -> NDArray[np.int64]:
-        grid = np.indices(self.shape, dtype=np.int64).reshape(len(self.shape), -1)
-        total = np.zeros(grid.shape[1] if len(self.shape) else 1, np.int64)
+        total = np.zeros(self.shape, np.int64)
         stride = 1
         for p in reversed(self.parts):
-            total += grid[p.dim] // p.step % p.extent * stride
+            line = np.arange(self.shape[p.dim], dtype=np.int64) // p.step % p.extent * stride
+            total += line.reshape([-1 if d == p.dim else 1 for d in range(len(self.shape))])
             stride *= p.extent
-        return total
+        return total.reshape(-1)
 
     def __str__(self) -> str:
         if self.is_row_major:

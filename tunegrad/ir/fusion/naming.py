@@ -51,7 +51,8 @@ def kernel_name(d: Draft, k: Kernel) -> str:
 
 
 def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
-    spec = sorted((cast(Any, w.arg) for w in windows), key=lambda a: int(a[0]))
+    by_dim = {cast(Any, w.arg)[0]: cast(Any, w.arg) for w in windows}
+    spec = [by_dim[dim] for dim in sorted(by_dim)]
     size = "x".join(str(a[1]) for a in spec)
     stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
     op = cast(Any, main.arg)[0]

@@ -247,6 +247,8 @@ class _Realizer:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
                 return True
             return self._meets(i, FREE, False)
+        if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
+            return False
         if state.kind == ROW and any(self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]):
             return False
         return self._meets(i, state.kind, state.heavy is not None)

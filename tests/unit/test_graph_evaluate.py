@@ -1,0 +1,117 @@
+"""The numpy meaning of graph operations, against numpy written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, softmax, tensor, weight
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import Node
+
+
+def value(out: Node, **inputs: np.ndarray) -> np.ndarray:
+    return evaluate((out,), inputs)[0]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def test_graph_convolution_means_the_loops() -> None:
+    x, w = normal(1, 2, 5, 6), normal(3, 2, 3, 3)
+    got = value(conv(tensor("x", 1, 2, 5, 6), g.const(w, F32), 2, 1), x=x)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    want = np.zeros((1, 3, 3, 3), np.float32)
+    for o, h, v in np.ndindex(3, 3, 3):
+        want[0, o, h, v] = (padded[0, :, 2 * h : 2 * h + 3, 2 * v : 2 * v + 3] * w[o]).sum()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_graph_matmul_means_numpys() -> None:
+    a, b = normal(2, 4, 5), normal(2, 5, 3)
+    got = value(matmul(tensor("a", 2, 4, 5), tensor("b", 2, 5, 3)), a=a, b=b)
+    np.testing.assert_allclose(got, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_graph_softmax_and_layer_norm_mean_their_formulas() -> None:
+    x = normal(4, 7)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(value(softmax(tensor("x", 4, 7)), x=x), e / e.sum(1, keepdims=True), rtol=1e-5)
+    got = value(layer_norm(tensor("x", 4, 7)), x=x)
+    d = x - x.mean(1, keepdims=True)
+    scale, shift = (evaluate((weight(f"ln.{n}", 7),))[0] for n in ("weight", "bias"))
+    want = d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5) * scale + shift
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_graph_max_pool_never_takes_the_padding() -> None:
+    x = -np.ones((1, 1, 4, 4), np.float32)
+    assert (value(max_pool(tensor("x", 1, 1, 4, 4)), x=x) == -1).all()
+
+
+def test_graph_dilated_window_reads_spaced_elements() -> None:
+    got = value(g.window(g.graph_input("x", (7,), I32), 0, 3, 2, 2), x=np.arange(7, dtype=np.int32))
+    assert got.tolist() == [[0, 2, 4], [2, 4, 6]]
+
+
+@pytest.mark.parametrize(
+    ("op", "empty"), [(Op.ADD, 0.0), (Op.MUL, 1.0), (Op.MAX, -np.inf), (Op.MIN, np.inf)], ids=str
+)
+def test_graph_reduction_over_nothing_is_the_identity(op: Op, empty: float) -> None:
+    got = value(g.reduce(op, tensor("x", 2, 0), (1,)), x=np.zeros((2, 0), np.float32))
+    assert got.tolist() == [[empty], [empty]]
+
+
+def test_graph_sum_accumulates_in_the_given_type() -> None:
+    x = np.full(3, 1 << 30, np.int32)
+    assert value(g.reduce(Op.ADD, g.graph_input("x", (3,), I32), (0,), I64), x=x).tolist() == [3 << 30]
+
+
+def test_graph_bf16_is_computed_in_f32_and_rounded_to_even() -> None:
+    one, half_step = 0x3F80, 0x3B80  # 1.0 and 2**-8: half of the last place of 1.0
+    x = np.array([one, one + 1], np.uint16)
+    y = np.array([half_step, half_step], np.uint16)
+    got = value(add(g.graph_input("x", (2,), BF16), g.graph_input("y", (2,), BF16)), x=x, y=y)
+    assert got.dtype == np.uint16
+    assert got.tolist() == [one, one + 2]
+
+
+def test_graph_f16_overflow_is_infinite() -> None:
+    x = np.array([6e4], np.float16)
+    node = g.graph_input("x", (1,), F16)
+    assert np.isinf(value(add(node, node), x=x)).all()
+
+
+def test_graph_casts_truncate_and_test_for_zero() -> None:
+    x = np.array([-1.7, 0.0, 2.9], np.float32)
+    node = tensor("x", 3)
+    assert value(g.cast(node, I32), x=x).tolist() == [-1, 0, 2]
+    assert value(g.cast(node, BOOL), x=x).tolist() == [True, False, True]
+    assert value(g.cast(node, F64), x=x).dtype == np.float64
+
+
+def test_graph_integer_division_rounds_down() -> None:
+    a, b = g.graph_input("a", (4,), I32), g.graph_input("b", (4,), I32)
+    x, y = np.array([7, -7, 7, -7], np.int32), np.array([2, 2, -2, -2], np.int32)
+    assert value(g.elementwise(Op.FLOORDIV, a, b), a=x, b=y).tolist() == [3, -4, -4, 3]
+    assert value(g.elementwise(Op.MOD, a, b), a=x, b=y).tolist() == [1, 1, -1, -1]
+
+
+def test_graph_max_propagates_nan() -> None:
+    x = np.array([1.0, np.nan], np.float32)
+    assert np.isnan(value(g.reduce(Op.MAX, tensor("x", 2), (0,)), x=x)).all()
+
+
+def test_graph_missing_input_is_named() -> None:
+    with pytest.raises(ShapeError, match="input 'x' is missing; given: y"):
+        value(tensor("x", 2), y=np.zeros(2, np.float32))
+
+
+def test_graph_input_of_another_shape_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"input 'x' has shape \(3,\), the graph needs \(2,\)"):
+        value(tensor("x", 2), x=np.zeros(3, np.float32))

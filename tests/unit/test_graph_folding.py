@@ -1,0 +1,96 @@
+"""Constant folding, rule by rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.graph_builders import add, along, scale, tensor, weight
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BOOL, F32, I32
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.graph import GraphOp, Node
+
+
+def folded(x: Node) -> Node:
+    return fold_constants((x,))[0]
+
+
+def ops(x: Node) -> list[str]:
+    return [str(n.op) for n in g.topological((x,))]
+
+
+def test_graph_folding_computes_a_constant_part_once() -> None:
+    w = add(scale(weight("w", 3), 2.0), weight("b", 3))
+    out = folded(add(tensor("x", 3), w))
+    assert ops(out) == ["input", "const", "map"]
+    np.testing.assert_array_equal(evaluate((out.srcs[1],))[0], evaluate((w,))[0])
+    assert folded(add(tensor("x", 3), w)) is out
+
+
+def test_graph_folding_names_what_it_folded() -> None:
+    out = folded(add(tensor("x", 3), scale(weight("fc.bias", 3), 2.0)))
+    data = out.srcs[1].arg
+    assert isinstance(data, g.ConstData)
+    assert data.name == "fc.bias (folded)"
+
+
+def test_graph_folding_leaves_movement_of_a_constant_to_the_kernel() -> None:
+    out = add(tensor("x", 2, 3), along(weight("w", 3), (2, 3), 1))
+    assert folded(out) is out
+
+
+def test_graph_folding_stores_no_broadcast() -> None:
+    a, b = along(weight("a", 3), (500, 3), 1), along(weight("b", 3), (500, 3), 1)
+    out = folded(add(tensor("x", 500, 3), add(a, scale(b, 2.0))))
+    constants = [n for n in g.topological((out,)) if n.op is GraphOp.CONST]
+    assert [n.size for n in constants] == [3]
+
+
+def test_graph_folding_keeps_a_graph_without_constants() -> None:
+    out = add(tensor("x", 3), tensor("y", 3))
+    assert folded(out) is out
+
+
+@pytest.mark.parametrize("op", [Op.MUL, Op.DIV], ids=["mul", "div"])
+def test_graph_folding_drops_ones(op: Op) -> None:
+    x = tensor("x", 3)
+    assert folded(g.elementwise(op, x, g.full(1, (3,), F32))) is x
+
+
+def test_graph_folding_keeps_adding_zero_to_a_float() -> None:
+    # -0.0 + 0.0 is 0.0
+    x, i = tensor("x", 3), g.graph_input("i", (3,), I32)
+    assert folded(add(x, g.full(0, (3,), F32))) is not x
+    assert folded(add(i, g.full(0, (3,), I32))) is i
+    assert folded(add(x, g.full(-0.0, (3,), F32))) is x
+    assert folded(g.elementwise(Op.SUB, x, g.full(0, (3,), F32))) is x
+    assert folded(g.elementwise(Op.SUB, x, g.full(-0.0, (3,), F32))) is not x
+
+
+def test_graph_folding_decides_a_constant_condition() -> None:
+    x, y = tensor("x", 3), tensor("y", 3)
+    assert folded(g.elementwise(Op.WHERE, g.full(True, (3,), BOOL), x, y)) is x
+    assert folded(g.elementwise(Op.WHERE, g.full(False, (3,), BOOL), x, y)) is y
+
+
+def test_graph_folding_of_fulls_stays_a_full() -> None:
+    two = g.full(2, (2, 3), F32)
+    for x in (
+        add(two, two),
+        g.cast(two, I32),
+        g.permute(two, (1, 0)),
+        g.pad(g.full(0, (2,), F32), ((1, 1),)),
+        g.reduce(Op.MAX, two, (0,)),
+        g.reduce(Op.ADD, two, (0, 1)),
+    ):
+        out = folded(x)
+        assert out.op is GraphOp.FULL
+        np.testing.assert_array_equal(evaluate((out,))[0], evaluate((x,))[0])
+
+
+def test_graph_folding_keeps_what_is_not_exact() -> None:
+    assert folded(g.pad(g.full(2, (2,), F32), ((1, 1),))).op is GraphOp.PAD
+    assert folded(g.reduce(Op.ADD, g.full(0.1, (9,), F32), (0,))).op is GraphOp.REDUCE
