@@ -82,7 +82,7 @@ def _tunegrad() -> Any:
 
 
 def _compiled(workload: Workload, threads: int, store: Path | None) -> Any:
-    tg, path = _tunegrad(), None if store is None else str(store)
+    tg, path = _tunegrad(), False if store is None else str(store)
     if not workload.is_model:
         return tg.compile(_function(workload), *arrays(workload)[0], device="cpu", threads=threads, store=path)
     from benchmarks import torch_models  # the weights are PyTorch's

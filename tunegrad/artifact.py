@@ -31,7 +31,7 @@ MAX_INSTRUCTIONS = 20_000
 
 
 def build(kernel: Kernel, schedule: Schedule, target: Target) -> Lowered:
-    """The schedule as LLVM IR text. Raises IllegalAction for one that is not legal, OutOfResources for one too large."""
+    """The schedule as LLVM IR text. Raises IllegalAction for an illegal one, OutOfResources for one too large."""
     return lowered(Space(kernel, target).lower(schedule))
 
 
@@ -85,8 +85,9 @@ class _Linked:
 
 
 class Compiler:
-    """Kernels to code, each distinct one once: lowered once in a process, compiled once on a machine, linked once while
-    somebody holds it. Threads may share it. Without a cache, nothing outlives the process.
+    """Kernels to code: lowered once in a process, compiled once on a machine, linked once while somebody holds it.
+
+    Threads may share it. Without a cache, nothing outlives the process.
     """
 
     def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = 2) -> None:

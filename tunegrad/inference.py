@@ -2,7 +2,8 @@
 
     model   -->   graph   -->   constants folded   -->   schedule of kernels
     kernel  -->   stored winner, a near one, or the default   -->   code (from the cache, or compiled)
-    all of it bound to memory   -->   numpy in, one native call, numpy out
+
+All of it is bound to memory once; then numpy in, one native call, numpy out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,13 +29,11 @@ from tunegrad.config import build_model, cache_dir, default_store, default_threa
 from tunegrad.db import Difference, Hit, Lookup, Store, open_store
 from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
 from tunegrad.devices.inputs import draw
-from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, MissError
+from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError, MissError
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights
-from tunegrad.ir import graph
+from tunegrad.ir import fusion, graph
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule as Graph
-from tunegrad.ir.fusion import schedule as schedule_graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -116,31 +116,27 @@ class Choice:
 
     kernel: Kernel
     outcome: Outcome
-    schedule: Schedule
+    actions: str
     trial: Trial | None = None
     differs: tuple[str, ...] = ()
 
 
 def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss) -> Iterator[Choice]:
-    """What ``kernel`` may run with, best first; the last one is its default schedule. Nothing is checked for legality.
+    """What ``kernel`` may run with, best first; the last one is its default schedule. A stored one may be illegal here.
 
     Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit.
     """
     found = None if store is None else store.lookup(kernel.key, fingerprint(target), SPACE_VERSION)
-    differs = ("store: none",) if found is None else _differs(found)
+    differs = ("store: there is none",) if found is None else _differs(found)
     if isinstance(found, Hit):
-        yield Choice(kernel, "hit", _parsed(found.trial), found.trial)
+        yield Choice(kernel, "hit", found.trial.actions, found.trial)
         differs = ("actions: the stored winner is not legal here",)
     if on_miss == "error":
         raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
     if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
         for near in found.nearest:
-            yield Choice(kernel, "near", _parsed(near.trial), near.trial, tuple(map(_difference, near.differences)))
-    yield Choice(kernel, "miss", Space(kernel, target).defaults()[0], None, differs)
-
-
-def _parsed(trial: Trial) -> Schedule:
-    return Schedule.parse(trial.actions)
+            yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(map(_difference, near.differences)))
+    yield Choice(kernel, "miss", Space(kernel, target).defaults()[0].text, None, differs)
 
 
 def _differs(found: Lookup) -> tuple[str, ...]:
@@ -155,20 +151,14 @@ def _chosen(
     kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> tuple[Choice, Code]:
     """The first choice that is legal here and compiles."""
-    options = choices(kernel, target, store, on_miss)
-    while True:
+    for choice in choices(kernel, target, store, on_miss):
         try:
-            choice = next(options)
-        except IllegalAction as error:  # a stored text of another version does not parse
-            _log.warning("kernel %s: %s", kernel.name, error)
-            options = choices(kernel, target, None, "default")
-            continue
-        try:
-            return choice, compiler.code(kernel, choice.schedule, target)
+            return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
         except (IllegalAction, CandidateFailure) as error:
             if choice.trial is None:
                 raise
             _log.warning("kernel %s: the stored schedule can not be used: %s", kernel.name, error)
+    raise InternalError(f"kernel {kernel.name}: no schedule at all")
 
 
 def _open(store: StorePath) -> Store | nullcontext[None]:
@@ -196,19 +186,19 @@ class LoadedModel:
         self,
         name: str,
         inputs: Sequence[Argument],
-        graph: Graph,
-        codes: Mapping[str, tuple[Choice, Code]],
+        plan: fusion.Schedule,
+        chosen: Mapping[str, tuple[Choice, Code]],
         target: Target,
         store: str = "",
     ) -> None:
         self.name = name
         self.inputs = tuple(inputs)
-        self._graph = graph
-        self._choices = codes
+        self._plan = plan
+        self._chosen = chosen
         self._target = target
         self._store = store
         self._constants = Constants(_engine(target.threads).allocate)
-        self._runner = self._bound({key: code for key, (_, code) in codes.items()})
+        self._runner = self._bound({key: code for key, (_, code) in chosen.items()})
         self._default: Runner | None = None
 
     def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
@@ -220,7 +210,7 @@ class LoadedModel:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def __repr__(self) -> str:
-        return f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), {len(self._graph.launches)} kernels>"
+        return f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), {len(self._plan.launches)} kernels>"
 
     @property
     def threads(self) -> int:
@@ -229,15 +219,15 @@ class LoadedModel:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of intermediate buffers and constants."""
-        return self._runner.arena_bytes + self._runner.constant_bytes
+        """Bytes of intermediate buffers, scratch and constants."""
+        return self._runner.memory_bytes
 
     def report(self) -> tuple[LookupRow, ...]:
         """A row per distinct kernel: hit, near or miss and which field differed, the actions, how often it is used."""
-        uses = {key: count for key, (_, count) in self._graph.kernels().items()}
+        uses = {key: count for key, (_, count) in self._plan.kernels().items()}
         return tuple(
-            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.schedule.text)
-            for key, (c, _) in self._choices.items()
+            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions)
+            for key, (c, _) in self._chosen.items()
         )
 
     def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
@@ -247,15 +237,13 @@ class LoadedModel:
     def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
         """(kernel, mean seconds) of each launch in order."""
         _, means = self._runner.time(self._drawn(seed), samples, each=True)
-        return tuple((launch.name, s) for launch, s in zip(self._graph.launches, means, strict=True))
+        return tuple((launch.name, s) for launch, s in zip(self._plan.launches, means, strict=True))
 
     def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
         """Latency as it is loaded next to the default schedules: medians of interleaved runs on the same inputs."""
         arrays = self._drawn(seed)
         mine, other = self._runner, self._defaults()
-        pairs = _interleaved(
-            lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
-        )
+        pairs = _interleaved(lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s)
         stored_s, default_s = (statistics.median(side) for side in pairs)
         return RunReport(
             self.name, self._target.name, self._target.threads, self._store, 1e3 * stored_s, 1e3 * default_s,
@@ -264,25 +252,23 @@ class LoadedModel:
 
     def _defaults(self) -> Runner:
         """The same model under the default schedules; itself, where those are what it runs."""
-        if all(c.trial is None for c, _ in self._choices.values()):
+        if all(c.trial is None for c, _ in self._chosen.values()):
             return self._runner
         if self._default is None:
             codes = {
                 key: code if c.trial is None else _chosen(c.kernel, self._target, None, "default", _compiler())[1]
-                for key, (c, code) in self._choices.items()
+                for key, (c, code) in self._chosen.items()
             }
             self._default = self._bound(codes)
         return self._default
 
     def _bound(self, codes: Mapping[str, Code]) -> Runner:
-        return Runner(self._graph, codes, _engine(self._target.threads), self._constants)
+        return Runner(self._plan, codes, _engine(self._target.threads), self._constants)
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)
-        return {
-            a.name: draw(Parameter(a.name, a.dtype.name, int(np.prod(a.shape, dtype=np.int64)), "in"), rng).reshape(a.shape)
-            for a in self.inputs
-        }
+        flat = {a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng) for a in self.inputs}
+        return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
 
 
 def _interleaved(
@@ -318,7 +304,10 @@ def load(
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in one line.
     """
     found, threads = _resolved(model, threads)
-    return _load(found, device, threads, store, on_miss, weights, seed)
+    loaded = _load(found, device, threads, store, on_miss, weights, seed)
+    if store is None or store:
+        _warn_of_misses(loaded, _store_name(store))
+    return loaded
 
 
 def compile(  # noqa: A001 - the word that every such library uses
@@ -334,7 +323,10 @@ def compile(  # noqa: A001 - the word that every such library uses
     Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in ``load``.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    return _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0)
+    compiled = _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0)
+    if store:
+        _warn_of_misses(compiled, _store_name(store))
+    return compiled
 
 
 def _resolved(model: str | Model, threads: int | None) -> tuple[Model, int | None]:
@@ -358,25 +350,24 @@ def _load(
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
     target = host_target(default_threads() if threads is None else threads)
-    with _open(store) as opened:  # a store that can not be read costs no time to find out
+    with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
-        plan = schedule_graph(fold_constants(tuple(t.node for t in outputs)))
-        codes = {
+        plan = fusion.schedule(fold_constants(tuple(t.node for t in outputs)))
+        chosen = {
             key: _chosen(kernel, target, opened, on_miss, _compiler()) for key, (kernel, _) in plan.kernels().items()
         }
-        if opened is not None:
-            _warn_of_misses(model.name, codes, _store_name(store))
+        read = "" if opened is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    return LoadedModel(model.name, arguments, plan, codes, target, _store_name(store) if opened is not None else "")
+    return LoadedModel(model.name, arguments, plan, chosen, target, read)
 
 
-def _warn_of_misses(model: str, codes: Mapping[str, tuple[Choice, Code]], store: str) -> None:
-    missed = [c for c, _ in codes.values() if c.outcome == "miss"]
+def _warn_of_misses(model: LoadedModel, store: str) -> None:
+    rows = model.report()
+    missed = [row for row in rows if row.outcome == "miss"]
     if missed:
-        first = missed[0]
         _log.warning(
             "model %s: %d of %d kernels have no winner in store %s and run with default schedules (%s: %s)",
-            model, len(missed), len(codes), store, first.kernel.name, "; ".join(first.differs),
+            model.name, len(missed), len(rows), store, missed[0].kernel, "; ".join(missed[0].differs),
         )  # fmt: skip
 
 
@@ -418,12 +409,12 @@ def _plan_of(nodes: tuple[Node, ...]) -> Runner:
 
 
 def _plan_bytes() -> int:
-    return sum(r.arena_bytes + r.constant_bytes for r in _plans.values())
+    return sum(r.memory_bytes for r in _plans.values())
 
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
-    plan = schedule_graph(fold_constants(nodes))
+    plan = fusion.schedule(fold_constants(nodes))
     codes = {
         key: _chosen(kernel, target, None, "default", _compiler())[1] for key, (kernel, _) in plan.kernels().items()
     }

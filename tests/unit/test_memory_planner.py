@@ -21,7 +21,9 @@ def drawn(seed: int) -> list[Lifetime]:
     found = []
     for _ in range(rng.randint(0, 60)):
         first = rng.randrange(steps)
-        found.append(Lifetime(rng.choice((0, 1, 63, 64, 65, 1000, rng.randint(1, 1 << 20))), first, rng.randint(first, steps)))
+        found.append(
+            Lifetime(rng.choice((0, 1, 63, 64, 65, 1000, rng.randint(1, 1 << 20))), first, rng.randint(first, steps))
+        )
     return found
 
 
@@ -35,7 +37,9 @@ def test_nothing_that_lives_together_overlaps(seed: int) -> None:
         for j in range(i):
             b = plan[j]
             if a.first <= b.last and b.first <= a.last:
-                assert arena.offsets[i] + a.nbytes <= arena.offsets[j] or arena.offsets[j] + b.nbytes <= arena.offsets[i]
+                assert (
+                    arena.offsets[i] + a.nbytes <= arena.offsets[j] or arena.offsets[j] + b.nbytes <= arena.offsets[i]
+                )
 
 
 def test_nothing_needs_no_memory() -> None:

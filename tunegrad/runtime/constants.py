@@ -40,7 +40,7 @@ class Constants:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; those that are used where they lie included."""
+        """Bytes of all arrays; those that are used where they lie are not counted."""
         return sum(array.nbytes for array in self._known.values())
 
     def flat(self, buffer: Buffer, in_place: bool = False) -> Array:

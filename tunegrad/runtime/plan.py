@@ -110,12 +110,13 @@ class Runner:
         return int(self._arena.nbytes)
 
     @property
-    def constant_bytes(self) -> int:
-        """Bytes of the constants and their packs."""
-        return self._constants.nbytes
+    def memory_bytes(self) -> int:
+        """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and outputs."""
+        own = sum(memory.nbytes for memory in self._own.values())
+        return self.arena_bytes + int(self._workspace.nbytes) + self._constants.nbytes + own
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The outputs, in memory that nobody else has. ``arrays`` are the inputs by name, of the right shape and dtype."""
+        """The outputs, in memory that nobody else has. ``arrays``: the inputs by name, of the right shape and dtype."""
         fresh = {b.id: _aligned(b) for b in self._outputs}
         with self._lock:
             held = [self._input(b, arrays[b.name]) for b in self._inputs]
@@ -191,9 +192,7 @@ class Runner:
         found: set[int] = set()
         for launch, code in zip(self.schedule.launches, self._codes, strict=True):
             sources = {pack.source for pack in code.packs}
-            found.update(
-                i for p, i in zip(launch.kernel.params, launch.args, strict=True) if p.name not in sources
-            )
+            found.update(i for p, i in zip(launch.kernel.params, launch.args, strict=True) if p.name not in sources)
         return frozenset(found)
 
     def _keep(self, array: Array) -> int:
@@ -228,5 +227,3 @@ def _aligned(b: Buffer) -> Array:
     whole = np.empty(b.nbytes + ALIGN, np.uint8)
     start = -whole.ctypes.data % ALIGN
     return whole[start : start + b.nbytes].view(b.dtype.numpy).reshape(b.shape)
-
-
