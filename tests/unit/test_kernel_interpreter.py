@@ -123,3 +123,10 @@ def test_kernel_survives_pickling() -> None:
         assert str(again) == str(plan)
         assert again.launches[0].kernel.key == plan.launches[0].kernel.key
         again.verify()
+
+
+def test_kernel_names_do_not_run_out() -> None:
+    x = tensor("x", *(2 for _ in range(19)))
+    k = only(g.permute(x, tuple(reversed(range(19)))))
+    verify_kernel(k)
+    assert len(k.axes) == len({a.name for a in k.axes}) == 19

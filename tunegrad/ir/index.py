@@ -101,6 +101,10 @@ class Index:
     __slots__ = ("_hash", "const", "hi", "key", "lo", "terms")
 
     terms: tuple[tuple[Atom, int], ...]
+    const: int
+    lo: int
+    hi: int
+    key: str
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int) -> None:
         """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the operators."""

@@ -222,7 +222,7 @@ class Kernel:
 
 
 def _letter(i: int, kind: str = "") -> str:
-    return f"{kind}{'abcdefghijklmnopq'[i]}"
+    return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 
 def _ops(x: Expr) -> int:

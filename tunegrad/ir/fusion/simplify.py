@@ -98,11 +98,18 @@ def index_value(index: Index, dtype: DType) -> Expr:
 
 
 def masked(valid: Valid, x: Expr) -> Expr:
-    """where(inside(valid), x, 0), for an ``x`` whose loads are masked by ``valid`` already."""
+    """where(inside(valid), x, 0), for an ``x`` whose loads are masked by ``valid`` already.
+
+    A pad of a pad is one: where(inside(u), where(inside(v), x, 0), 0) -> where(inside(u & v), x, 0).
+    """
     if valid.always or _vanishes(x):
         return x
     zero = literal(0, x.dtype)
-    return zero if valid.never else _where(inside(valid), x, zero)
+    if valid.never:
+        return zero
+    if isinstance(x, Apply) and x.op is Op.WHERE and isinstance(x.args[0], Inside) and _vanishes(x.args[2]):
+        return masked(valid & x.args[0].valid, x.args[1])
+    return _where(inside(valid), x, zero)
 
 
 def _vanishes(x: Expr) -> bool:
