@@ -17,7 +17,7 @@ from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
 from .actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
-from .analysis import Access, accesses, contiguous_axes, output_stride
+from .analysis import Access, accesses, output_stride
 from .tiling import Levels, balance, blocks, vector_lanes
 
 if TYPE_CHECKING:
@@ -76,11 +76,15 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 
 def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
-    names = [a.name for a in shared]
-    best = contiguous_axes(kernel, names)[:1] or names[-1:]
-    rest = [n for n in names if n not in best and any(x.stride(n) == 1 for x in found)]
-    name = ask.pick("lane", [*best, *rest])
-    return next(a for a in shared if a.name == name)
+    """The axis of the lanes: the one along which most of the traffic is contiguous (constants can be packed)."""
+    work = prod(a.extent for s in kernel.reduces for a in s.axes)
+
+    def strided(a: Axis) -> int:
+        lookups = [x for x in found if x.role != "const" and x.stride(a.name) not in (0, 1)]
+        return work * len(lookups) + (output_stride(kernel, a.name) != 1)
+
+    ranked = sorted(shared, key=lambda a: (strided(a), a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
+    return ask.pick("lane", ranked[:3])
 
 
 def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Access, ...], ask: Recorder) -> Axis | None:

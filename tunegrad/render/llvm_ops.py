@@ -250,16 +250,19 @@ class Ops:
         raise InternalError(f"no LLVM for {op} on {s}")
 
     def _extreme(self, op: Op, a: list[str], s: VType) -> str:
-        """NaN wins. With one constant side a single compare does it: the other side is kept when unordered."""
-        ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
+        """NaN wins, and which zero wins is open. With one constant side a single compare does it: the other side is
+        kept when unordered. Otherwise the hardware's maximum, which keeps its second side, and a repair of the first."""
+        ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+        greater, less = ("ugt", "ogt") if op is Op.MAX else ("ult", "olt")
         constant = [not x.startswith("%") for x in a]
         if any(constant) and not all(constant):
             x, c = (a[1], a[0]) if constant[0] else (a[0], a[1])
-            held = self._named(f"fcmp {'ugt' if op is Op.MAX else 'ult'} {ty} {x}, {c}")
-            mask = "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+            held = self._named(f"fcmp {greater} {ty} {x}, {c}")
             return self._named(f"select {mask} {held}, {ty} {x}, {ty} {c}")
-        name = "maximum" if op is Op.MAX else "minimum"
-        return self._named(self.call(ty, f"llvm.{name}.{suffix}", [(ty, x) for x in a]))
+        held = self._named(f"fcmp {less} {ty} {a[0]}, {a[1]}")
+        chosen = self._named(f"select {mask} {held}, {ty} {a[0]}, {ty} {a[1]}")
+        nan = self._named(f"fcmp uno {ty} {a[0]}, {a[0]}")
+        return self._named(f"select {mask} {nan}, {ty} {a[0]}, {ty} {chosen}")
 
     def _int(self, op: Op, a: list[str], s: VType) -> str:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from itertools import product
 from math import prod
 
-from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.expr import Apply, Expr, Inside, Op, leaves
+from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
@@ -43,10 +44,50 @@ class Region:
         self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
         self.allocs: list[Alloc] = []
         self.results: dict[tuple[str, Point], Known] = {}
+        self.assumed: frozenset[str] = frozenset()
 
     def emit(self) -> None:
-        """The region, split into full and remainder tiles."""
-        self._split(self._splits(), {})
+        """The region, without its conditions where they all hold, and split into full and remainder tiles."""
+        inside, conditions = self._interior()
+        if inside.always or inside.never:
+            self._split(self._splits(), {})
+            return
+
+        def interior() -> None:
+            self.assumed = conditions
+            self._split(self._splits(), {})
+            self.assumed = frozenset()
+
+        self._branch(inside, interior, lambda: self._split(self._splits(), {}))
+
+    def _interior(self) -> tuple[Valid, frozenset[str]]:
+        """When every condition of the region holds whatever its own loops do, and those conditions; never on a GPU,
+        where a branch may not stand around barriers."""
+        tree = self.tree
+        if tree.target.kind == "gpu":
+            return ALWAYS, frozenset()
+        axes = dict(tree.index)
+        outer = {x.name for x in tree.outer}
+        found: dict[str, Range] = {}
+        for i, stage in enumerate(tree.kernel.stages):
+            for x in leaves(stage.expr):
+                valid = x.valid if isinstance(x, Inside) else ALWAYS
+                if isinstance(x, ExprLoad) and (i, x.param) not in self.plans:
+                    valid = x.valid
+                found.update((r.key, r) for r in valid.substitute(axes))
+        for shape in self.shapes.values():
+            if shape.mode == "mask":
+                r = Range(tree.axis_index(shape.axis), 0, shape.extent)
+                found[Valid((r,)).key] = r
+        ranges = []
+        for r in found.values():
+            zero = {n: as_index(0) for n in r.index.names() - outer}
+            base = r.index.substitute(zero)
+            rest = r.index - base
+            if rest.names() & outer:
+                return ALWAYS, frozenset()
+            ranges.append(Range(base, r.lo - rest.lo, r.hi - rest.hi))
+        return Valid(ranges), frozenset(found)
 
     def _splits(self) -> list[AxisShape]:
         """The split axes whose finest serial loop is outside the region, so a branch here tells full from rest."""
@@ -130,7 +171,7 @@ class Region:
         return None if n >= lane.extent else n
 
     def _values(self, i: int, env: Env) -> Values:
-        values = Values(self.tree, self.b, self.plans, self.shapes, i, env)
+        values = Values(self.tree, self.b, self.plans, self.shapes, i, env, self.assumed)
         values.results = self.results
         return values
 
@@ -298,13 +339,17 @@ class Region:
         for axis in dict.fromkeys(a for x in tree.partial for a in x.axes):
             base = tree.axis_index(axis).substitute({n: as_index(0) for n in inside})
             first.append(Range(base, 0, 1))
-            if axis in self.shapes:
+            if self._stops(axis):
                 span = prod(x.extent for x in tree.loops if axis in x.axes and x.name in inside)
                 last.append(Range(base, tree.extent(axis) - span, tree.nominal(axis)))
         for x in tree.partial:
-            if not any(a in self.shapes for a in x.axes):
+            if not any(self._stops(a) for a in x.axes):
                 last.append(Range(var(x.name, x.extent), x.extent - 1, x.extent))
         return Valid(first), Valid(last)
+
+    def _stops(self, axis: str) -> bool:
+        """Whether loops of the axis stop before its nominal extent."""
+        return axis in self.shapes and self.shapes[axis].mode != "mask"
 
     def _partial(self, i: int, s: Reduce, limits: Limits, points: list[Point], lane: Loop | None) -> None:
         tree, b = self.tree, self.b

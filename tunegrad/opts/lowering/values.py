@@ -29,8 +29,10 @@ class Values:
         shapes: dict[str, AxisShape],
         stage: int,
         env: dict[str, Index],
+        assumed: frozenset[str] = frozenset(),
     ) -> None:
         self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = tree, builder, plans, shapes, stage, env
+        self.assumed = assumed
         loop = tree.lane_loop(stage)
         self.lane = loop.name if loop else ""
         self.lanes = loop.extent if loop else 1
@@ -49,7 +51,7 @@ class Values:
                 found = (plan_buffer(plan), plan.read.substitute(self.env), ALWAYS)
             else:
                 offset = self.tree.kernel.param(x.param).layout.offset([i.substitute(self.axes) for i in x.index])
-                valid = x.valid.substitute(self.axes) & self.masks(set().union(*(i.names() for i in x.index)))
+                valid = self.needed(x.valid) & self.masks(set().union(*(i.names() for i in x.index)))
                 found = (x.param, offset.substitute(self.env), valid.substitute(self.env))
             self._sites[id(x)] = found
             self._keep.append(x)
@@ -58,7 +60,16 @@ class Values:
     def masks(self, axes: set[str]) -> Valid:
         """That masked axes are within their extents."""
         masked = {a for a in axes if a in self.shapes and self.shapes[a].mode == "mask"}
-        return tails(self.tree, masked) if masked else ALWAYS
+        return self.unassumed(tails(self.tree, masked)) if masked else ALWAYS
+
+    def needed(self, valid: Valid) -> Valid:
+        """A condition over axes as one over loops, less what a branch around already made sure of."""
+        return self.unassumed(valid.substitute(self.axes))
+
+    def unassumed(self, valid: Valid) -> Valid:
+        if not self.assumed or not valid.ranges:
+            return valid
+        return Valid(r for r in valid if r.key not in self.assumed)
 
     def over(self, index: Index) -> Index:
         """An index over axes as one over loops."""
@@ -83,7 +94,7 @@ class Values:
         if isinstance(x, IndexValue):
             return frozenset(self.over(x.index).names())
         if isinstance(x, Inside):
-            return frozenset(x.valid.substitute(self.axes).substitute(self.env).names())
+            return frozenset(self.needed(x.valid).substitute(self.env).names())
         if isinstance(x, Value):
             return frozenset(loop.name for loop in self.tree.shared_registers)
         return frozenset()
@@ -109,6 +120,8 @@ class Values:
         if isinstance(x, Apply):
             args = [self.emit(a, point, active) for a in x.args]
             if x.op is Op.WHERE:
+                if isinstance(x.args[0], Inside) and self.always(x.args[0], here):
+                    return args[1]
                 return b.select(args[0], args[1], args[2], x.dtype)
             return b.compute(x.op, args, [a.dtype for a in x.args], x.dtype)
         if isinstance(x, Cast):
@@ -116,11 +129,15 @@ class Values:
         if isinstance(x, IndexValue):
             return b.position(fix(self.over(x.index), here), x.dtype, self.lane, self.lanes)
         if isinstance(x, Inside):
-            valid = fix_valid(x.valid.substitute(self.axes).substitute(self.env), here)
+            valid = fix_valid(self.needed(x.valid).substitute(self.env), here)
             if valid.never or valid.always:
                 return b.number(valid.always, BOOL), 1
             return b.test(valid, self.lane, self.lanes)
         return self.result(x, point)
+
+    def always(self, x: Inside, here: Point) -> bool:
+        """Whether a condition is known to hold at a point."""
+        return fix_valid(self.needed(x.valid).substitute(self.env), here).always
 
     def first_lanes(self, active: int) -> Valid:
         """That the lane is one of the first ``active``."""
