@@ -92,9 +92,13 @@ def _engine(threads: int) -> _CpuEngine:
     return _CpuEngine(Team(threads))
 
 
-@functools.cache
 def _compiler() -> Compiler:
-    return Compiler(ObjectCache(cache_dir() / "objects"))
+    return _compiler_at(cache_dir() / "objects")
+
+
+@functools.lru_cache(maxsize=2)
+def _compiler_at(directory: Path) -> Compiler:
+    return Compiler(ObjectCache(directory))
 
 
 def _check_device(device: str) -> None:
