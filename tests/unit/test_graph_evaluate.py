@@ -59,9 +59,7 @@ def test_graph_dilated_window_reads_spaced_elements() -> None:
     assert got.tolist() == [[0, 2, 4], [2, 4, 6]]
 
 
-@pytest.mark.parametrize(
-    ("op", "empty"), [(Op.ADD, 0.0), (Op.MUL, 1.0), (Op.MAX, -np.inf), (Op.MIN, np.inf)], ids=str
-)
+@pytest.mark.parametrize(("op", "empty"), [(Op.ADD, 0.0), (Op.MUL, 1.0), (Op.MAX, -np.inf), (Op.MIN, np.inf)], ids=str)
 def test_graph_reduction_over_nothing_is_the_identity(op: Op, empty: float) -> None:
     got = value(g.reduce(op, tensor("x", 2, 0), (1,)), x=np.zeros((2, 0), np.float32))
     assert got.tolist() == [[empty], [empty]]

@@ -162,8 +162,11 @@ class Kernel:
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     def canonical(self) -> Kernel:
-        """The same kernel with canonical names: axes a, b ... (shared), r0, r1 ... (reduce), s0 ... (own spatial);
-        parameters p0, p1 ... in order; reductions v0, v1 ..."""
+        """The same kernel with canonical names.
+
+        Axes a, b ... (shared), ra, rb ... (reduce), sa ... (own spatial); parameters p0, p1 ... in order; reductions
+        v0, v1 ...
+        """
         axes: dict[str, Axis] = {}
         for i, a in enumerate(self.axes):
             axes[a.name] = Axis(_letter(i), a.extent)

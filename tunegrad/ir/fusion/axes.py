@@ -1,6 +1,6 @@
 """Rewriting the axes of a kernel: substitution, and splitting so that divisions go away.
 
-    axis k:768 read as k // 64 and k % 64    -->    axes kh:12 kl:64 read as kh and kl
+axis k:768 read as k // 64 and k % 64    -->    axes kh:12 kl:64 read as kh and kl
 """
 
 from __future__ import annotations

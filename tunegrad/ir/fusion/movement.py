@@ -1,11 +1,11 @@
 """Movement as functions from an output index to a source index: no data moves.
 
-    PERMUTE(order)  out[i_0, ...] = in[...]  with in index order[d] = i_d
-    EXPAND          the source's extent-1 dimensions are read at 0
-    SHRINK, FLIP    begin + i, extent - 1 - i
-    WINDOW          o*stride + k*dilation, k being the last index
-    PAD             i - lo, valid where 0 <= i - lo < extent
-    RESHAPE         row-major offset, then // and %, dimension group by dimension group
+PERMUTE(order)  out[i_0, ...] = in[...]  with in index order[d] = i_d
+EXPAND          the source's extent-1 dimensions are read at 0
+SHRINK, FLIP    begin + i, extent - 1 - i
+WINDOW          o*stride + k*dilation, k being the last index
+PAD             i - lo, valid where 0 <= i - lo < extent
+RESHAPE         row-major offset, then // and %, dimension group by dimension group
 """
 
 from __future__ import annotations

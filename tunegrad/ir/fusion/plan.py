@@ -1,9 +1,9 @@
 """What fusion produces: buffers, and the kernels that run over them in order.
 
-    buffer 0 f32[1,3,224,224] input x
-    buffer 1 f32[64,3,7,7] const conv1.weight
-    buffer 2 f32[1,64,112,112] temp, layout 0 2 3 1
-    launch conv7x7s2 3->64 112x112 +bias +relu (2, 0, 1, ...)
+buffer 0 f32[1,3,224,224] input x
+buffer 1 f32[64,3,7,7] const conv1.weight
+buffer 2 f32[1,64,112,112] temp, layout 0 2 3 1
+launch conv7x7s2 3->64 112x112 +bias +relu (2, 0, 1, ...)
 """
 
 from __future__ import annotations

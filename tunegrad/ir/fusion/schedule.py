@@ -1,9 +1,9 @@
 """A graph as a schedule of kernels.
 
-    realized_nodes   which tensors get memory               (heuristic)
-    draft_kernel     one kernel per such tensor             (proved legal, or a node is cut off and given memory)
-    temp_layouts     where the elements of each one live
-    normalized       canonical axes, dimensions, names
+realized_nodes   which tensors get memory               (heuristic)
+draft_kernel     one kernel per such tensor             (proved legal, or a node is cut off and given memory)
+temp_layouts     where the elements of each one live
+normalized       canonical axes, dimensions, names
 """
 
 from __future__ import annotations

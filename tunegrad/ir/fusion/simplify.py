@@ -1,9 +1,9 @@
 """Constructors of expressions that simplify what is certain. Each rule keeps every bit of the result.
 
-    op(Const ...)             -> Const              cast(cast(x: f16 -> f32) -> f16) -> x
-    x * 1, x / 1              -> x                  x / 2^k -> x * 2^-k
-    where(Const, a, b)        -> a or b             where(c, true, false) -> c
-    inside(u) and inside(v)   -> inside(u & v)      where(inside(v), x, 0) -> x   when x is zero outside v anyway
+op(Const ...)             -> Const              cast(cast(x: f16 -> f32) -> f16) -> x
+x * 1, x / 1              -> x                  x / 2^k -> x * 2^-k
+where(Const, a, b)        -> a or b             where(c, true, false) -> c
+inside(u) and inside(v)   -> inside(u & v)      where(inside(v), x, 0) -> x   when x is zero outside v anyway
 """
 
 from __future__ import annotations
