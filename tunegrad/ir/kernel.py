@@ -186,7 +186,8 @@ class Kernel:
 
         def leaf(x: Expr) -> Expr:
             if isinstance(x, Load):
-                return Load(params[x.param], tuple(i.substitute(env) for i in x.index), x.dtype, x.valid.substitute(env))
+                index = tuple(i.substitute(env) for i in x.index)
+                return Load(params[x.param], index, x.dtype, x.valid.substitute(env))
             if isinstance(x, Value):
                 return Value(values[x.stage], x.dtype)
             if isinstance(x, IndexValue):
