@@ -13,7 +13,7 @@ often its option has failed, by how near the option is to the present one, and b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -32,9 +32,12 @@ _Change = tuple[str, int]
 _PRIOR_GAIN = 0.1
 """Log gain that an untried decision is taken to be worth, as if seen once: untried ones come before known duds."""
 
+_CLOCK_TICK_S = 1e-9
+"""No time is taken to be less, so that ratios of times exist."""
+
 
 @dataclass(slots=True)
-class _Mutable:
+class _Knob:
     """What moves of one decision have brought: how many were asked, and the log gains (>= 0) of those told."""
 
     tries: int = 0
@@ -83,6 +86,21 @@ _Idea = tuple[Schedule, _Move | None]
 """A schedule, and the move that led to it; None for a fresh draw."""
 
 
+class _InformedChooser(RandomChooser):
+    """Draws each decision by the factors of its options: what failed or slowed things down comes up less."""
+
+    def __init__(self, rng: Random, default_share: float, known: dict[_Change, _Option]) -> None:
+        super().__init__(rng, default_share)
+        self.known = known
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+        if self.rng.random() < self.default_share:
+            return default
+        found = [self.known.get((name, i)) for i in range(len(options))]
+        weights = [1.0 if x is None else x.factor for x in found]
+        return self.rng.choices(range(len(options)), weights)[0]
+
+
 class BeamSearcher:
     """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
 
@@ -112,7 +130,7 @@ class BeamSearcher:
         self._seen: set[str] = set()
         self._told: set[str] = set()
         self._moves: dict[str, _Move] = {}
-        self._names: dict[str, _Mutable] = {}
+        self._names: dict[str, _Knob] = {}
         self._options: dict[tuple[str, int], _Option] = {}
         self._since_best = 0
         self._skipped = 0
@@ -146,13 +164,14 @@ class BeamSearcher:
         self._told.add(text)
         self._done = False
         ok = measurement.status is Status.OK and measurement.seconds < math.inf
-        self._learn(schedule, text, measurement.seconds if ok else None)
+        seconds = max(_CLOCK_TICK_S, measurement.seconds)
+        self._learn(schedule, text, seconds if ok else None)
         if not ok:
             self._since_best += 1
             return
         best = self._entries[self._beam[0]].seconds if self._beam else math.inf
-        self._since_best = 0 if measurement.seconds < best else self._since_best + 1
-        self._entries[text] = _Entry(schedule, measurement.seconds, len(self._entries))
+        self._since_best = 0 if seconds < best else self._since_best + 1
+        self._entries[text] = _Entry(schedule, seconds, len(self._entries))
         self._beam = sorted(
             [*self._beam, text], key=lambda t: (self._entries[t].seconds, self._entries[t].order)
         )[: self.width]  # fmt: skip
@@ -176,8 +195,8 @@ class BeamSearcher:
             option.moves += 1
             option.gain += min(1.0, max(-1.0, gain))
 
-    def _name(self, name: str) -> _Mutable:
-        return self._names.setdefault(name, _Mutable())
+    def _name(self, name: str) -> _Knob:
+        return self._names.setdefault(name, _Knob())
 
     def _option(self, name: str, choice: int) -> _Option:
         return self._options.setdefault((name, choice), _Option())
@@ -231,7 +250,7 @@ class BeamSearcher:
         best = self._entries[self._beam[0]].seconds
         for text in self._beam:
             entry = self._entries[text]
-            speed = (best / entry.seconds) ** 2 if entry.seconds > 0 else 1.0
+            speed = (best / entry.seconds) ** 2
             for d in entry.schedule.trace:
                 worth = self._name(d.name).expected * speed
                 for choice in _others(d):
@@ -256,10 +275,10 @@ class BeamSearcher:
             return None
 
     def _random(self) -> _Idea | None:
-        """A fresh draw, every other time with half of its decisions at their defaults."""
+        """A fresh draw, by what is known of the options; every other time with half of its decisions at defaults."""
         share = 0.5 if self.rng.random() < 0.5 else 0.0
         try:
-            return self.space.sample(RandomChooser(self.rng, share)), None
+            return self.space.sample(_InformedChooser(self.rng, share, self._options)), None
         except IllegalAction:
             self._skipped += 1
             return None
