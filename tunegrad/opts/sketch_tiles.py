@@ -49,7 +49,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     item = kernel.param(kernel.stores[0].param).dtype.itemsize
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
     row = _row_axis(kernel, shared, lane, found, ask)
-    mu, nv = _register_tile(target, lane, width, row, bool(reduces), ask)
+    reused = row is not None and any(not x.depends(row.name) for x in found)
+    mu, nv = _register_tile(target, lane, width, row, bool(reduces), reused, ask)
     levels = Levels(kernel)
     unit = nv * width
     lane_block = ask.pick("lane.block", blocks(lane.extent, unit))
@@ -99,7 +100,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
 
 
 def _register_tile(
-    target: Target, lane: Axis, width: int, row: Axis | None, reduces: bool, ask: Recorder
+    target: Target, lane: Axis, width: int, row: Axis | None, reduces: bool, reused: bool, ask: Recorder
 ) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     vectors = -(-lane.extent // width)
@@ -109,6 +110,9 @@ def _register_tile(
     ] or [(1, 1)]
     if not reduces:
         options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= 16] or [(1, 1)]
+        options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
+        return ask.pick("tile", options)
+    if not reused:  # pooling, column sums: more rows in registers save nothing
         options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
         return ask.pick("tile", options)
     extent = row.extent if row is not None else 1
@@ -135,7 +139,8 @@ def _split_other(
     kernel: Kernel, target: Target, axis: Axis, found: tuple[Access, ...], levels: Levels, ask: Recorder
 ) -> tuple[str, str]:
     """Blocks a shared axis that is in no register tile; windows of a masked operand want a block of rows staged."""
-    windowed = any(x.masked and x.depends(axis.name) for x in found)
+    reused = any(not x.depends(axis.name) for x in found)
+    windowed = reused and any(x.masked and x.depends(axis.name) for x in found)
     divisors = [d for d in range(1, axis.extent + 1) if axis.extent % d == 0 and d <= 64]
     options = [0, *[d for d in divisors if 1 < d < axis.extent]]
     default = 0
