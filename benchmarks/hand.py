@@ -3,8 +3,8 @@
     python -m benchmarks.hand [--threads N] [--rounds N]
 
 They run through the same lowering, renderer, compiler and thread team as everything the search finds. Results are
-checked against the interpreter on sampled outputs first. Peak and workloads are measured in turns; shares are of the best
-peak of the run.
+checked against the interpreter on sampled outputs first. Peak and workloads are measured in turns; shares are of the
+best peak of the run.
 """
 
 from __future__ import annotations

@@ -108,7 +108,8 @@ def _mul(a: Expr, b: Expr) -> Expr:
 
 _GEMM = (
     "tile(axis=k, size={k}) tile(axis=m, size={m}) tile(axis=m1, size={m1}) "
-    "tile(axis=n, size=32) tile(axis=n1, size=16) reorder(order=(k0, m0, n0, m1, k1, m2, n1, n2)) upcast(axis=m2) upcast(axis=n1) vectorize(axis=n2) "
+    "tile(axis=n, size=32) tile(axis=n1, size=16) reorder(order=(k0, m0, n0, m1, k1, m2, n1, n2)) "
+    "upcast(axis=m2) upcast(axis=n1) vectorize(axis=n2) "
     "stage(param=B, at=k0, layout=(n0, k1, n1, n2)) stage(param=A, at=m0, layout=(m1, m2, k1))"
 )
 _CONV = (
@@ -131,18 +132,26 @@ _GEMM_GPU = (
 _ROW_SUM_GPU = "tile(axis=k, size={k}) thread(axis=i) group(axis=k1)"
 
 _WHY = {
-    "packed_gemm": "The GEMM of GotoBLAS and BLIS: B packed in slivers of 32 columns once for each block of k, A in blocks "
-    "that stay in the second-level cache, and a register tile of 12 rows by 2 vectors: 24 accumulators, 2 vectors of B, "
-    "broadcasts of A.",
-    "direct_conv": "Output channels in the lanes, a row of 14 pixels by 2 vectors in registers (28 accumulators), the input "
-    "rows of a band staged with their zero padding, so that the inner loops test nothing, and the weights re-laid when "
-    "the model is loaded.",
-    "softmax_rows": "One kernel and one trip through memory: a row is read three times, the second and third time from the "
-    "first-level cache. Both reductions run in 4 vectors of partial results, folded at the end of the row.",
+    "packed_gemm": "The GEMM of GotoBLAS and BLIS: B packed in slivers of 32 columns once for each block of k, A in "
+    "blocks that stay in the second-level cache, and a register tile of 12 rows by 2 vectors: 24 "
+    "accumulators, 2 vectors of B, broadcasts of A.",
+    "direct_conv": (
+        "Output channels in the lanes, a row of 14 pixels by 2 vectors in registers (28 accumulators), the "
+        "input rows of a band staged with their zero padding, so that the inner loops test nothing, and the "
+        "weights re-laid when the model is loaded."
+    ),
+    "softmax_rows": (
+        "One kernel and one trip through memory: a row is read three times, the second and third time from "
+        "the first-level cache. Both reductions run in 4 vectors of partial results, folded at the end of the "
+        "row."
+    ),
     "softmax_items": "A work-item for each row, a work-group for a block of rows.",
-    "tiled_gemm": "A work-group computes a tile of the output, a work-item 4 x 4 elements of it; the group copies the "
-    "operands of each step of k to shared memory, between two barriers.",
-    "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and combine them in shared memory.",
+    "tiled_gemm": (
+        "A work-group computes a tile of the output, a work-item 4 x 4 elements of it; the group copies the "
+        "operands of each step of k to shared memory, between two barriers."
+    ),
+    "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and combine them in shared "
+    "memory.",
 }
 
 
