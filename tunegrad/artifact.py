@@ -24,7 +24,7 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 from tunegrad.runtime import Code, ObjectCache
 
-__all__ = ["MAX_INSTRUCTIONS", "Compiler", "Counts", "build", "lowered", "object_key"]
+__all__ = ["MAX_INSTRUCTIONS", "OPT_LEVEL", "Compiler", "Counts", "build", "lowered", "object_key"]
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a program, at most: LLVM needs about a second for as many vector ones, and longer for scalar ones."""
@@ -46,10 +46,13 @@ def lowered(program: Program) -> Lowered:
 
 
 _OptLevel = Literal[0, 1, 2, 3]
+OPT_LEVEL: _OptLevel = 1
+"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
+
 _PROGRAMS, _IMAGES = 4096, 1024
 
 
-def object_key(text: str, target: Target, opt_level: _OptLevel = 2) -> str:
+def object_key(text: str, target: Target, opt_level: _OptLevel = OPT_LEVEL) -> str:
     """What object code depends on, as 64 hex digits: the text, the machine it is for, the compiler and its level."""
     head = f"{compiler_version()}\0{opt_level}\0{target.arch}\0{','.join(target.features)}\0"
     return hashlib.sha256((head + text).encode()).hexdigest()
@@ -90,7 +93,7 @@ class Compiler:
     Threads may share it. Without a cache, nothing outlives the process.
     """
 
-    def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = 2) -> None:
+    def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = OPT_LEVEL) -> None:
         self.counts = Counts()
         self._cache = cache
         self._opt_level: _OptLevel = opt_level

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "tunegrad"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("tune",),
+    ("tuning",),
     ("regress",),
     ("inference", "candidate"),
     ("artifact",),

@@ -21,6 +21,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
+        self._pending = False
         self._breakable = False
         self._before: Any = None
         self._installed = False
@@ -30,11 +31,15 @@ class Interrupt:
         """Code in here may be left at any point: it changes nothing that is kept."""
         self._breakable = True
         try:
-            if self.requested:
+            if self._pending:
                 raise KeyboardInterrupt
             yield
         finally:
             self._breakable = False
+
+    def forgive(self) -> None:
+        """Let waiting go on after a first Ctrl-C; the next one is the first again. ``requested`` stays."""
+        self._pending = False
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -50,6 +55,7 @@ class Interrupt:
             self._installed = False
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
-        again, self.requested = self.requested, True
+        again = self._pending
+        self.requested = self._pending = True
         if again or self._breakable:
             raise KeyboardInterrupt

@@ -18,6 +18,8 @@ from tunegrad.opts import Schedule
 from tunegrad.search.protocols import Measured
 from tunegrad.trial import Policy
 
+from .interrupt import Interrupt
+
 __all__ = ["CandidateMeasurer"]
 
 _SLOWER_S = 0.5
@@ -31,8 +33,9 @@ class CandidateMeasurer:
     second.
     """
 
-    def __init__(self, device: CpuMeasurer, policy: Policy) -> None:
+    def __init__(self, device: CpuMeasurer, policy: Policy, interrupt: Interrupt | None = None) -> None:
         self.device, self.policy = device, policy
+        self._interrupt = interrupt or Interrupt()
         self._ready: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
 
     def candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
@@ -41,7 +44,8 @@ class CandidateMeasurer:
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Compile ahead what will be measured soon; of any kernels."""
-        compiled = self.device.compile([self.candidate(kernel, schedule) for kernel, schedule in work])
+        with self._interrupt.breakable():
+            compiled = self.device.compile([self.candidate(kernel, schedule) for kernel, schedule in work])
         for (kernel, schedule), result in zip(work, compiled, strict=True):
             self._ready[kernel.key, schedule.text] = result
 
@@ -59,17 +63,35 @@ class CandidateMeasurer:
                 yield None
                 continue
             seen.add(result.program_hash)
-            measurement = self.device.measure_compiled(
-                self.candidate(kernel, schedule), result, self._policy(best_s), best_s
-            )
+            candidate = self.candidate(kernel, schedule)
+            with self._interrupt.breakable():
+                measurement = self.device.measure_compiled(candidate, result, self._policy(best_s), best_s)
             best_s = min(best_s, measurement.seconds)
             yield Measured(result.program_hash, measurement)
+
+    def compiled(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate | Outcome:
+        """The code of one schedule, kept for the next time it is asked for; how it failed, where it did."""
+        key = kernel.key, schedule.text
+        if key not in self._ready:
+            self.prime([(kernel, schedule)])
+        return self._ready[key]
+
+    def compare(
+        self, kernel: Kernel, a: CompiledCandidate, b: CompiledCandidate, rounds: int
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Interleaved, cold samples of two schedules that were verified before, in seconds.
+
+        Raises CandidateFailure when one of them fails after all.
+        """
+        with self._interrupt.breakable():
+            return self.device.compare(self.candidate(kernel, Schedule(())), a, b, rounds)
 
     def _compile(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
     ) -> list[CompiledCandidate | Outcome]:
         fresh = [s for s in schedules if (kernel.key, s.text) not in self._ready]
-        made = self.device.compile([self.candidate(kernel, s) for s in fresh], known)
+        with self._interrupt.breakable():
+            made = self.device.compile([self.candidate(kernel, s) for s in fresh], known)
         by_text = {s.text: result for s, result in zip(fresh, made, strict=True)}
         return [self._ready.pop((kernel.key, s.text), None) or by_text[s.text] for s in schedules]
 

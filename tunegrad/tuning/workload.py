@@ -1,6 +1,6 @@
 """A model as work for the tuner: its distinct kernels, each with its number of uses.
 
-    model   -->   graph   -->   constants folded   -->   schedule   -->   kernels by key
+model   -->   graph   -->   constants folded   -->   schedule   -->   kernels by key
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Schedule, schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.runtime import Argument
 
 __all__ = ["KernelUse", "Workload", "workload_of", "workload_of_function", "workload_of_spec"]
 
@@ -38,6 +39,7 @@ class Workload:
     name: str
     plan: Schedule
     kernels: tuple[KernelUse, ...]
+    inputs: tuple[Argument, ...] = ()
 
     @property
     def key(self) -> str:
@@ -73,4 +75,5 @@ def workload_of(model: Model, name: str, seed: int) -> Workload:
             KernelUse(k, key, k.name if repeated[k.name] == 1 else f"{k.name} [{key[:6]}]", uses)
             for key, (k, uses) in found.items()
         ),
+        tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs),
     )

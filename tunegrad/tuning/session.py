@@ -1,0 +1,267 @@
+"""One tuning session: a model's kernels searched within a budget, their winners settled, everything in the store.
+
+    workload   -->   searches, resumed from the store   -->   finals   -->   whole model, before and after   -->   report
+
+A search, a device and a store meet here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from random import Random
+
+from tunegrad import __version__
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS
+from tunegrad.config import TuneSettings
+from tunegrad.db import Store, open_store
+from tunegrad.devices import CpuMeasurer, Hooks, Limits, fingerprint, host_target
+from tunegrad.errors import CandidateFailure, DeviceError
+from tunegrad.events import (
+    BudgetSpent,
+    CandidateMeasured,
+    Event,
+    KernelFinished,
+    Observer,
+    SessionFinished,
+    SessionStarted,
+    Warned,
+)
+from tunegrad.ir.target import Target
+from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.reports import RunReport, TuneReport
+from tunegrad.search import (
+    BeamSearcher,
+    BudgetPolicy,
+    KernelSearch,
+    ModelSearch,
+    RandomSearcher,
+    Searcher,
+    SearchTask,
+    TrialLog,
+)
+from tunegrad.trial import Fingerprint, Policy
+
+from .finals import Effort, finals
+from .interrupt import Interrupt
+from .measuring import CandidateMeasurer
+from .report import Finish, report_of
+from .roofline import Roofline, needed_flops
+from .whole import measure_whole
+from .workload import KernelUse, Workload
+
+__all__ = ["SEARCH_POLICY", "run_session"]
+
+SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=10.0)
+"""How candidates are timed during a search; finalists are timed again, cold and interleaved."""
+
+_LIMITS = Limits(compile_s=3.0, second_set_s=0.3)
+_RESERVE = 0.1
+_LEAST_S = 0.05
+"""A budget with less than this left is spent."""
+
+_log = logging.getLogger(__name__)
+
+
+def run_session(
+    settings: TuneSettings, workload: Workload, observers: Sequence[Observer], hooks: Hooks = HOOKS
+) -> TuneReport:
+    """Tune. The session's row is closed however this ends, and what was measured stays.
+
+    ``hooks`` are what the workers do with a candidate. Raises UserError for an unknown device or an unusable store.
+    """
+    if settings.device != "cpu":
+        raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
+    started_s = time.monotonic()
+    target = host_target(settings.threads)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.store, "write"))
+        interrupt = stack.enter_context(Interrupt())
+        device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
+        row = stack.enter_context(store.session("tune", settings.seed, _record(settings), __version__))
+        with interrupt.breakable():
+            roofline = Roofline(device.machine_limits(), target)
+        session = _Session(
+            settings, workload, target, fingerprint(target), store, tuple(observers), roofline, interrupt, row.id
+        )
+        report = session.run(device, started_s)
+    return report
+
+
+@dataclass(slots=True)
+class _Session:
+    """What the steps of one session share. Mutable: ``spent_s`` is what it has charged to the budget so far."""
+
+    settings: TuneSettings
+    workload: Workload
+    target: Target
+    here: Fingerprint
+    store: Store
+    observers: tuple[Observer, ...]
+    roofline: Roofline
+    interrupt: Interrupt
+    id: str
+    spent_s: float = 0.0
+
+    def run(self, device: CpuMeasurer, started_s: float) -> TuneReport:
+        """Search, settle the winners, measure the whole model, report."""
+        measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt)
+        spent_s = self.store.spent(self.workload.key, self.here, self._spend_key)
+        left_s = self.settings.budget_s - spent_s
+        searches = self._searches(measurer)
+        self._announce(searches)
+        begun_s = time.monotonic()
+        if left_s >= _LEAST_S:
+            self._search(searches, measurer, left_s)
+        else:
+            self.tell(Warned(f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"))
+        search_s = time.monotonic() - begun_s
+        self._finals(searches, measurer)
+        if left_s >= _LEAST_S:
+            self._charge(time.monotonic() - begun_s)
+        device.close()
+        whole = self._whole()
+        finish = Finish(self.interrupt.requested, search_s, time.monotonic() - started_s, whole)
+        report = report_of(
+            self.settings, self.workload, searches, self.store, self.here, self.roofline, self.id, finish
+        )
+        self.tell(SessionFinished(report))
+        return report
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to every observer; what was spent is stored, per cents are of the nearer of the two bounds."""
+        match event:
+            case BudgetSpent():
+                self._charge(event.spent_s)
+            case CandidateMeasured():
+                event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
+            case KernelFinished():
+                event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
+            case _:
+                pass
+        for observer in self.observers:
+            observer.observe(event)
+
+    # ---- steps
+
+    def _searches(self, measurer: CandidateMeasurer) -> tuple[KernelSearch, ...]:
+        log = TrialLog(self.store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
+        searches = []
+        for use in self.workload.kernels:
+            self.store.name_kernel(use.kernel.text, use.name)
+            space = Space(use.kernel, self.target)
+            searcher = _searcher(self.settings, space, use.key)
+            searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell))
+        return tuple(searches)
+
+    def _task(self, use: KernelUse) -> SearchTask:
+        k = use.kernel
+        floor_s = self.roofline.bound_s(k)
+        return SearchTask(k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s)
+
+    def _resumed(self) -> frozenset[str]:
+        """Sessions that asked the same questions: theirs are answered by rows, in the same order, so this one goes on."""
+        mine = _same(_record(self.settings))
+        same = [s for s in self.store.sessions() if s.id != self.id and s.command == "tune"]
+        return frozenset(s.id for s in same if s.seed == self.settings.seed and _same(_parsed(s.settings)) == mine)
+
+    def _announce(self, searches: Sequence[KernelSearch]) -> None:
+        s = self.settings
+        known = sum(len(self.store.trials(u.key, self.here, SEARCH_POLICY)) for u in self.workload.kernels)
+        peak = self.roofline.peak_flops_per_s
+        self.tell(
+            SessionStarted(
+                self.id, self.workload.name, s.device, s.threads, s.searcher, s.seed, s.budget_s, len(searches),
+                str(s.store), known, peak,
+            )
+        )  # fmt: skip
+
+    def _search(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer, left_s: float) -> None:
+        batch = 8 if left_s < 2.0 * len(searches) else 16
+        policy = BudgetPolicy(batch=batch, reserve=_RESERVE, charge_resumed=False)
+        search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy)
+        try:
+            self._prime(searches, measurer)
+            search.run()
+        except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
+        self._charge(search.spent_s)
+
+    def _prime(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
+        """Compile the defaults of all kernels in one batch."""
+        stored = {(s, t.actions) for s in searches for t in s.log.stored(s.task.key, s.space.version)}
+        fresh = [(s.task.kernel, d) for s in searches for d in s.defaults if (s, d.text) not in stored]
+        measurer.prime(fresh)
+
+    def _finals(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
+        hurry = self.interrupt.requested or self.settings.budget_s < len(searches)
+        effort = Effort(challengers=1, rounds=7) if hurry else Effort()
+        self.interrupt.forgive()
+        try:
+            finals(searches, measurer, self.store, self.here, effort, self.tell)
+        except KeyboardInterrupt:
+            self.tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
+
+    def _whole(self) -> RunReport | None:
+        try:
+            return measure_whole(self.workload, self.store, self.target, 0.3 if self.interrupt.requested else 2.0)
+        except CandidateFailure as error:
+            self.tell(Warned(f"the whole model was not measured: {error}"))
+            return None
+
+    # ---- the budget
+
+    @property
+    def _spend_key(self) -> str:
+        """What a budget is for: the same search of the same model with the same seed."""
+        return f"searcher={self.settings.searcher} seed={self.settings.seed} space={SPACE_VERSION} {SEARCH_POLICY.text}"
+
+    def _charge(self, total_s: float) -> None:
+        """Note that this session has spent ``total_s`` in all."""
+        if total_s > self.spent_s:
+            self.store.add_spend(self.workload.key, self.here, self._spend_key, total_s - self.spent_s)
+            self.spent_s = total_s
+
+    def _pct(self, name: str, seconds: float) -> float:
+        use = next(u for u in self.workload.kernels if u.name == name)
+        return self.roofline.pct_peak(use.kernel, seconds)
+
+
+def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:
+    rng = Random(f"{settings.seed} {key}")
+    return BeamSearcher(space, rng) if settings.searcher == "beam" else RandomSearcher(space, rng)
+
+
+def _record(settings: TuneSettings) -> dict[str, object]:
+    """The settings as the session's row keeps them."""
+    return {
+        "model": settings.model.name,
+        "builder": settings.model.builder,
+        "batch": settings.model.batch,
+        "args": [[name, list(value) if isinstance(value, tuple) else value] for name, value in settings.model.args],
+        "device": settings.device,
+        "threads": settings.threads,
+        "budget_s": settings.budget_s,
+        "searcher": settings.searcher,
+        "space_version": SPACE_VERSION,
+        "policy": SEARCH_POLICY.text,
+    }
+
+
+def _parsed(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _same(record: Mapping[str, object]) -> Mapping[str, object]:
+    """The settings that decide what a search asks: all but the length of its budget."""
+    return {name: value for name, value in record.items() if name != "budget_s"}

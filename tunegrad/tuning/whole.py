@@ -1,0 +1,38 @@
+"""The whole model, end to end: its stored winners next to its default schedules, in this process."""
+
+from __future__ import annotations
+
+from tunegrad.artifact import Compiler
+from tunegrad.config import cache_dir
+from tunegrad.db import Store
+from tunegrad.errors import CandidateFailure, IllegalAction
+from tunegrad.inference import Choice, LoadedModel, choices
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.opts import Schedule
+from tunegrad.reports import RunReport
+from tunegrad.runtime import Code, ObjectCache
+
+from .workload import Workload
+
+__all__ = ["measure_whole"]
+
+
+def measure_whole(workload: Workload, store: Store, target: Target, budget_s: float) -> RunReport:
+    """Latencies of interleaved runs on drawn inputs, for about ``budget_s`` seconds.
+
+    Raises CandidateFailure where a kernel has no schedule that runs.
+    """
+    compiler = Compiler(ObjectCache(cache_dir() / "objects"))
+    chosen = {use.key: _chosen(use.kernel, target, store, compiler) for use in workload.kernels}
+    return LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target).benchmark(budget_s)
+
+
+def _chosen(kernel: Kernel, target: Target, store: Store, compiler: Compiler) -> tuple[Choice, Code]:
+    failure: Exception | None = None
+    for choice in choices(kernel, target, store, "default"):
+        try:
+            return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
+        except (IllegalAction, CandidateFailure) as error:
+            failure = error
+    raise CandidateFailure(f"kernel {kernel.name}: no schedule runs") from failure
