@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tunegrad.errors import IllegalAction
-from tunegrad.opts import Action, Chooser, Decision, Schedule
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Load
+from tunegrad.ir.kernel import Axis, Kernel, Param, Store
+from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
 from tunegrad.opts.actions import Tile, Unroll
-from tunegrad.search import Measured
-from tunegrad.trial import Measurement, Status
+from tunegrad.search import Measured, TrialLog, TrialStore
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 Choices = Mapping[str, int]
 
@@ -43,8 +46,6 @@ class SurfaceSpace:
         return Schedule(tuple(Tile(name, choice + 1) for name, choice in taken.items()), tuple(trace))
 
     def defaults(self) -> tuple[Schedule, ...]:
-        from tunegrad.opts import DefaultChooser
-
         return (self.sample(DefaultChooser()),)
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:
@@ -142,3 +143,24 @@ def separable(rng: Random, decisions: int = 8, options: int = 7) -> tuple[Surfac
         best, slope = rng.randrange(1, options), rng.uniform(0.02, 0.25)
         factors |= {(f"d{i}", c): 1.0 + slope * abs(c - best) for c in range(options)}
     return space, Surface(factors)
+
+
+def kernel(name: str, extent: int = 64) -> Kernel:
+    """A kernel that copies ``extent`` floats. Nothing here runs it; it has a key, a text and a size."""
+    axis = Axis("i", extent)
+    params = (Param.dense("x", F32, (extent,), "in"), Param.dense("y", F32, (extent,), "out"))
+    store = Store("y", (axis.index,), Load("x", (axis.index,), F32))
+    return Kernel(params, (axis,), (store,), name=name)
+
+
+MACHINE = Fingerprint((("arch", "paper"), ("device", "cpu")))
+
+
+def trial_log(
+    store: TrialStore,
+    session: str = "s1",
+    resumed: Collection[str] = (),
+    fingerprint: Fingerprint = MACHINE,
+    policy: Policy | None = None,
+) -> TrialLog:
+    return TrialLog(store, fingerprint, policy or Policy(), session, lambda: 0.0, frozenset(resumed))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tunegrad.errors import IllegalAction
-from tunegrad.opts import Action, Decision, Schedule, TraceChooser
+from tunegrad.opts import Action, Chooser, Decision, Schedule, TraceChooser
 from tunegrad.trial import Measurement, Status
 
 from .protocols import Proposal, SearchSpace
@@ -205,8 +205,9 @@ class BeamSearcher:
 
     def _next(self) -> Schedule | None:
         """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
-        for _ in range(self.tries):
-            idea = self._idea()
+        for attempt in range(self.tries):
+            # Before it gives up, options that were thought bad get their chance as well.
+            idea = self._idea() if 2 * attempt < self.tries else self._random(RandomChooser(self.rng))
             if idea is None:
                 continue
             schedule, move = idea
@@ -274,11 +275,12 @@ class BeamSearcher:
                 self._option(name, choice).failed += 1
             return None
 
-    def _random(self) -> _Idea | None:
+    def _random(self, chooser: Chooser | None = None) -> _Idea | None:
         """A fresh draw, by what is known of the options; every other time with half of its decisions at defaults."""
-        share = 0.5 if self.rng.random() < 0.5 else 0.0
+        if chooser is None:
+            chooser = _InformedChooser(self.rng, 0.5 if self.rng.random() < 0.5 else 0.0, self._options)
         try:
-            return self.space.sample(_InformedChooser(self.rng, share, self._options)), None
+            return self.space.sample(chooser), None
         except IllegalAction:
             self._skipped += 1
             return None
