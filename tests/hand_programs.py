@@ -189,7 +189,9 @@ def _renumbered(i: Instr, by: int, var_name: str, buffers: dict[str, str]) -> In
         new["args"] = tuple(a + by for a in i.args)
     if isinstance(i, Load | Store):
         new["buffer"] = buffers.get(i.buffer, i.buffer)
-        new["offset"] = i.offset.substitute({v.name: var(var_name, v.hi + 1) for v in i.offset.variables() if v.name == "i"})
+        new["offset"] = i.offset.substitute(
+            {v.name: var(var_name, v.hi + 1) for v in i.offset.variables() if v.name == "i"}
+        )
     return replace(i, **new)
 
 

@@ -2,7 +2,20 @@
 
 import numpy as np
 import pytest
-from hand_programs import F, arguments_of, below, conversion, elementwise, expected, group_add, loop, row_sum, tiled_gemm, together, vector_add
+from hand_programs import (
+    F,
+    arguments_of,
+    below,
+    conversion,
+    elementwise,
+    expected,
+    group_add,
+    loop,
+    row_sum,
+    tiled_gemm,
+    together,
+    vector_add,
+)
 
 from tunegrad.devices.opencl import OpenClDevice
 from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfResources
@@ -67,17 +80,22 @@ def samples(dtype, seed):
 
 FLOATS = (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.DIV, Op.POW, Op.FMA)
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
-INTS = (Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
+INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
 BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
 APPROXIMATE = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV, Op.RECIP)
 
 
 @pytest.mark.parametrize(
     ("ops", "dtype"),
-    [((*NUMBERS, *FLOATS), F32), ((*NUMBERS, *FLOATS), F64), ((*NUMBERS, *INTS), I32), ((*NUMBERS, *INTS), I64), (BOOLS, BOOL)],
-    ids=lambda x: str(x) if not isinstance(x, tuple) else "",
-)  # fmt: skip
-@pytest.mark.parametrize("lanes", [1, 3, 4, 32])
+    [
+        pytest.param((*NUMBERS, *FLOATS), F32, id="f32"),
+        pytest.param((*NUMBERS, *FLOATS), F64, id="f64"),
+        pytest.param((*NUMBERS, *INTS), I32, id="i32"),
+        pytest.param((*NUMBERS, *INTS), I64, id="i64"),
+        pytest.param(BOOLS, BOOL, id="bool"),
+    ],
+)
+@pytest.mark.parametrize("lanes", [1, 3, 4, 16, 32])
 def test_opencl_operations_equal_the_interpreter(device, ops, dtype, lanes):
     plain = tuple(op for op in ops if op is not Op.WHERE)
     program = together("operations", {f"y.{op}": elementwise(op, dtype, lanes, N) for op in plain})
@@ -141,7 +159,11 @@ def odds_and_ends(extent=1):
             Condition(7, below(at % 3, 2), 4, "v"),
             Select(8, 7, 5, 6, t),
             Register("r", t), Write("r", 8, t),
-            If(below(i + j * 2, 6), (Store("y", at, 8, t, "v", 1),), (Number(9, -3.5, t), Store("y", at, 9, t, "v", 1))),
+            If(
+                below(i + j * 2, 6),
+                (Store("y", at, 8, t, "v", 1),),
+                (Number(9, -3.5, t), Store("y", at, 9, t, "v", 1)),
+            ),
         ),
     )  # fmt: skip
     inner = For("j", 4, (as_index(4), (83 - i * 16) // 4), body[1])

@@ -83,15 +83,21 @@ def test_program_interpreter_finds_a_read_of_what_another_thread_writes_later():
         Store("s", i, 1, F),
     )
     fill = loop("j", 2, Load(9, "x", var("j", 2), F), Store("s", var("j", 2), 9, F), kind="thread", count=2)
-    with pytest.raises(VerifyError, match="race: (reads|writes) what thread 0"):
-        run(fill, Barrier(), loop("i", 2, *body, kind="thread", count=2), allocs=(Alloc("s", F32, 2, "team"),), threads=2)
+    with pytest.raises(VerifyError, match=r"race: (reads|writes) what thread 0"):
+        run(
+            fill,
+            Barrier(),
+            loop("i", 2, *body, kind="thread", count=2),
+            allocs=(Alloc("s", F32, 2, "team"),),
+            threads=2,
+        )
 
 
 def test_program_interpreter_finds_a_race_of_vector_accesses():
     v = VType(F32, 4)
     at = var("i", 2) * 2 + var("v", 4)
-    body = loop("i", 2, Load(1, "x", at, v, "v"), Compute(2, Op.ADD, (1, 1), v), Load(3, "x", var("i", 2) + var("v", 4), v, "v"),
-                Store("y", at, 3, v, "v"), kind="thread", count=2)  # fmt: skip
+    loads = (Load(1, "x", var("i", 2) + var("v", 4), v, "v"), Compute(2, Op.ADD, (1, 1), v))
+    body = loop("i", 2, *loads, Store("y", at, 2, v, "v"), kind="thread", count=2)
     with pytest.raises(VerifyError, match="race: writes another value than thread 0"):
         run(body, threads=2)
 
@@ -134,7 +140,12 @@ def test_program_interpreter_finds_reads_of_what_was_never_written():
     with pytest.raises(VerifyError, match=r"reads s\[2\], which was never written"):
         run(Load(1, "s", as_index(2), F), allocs=scratch)
     with pytest.raises(VerifyError, match="reads elements of s that were never written"):
-        run(Number(1, 0.0, F), Store("s", as_index(0), 1, F), Load(2, "s", var("v", 4), VType(F32, 4), "v"), allocs=scratch)
+        run(
+            Number(1, 0.0, F),
+            Store("s", as_index(0), 1, F),
+            Load(2, "s", var("v", 4), VType(F32, 4), "v"),
+            allocs=scratch,
+        )
     with pytest.raises(VerifyError, match=r"reads y\[2\], which was never written"):
         run(Load(1, "y", as_index(2), F))
     with pytest.raises(VerifyError, match="reads a register that was never written"):
@@ -157,7 +168,11 @@ def test_program_interpreter_forgets_registers_declared_again():
 def test_program_interpreter_forgets_shared_memory_of_the_group_before():
     first = If(below(var("g", 2), 1), (Number(1, 0.0, F), Store("s", as_index(0), 1, F)))
     with pytest.raises(VerifyError, match=r"reads s\[0\], which was never written; work-item 0 of group 1"):
-        run(loop("g", 2, first, Load(2, "s", as_index(0), F), kind="thread", count=2), allocs=(Alloc("s", F32, 1, "shared"),), threads=2)
+        run(
+            loop("g", 2, first, Load(2, "s", as_index(0), F), kind="thread", count=2),
+            allocs=(Alloc("s", F32, 1, "shared"),),
+            threads=2,
+        )
 
 
 def test_program_interpreter_finds_a_barrier_that_not_everybody_reaches():

@@ -47,7 +47,7 @@ SAMPLES = {
 }
 FLOATS = (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.DIV, Op.POW, Op.FMA)
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
-INTS = (Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
+INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
 BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
 CASES = (
     [(op, t) for op in (*NUMBERS, *FLOATS) for t in (F32, F64)]
@@ -75,7 +75,7 @@ def test_program_interpreter_gives_every_iteration_to_one_thread(threads):
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
-@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=str)
 def test_program_interpreter_operations_mean_what_numeric_says(op, dtype, lanes):
     program = elementwise(op, dtype, lanes, 8)
     a = SAMPLES[dtype.name]
@@ -129,9 +129,7 @@ def _folded(op, dtype, values):
         Fold(2, op, 1, VType(dtype)),
         Store("y", as_index(0), 2, VType(dtype)),
     )
-    program = Program(
-        "fold", (Buffer("y", dtype, 1, "out"), Buffer("x", dtype, len(values), "in")), (), (), body
-    )
+    program = Program("fold", (Buffer("y", dtype, 1, "out"), Buffer("x", dtype, len(values), "in")), (), (), body)
     buffers = {"y": np.zeros(1, dtype.numpy), "x": np.array(values, dtype.numpy)}
     interpret(program, buffers)
     return buffers["y"][0]
@@ -189,7 +187,9 @@ def test_program_interpreter_masked_lanes_read_nothing_and_give_zero():
 
 def test_program_interpreter_loops_stop_at_the_least_stop_and_branches_choose():
     i, j = var("i", 4), var("j", 4)
-    inner = For("j", 4, (as_index(4), 6 - i * 2), (If(below(j, 1), (Store("y", i * 4, 1, F),), (Store("y", i * 4 + j, 2, F),)),))
+    inner = For(
+        "j", 4, (as_index(4), 6 - i * 2), (If(below(j, 1), (Store("y", i * 4, 1, F),), (Store("y", i * 4 + j, 2, F),)),)
+    )
     body = (Number(1, 1.0, F), Number(2, 2.0, F), loop("i", 4, inner))
     program = Program("triangle", (Buffer("y", F32, 16, "out"),), (), (), body)
     buffers = {"y": np.zeros(16, np.float32)}

@@ -56,19 +56,19 @@ BROKEN = {
     "%1 is not defined before it": (Store("y", ZERO, 1, F),),
     "%2 is not defined before it": (loop("i", 2, Number(2, 1.0, F)), Store("y", ZERO, 2, F)),
     "%3 is not defined before it": (If(ALWAYS, (Number(3, 1.0, F),), (Store("y", ZERO, 3, F),)),),
-    "an argument is f32, not f32x4": (ONE, Compute(2, Op.NEG, (1,), F4)),
+    "the argument has 1 lanes, not 4": (ONE, Compute(2, Op.NEG, (1,), F4)),
     "2 arguments: fma takes 3": (ONE, Compute(2, Op.FMA, (1, 1), F)),
-    "a comparison is f32, not bool": (ONE, Compute(2, Op.LT, (1, 1), F)),
-    "the condition is f32, not bool": (ONE, Compute(2, Op.WHERE, (1, 1, 1), F)),
-    "mod has no meaning on f32": (ONE, Compute(2, Op.MOD, (1, 1), F)),
+    "the result is f32, not bool": (ONE, Compute(2, Op.LT, (1, 1), F)),
+    "where has no meaning on f32, f32, f32": (ONE, Compute(2, Op.WHERE, (1, 1, 1), F)),
+    "mod has no meaning on f32, f32": (ONE, Compute(2, Op.MOD, (1, 1), F)),
     "exp has no meaning on i32": (Number(1, 1, VType(I32)), Compute(2, Op.EXP, (1,), VType(I32))),
-    "add has no meaning on bool": (Number(1, True, VType(BOOL)), Compute(2, Op.ADD, (1, 1), VType(BOOL))),
+    "add has no meaning on bool, bool": (Number(1, True, VType(BOOL)), Compute(2, Op.ADD, (1, 1), VType(BOOL))),
     "nothing computes in f16: convert to f32": (ONE, Convert(2, 1, VType(F16)), Compute(3, Op.NEG, (2,), VType(F16))),
-    "the argument has 1 lanes, not 4": (ONE, Convert(2, 1, VType(F64, 4))),
+    "the argument has 1 lanes, not 4$": (ONE, Convert(2, 1, VType(F64, 4))),
     "the argument is f32x4, not f32": (Number(1, 1.0, F4), Splat(2, 1, VType(F32, 8))),
     "the result is f32x2, not f32": (Number(1, 1.0, F4), Fold(2, Op.ADD, 1, VType(F32, 2))),
     "nothing to fold": (ONE, Fold(2, Op.ADD, 1, F)),
-    "lanes fold with": (Number(1, 1.0, F4), Fold(2, Op.SUB, 1, F)),
+    "lanes of f32 do not fold with sub": (Number(1, 1.0, F4), Fold(2, Op.SUB, 1, F)),
     "the mask is f32, not bool": (ONE, Select(2, 1, 1, 1, F)),
     "%1 is f32, not f32x4": (ONE, Condition(2, ALWAYS, 4), Select(3, 2, 1, 1, F4)),
     "a position has no bool": (Position(1, ZERO, VType(BOOL)),),
@@ -117,7 +117,10 @@ def test_program_verifier_rejects(message):
         ("parameter k: has role pack, but no pack fills it", program(params=(*OUT, Buffer("k", F32, 4, "pack")))),
         (
             r"pack k: f32\[4\] is not the parameter f32\[8\]",
-            program(params=(*OUT, Buffer("k", F32, 8, "pack")), packs=(Pack("k", "x", F32, ("p",), (4,), var("p", 4), ALWAYS),)),
+            program(
+                params=(*OUT, Buffer("k", F32, 8, "pack")),
+                packs=(Pack("k", "x", F32, ("p",), (4,), var("p", 4), ALWAYS),),
+            ),
         ),
     ],
 )  # fmt: skip
@@ -135,9 +138,19 @@ def test_program_verifier_rejects_barriers_that_not_everybody_reaches():
         verify_program(team(4, Barrier()))
     with pytest.raises(VerifyError, match="`barrier`: inside thread loop i"):
         verify_program(team(4, If(below(var("i", 4), 2), (Barrier(),))))
-    item = loop("l", 4, Barrier(), kind="local", count=4)
+    item = loop("l", 3, Barrier(), kind="local", count=4)
     with pytest.raises(VerifyError, match="`barrier`: inside local loop l"):
         verify_program(program(item, local=4))
+    half = loop("l", 4, If(below(var("l", 4), 2), (Barrier(),)), kind="local", count=4)
+    with pytest.raises(VerifyError, match="`barrier`: inside `if 0<=l<2:`, which differs between threads"):
+        verify_program(program(half, local=4))
+    uneven = loop("l", 4, For("k", 4, (as_index(4), var("l", 4)), (Barrier(),)), kind="local", count=4)
+    with pytest.raises(VerifyError, match="`barrier`: inside loop k, whose stop differs between threads"):
+        verify_program(program(uneven, local=4))
+
+
+def test_program_verifier_allows_barriers_in_local_loops_that_every_work_item_runs_once():
+    assert verify_program(program(loop("l", 4, Barrier(), kind="local", count=4), local=8)) == ()
 
 
 def test_program_verifier_allows_barriers_in_the_loops_of_work_groups_and_uniform_conditions():

@@ -5,6 +5,7 @@ A launch is timed by the queue's profiling events, on the device's clock. pyopen
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -71,7 +72,7 @@ class OpenClDevice:
                 if not isinstance(a, Alloc) and getattr(a, "role", "") == "out":
                     cl.enqueue_copy(self._queue, full[a.name], m)
             self._queue.finish()
-        except cl.RuntimeError as error:
+        except (cl.MemoryError, cl.RuntimeError) as error:
             raise OutOfResources(f"program {program.name} on {self.description}: {error}") from error
         finally:
             for m in memory:
@@ -99,11 +100,12 @@ class OpenClDevice:
         if made is None:
             cl = self._cl
             try:
-                built = cl.Program(self._context, compiled.source).build(options=["-cl-std=CL1.2"], cache_dir=False)
-            except cl.RuntimeError as error:
+                with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
+                    built = cl.Program(self._context, compiled.source).build(options=["-cl-std=CL1.2"], cache_dir=False)
+                made = self._kernels[compiled.source] = cl.Kernel(built, kernel_name(compiled.program))
+            except cl.Error as error:
                 text = str(error)[:_MAX_MESSAGE]
                 raise CompileFailure(f"program {compiled.program.name} on {self.description}: {text}") from error
-            made = self._kernels[compiled.source] = cl.Kernel(built, kernel_name(compiled.program))
         return made
 
     def _check_resources(self, program: Program) -> None:

@@ -75,6 +75,8 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
         return lambda a: one / a
     if op is Op.ERF:
         return _erf(dtype, lanes)
+    if op is Op.FLOOR and not dtype.is_float:
+        return lambda a: a
     return _EITHER[op]
 
 

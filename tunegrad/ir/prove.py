@@ -2,7 +2,7 @@
 
 A fact is an index that is >= 0. Adding ``c >= 0`` times a fact to an index only raises it, so
 
-    max(t)  <=  max(t + c * fact)        with c chosen to cancel a variable of t
+    max(t)  <=  max(t + c * fact)        with c chosen to cancel an atom of t
 
 Facts are combined up to a small depth. What can not be proved so is unknown, never wrong.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .index import FloorDiv, Index, Valid, Var
+from .index import FloorDiv, Index, Valid
 
 __all__ = ["Facts", "below", "condition_facts", "stop_facts", "within"]
 
@@ -60,7 +60,7 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
     for fact in facts:
         for atom, k in fact.terms:
             c = ours.get(atom, 0)
-            cancels = isinstance(atom, Var) and c * k < 0 and c % k == 0
+            cancels = c * k < 0 and c % k == 0
             if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
     return False

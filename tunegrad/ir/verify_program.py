@@ -13,8 +13,8 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A
 loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers
-stand where everybody arrives: never inside ``local`` loops that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a
-condition or stop on their variables.
+stand where everybody arrives: never inside ``local`` loops that some work-items skip, nor inside ``thread`` loops of a
+CPU team, nor under a condition or stop on their variables.
 """
 
 from __future__ import annotations

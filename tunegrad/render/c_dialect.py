@@ -15,7 +15,8 @@ class Dialect:
     """One language. The printer asks it for every word that is not plain C.
 
     ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are the lane counts that
-    have a vector type; other lane counts, and dtypes not in ``vector_dtypes``, become one variable a lane.
+    have a vector type; other lane counts, vectors past ``vector_bytes``, and dtypes not in ``vector_dtypes`` become one
+    variable a lane.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Dialect:
     values: Mapping[str, str]
     stored: Mapping[str, str]
     widths: tuple[int, ...]
+    vector_bytes: int
     vector_dtypes: frozenset[str]
     helpers: Mapping[str, str]
     """Text of the helper functions by name; the printer adds those it used."""
@@ -53,4 +55,5 @@ class Dialect:
 
     def is_vector(self, dtype: DType, lanes: int) -> bool:
         """Whether values of that type are one vector variable."""
-        return lanes in self.widths and dtype.name in self.vector_dtypes
+        fits = lanes in self.widths and lanes * dtype.itemsize <= self.vector_bytes
+        return fits and dtype.name in self.vector_dtypes

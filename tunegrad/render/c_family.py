@@ -208,7 +208,7 @@ class _Printer:
         return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
 
     def _define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
-        """Value ``number`` = ``whole`` where its type is a vector and there is such an expression, else lane by lane."""
+        """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane by lane."""
         self.types[number] = t
         kind = f"const {self._c_type(t)}"
         if self._is_vector(t):
@@ -304,11 +304,13 @@ class _Printer:
         """``op`` on scalars of ``dtype``."""
         if op in _INFIX:
             return f"({args[0]} {_INFIX[op]} {args[1]})"
-        if op in _CALLS:
+        if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
             return f"{self.dialect.function(op, dtype)}({', '.join(args)})"
         match op:
             case Op.NEG:
                 return f"(-{args[0]})"
+            case Op.FLOOR:
+                return args[0]
             case Op.NOT:
                 return f"(!{args[0]})" if dtype.is_bool else f"(~{args[0]})"
             case Op.RECIP:

@@ -1,7 +1,9 @@
 """Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
 
 ``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
-and variables as their 16 bits, so no half-precision extension is needed.
+and variables as their 16 bits, so no half-precision extension is needed. Vectors have up to 32 bytes: PoCL 3 loses the
+kernels of a program with wider ones when it takes it from its cache (INVALID_KERNEL_NAME), and GPUs have no use for
+them.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ OPENCL = Dialect(
     values=_VALUES,
     stored=_VALUES | {"bool": "uchar"},
     widths=(2, 4, 8, 16),
+    vector_bytes=32,
     vector_dtypes=frozenset(("f32", "f64", "i32", "i64")),
     helpers=_helpers(),
     barrier=_barrier,
