@@ -189,19 +189,17 @@ def test_threads_that_share_a_model_get_their_own_results() -> None:
     loaded = tg.compile(lambda x: (x @ w).relu() @ w, floats(8, 64), store=False)
     given = [floats(8, 64) for _ in range(4)]
     wanted = [np.maximum(x @ w, 0) @ w for x in given]
-    wrong: list[int] = []
+    right: dict[int, bool] = {}
 
     def work(i: int) -> None:
-        for _ in range(50):
-            if not np.allclose(loaded(given[i]), wanted[i], rtol=1e-3, atol=1e-3):
-                wrong.append(i)
+        right[i] = all(np.allclose(loaded(given[i]), wanted[i], rtol=1e-3, atol=1e-3) for _ in range(50))
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for w_ in workers:
         w_.start()
     for w_ in workers:
         w_.join()
-    assert wrong == []
+    assert right == dict.fromkeys(range(4), True)
 
 
 def test_realize_computes_several_tensors_at_once() -> None:

@@ -1,0 +1,143 @@
+"""What was compiled once is not compiled again: in this process, in the next one, and for equal graphs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad import inference
+from tunegrad.artifact import Compiler, object_key
+from tunegrad.devices import host_target
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.models import mlp
+from tunegrad.opts import Schedule
+from tunegrad.runtime import ObjectCache
+
+MODEL = mlp(sizes=(16, 8, 8, 8))
+TARGET = host_target(1)
+UNSCHEDULED = Schedule(())
+
+
+def kernels() -> list[Kernel]:
+    outputs = MODEL.build(MODEL.weights())
+    return [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+
+
+def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
+    compiler = Compiler(ObjectCache(tmp_path))
+    twice = [compiler.code(k, UNSCHEDULED, TARGET) for k in (*kernels(), *kernels())]
+    assert len(kernels()) == 3
+    assert (compiler.counts.lowered, compiler.counts.compiled, compiler.counts.linked) == (3, 3, 3)
+    assert [c.address for c in twice[:3]] == [c.address for c in twice[3:]]
+
+
+def test_another_process_compiles_nothing(tmp_path: Path) -> None:
+    first, second = Compiler(ObjectCache(tmp_path)), Compiler(ObjectCache(tmp_path))
+    for compiler in (first, second):
+        for k in kernels():
+            compiler.code(k, UNSCHEDULED, TARGET)
+    assert (first.counts.compiled, first.counts.from_disk) == (3, 0)
+    assert (second.counts.compiled, second.counts.from_disk) == (0, 3)
+
+
+def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
+    Compiler(ObjectCache(tmp_path)).code(kernels()[0], UNSCHEDULED, TARGET)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    second = Compiler(ObjectCache(tmp_path))
+    second.code(kernels()[0], UNSCHEDULED, TARGET)
+    assert (second.counts.compiled, second.counts.from_disk) == (1, 0)
+
+
+def test_code_is_unmapped_when_nobody_holds_it() -> None:
+    compiler = Compiler()
+    code = compiler.code(kernels()[0], UNSCHEDULED, TARGET)
+    again = compiler.code(kernels()[0], UNSCHEDULED, TARGET)
+    assert compiler.counts.linked == 1
+    del code, again
+    compiler.code(kernels()[0], UNSCHEDULED, TARGET)
+    assert (compiler.counts.linked, compiler.counts.compiled) == (2, 1)
+
+
+def test_everything_that_changes_an_object_changes_its_key() -> None:
+    from dataclasses import replace
+
+    keys = [
+        object_key("a", TARGET, 2),
+        object_key("b", TARGET, 2),
+        object_key("a", TARGET, 3),
+        object_key("a", replace(TARGET, arch="generic"), 2),
+        object_key("a", replace(TARGET, features=("+sse2",)), 2),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert object_key("a", TARGET, 2) == keys[0]
+
+
+def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
+    def run(value: float) -> None:
+        a = tg.Tensor(np.full((3, 5), value, np.float32))
+        np.testing.assert_allclose((a * 2 + a).numpy(), 3 * value, rtol=1e-6)
+
+    run(1.0)
+    plans, lowered = len(inference._plans), inference._compiler().counts.lowered
+    for value in range(2, 6):
+        run(float(value))
+    assert (len(inference._plans), inference._compiler().counts.lowered) == (plans, lowered)
+
+
+def test_other_shapes_get_another_plan() -> None:
+    before = set(inference._plans)
+    for n in (2, 3):
+        (tg.Tensor(np.ones((n, 77), np.float32)) + 5).numpy()
+    assert len(set(inference._plans) - before) == 2
+
+
+def test_plans_of_tensors_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "_CACHED_PLANS", 3)
+    for n in range(1, 6):
+        (tg.Tensor(np.ones(n, np.float32)) - 1).numpy()
+    assert len(inference._plans) == 3
+    monkeypatch.setattr(inference, "_CACHED_BYTES", 0)
+    (tg.Tensor(np.ones(9, np.float32)) - 1).numpy()
+    assert len(inference._plans) == 1
+
+
+CYCLES = """
+import gc, resource, sys
+import numpy as np
+import tunegrad as tg
+from tunegrad.models import mlp
+
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+def cycle():
+    model = tg.load(mlp(sizes=(16, 8, 8)), store=False, threads=1)
+    model(np.zeros((1, 16), np.float32))
+
+for _ in range(30):
+    cycle()
+gc.collect()
+before = rss()
+for _ in range(200):
+    cycle()
+gc.collect()
+print(rss() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the resident set is read from /proc")
+def test_two_hundred_loads_keep_less_than_5_mb() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CYCLES],
+        check=True, capture_output=True, text=True, cwd=Path(tg.__file__).parents[1], env=dict(os.environ),
+    )  # fmt: skip
+    assert int(done.stdout) < 5 << 20

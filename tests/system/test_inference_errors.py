@@ -1,0 +1,78 @@
+"""What a user can get wrong is one line that names the thing, the value and what would be valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.errors import (
+    ConfigError,
+    DeviceError,
+    DTypeError,
+    ModelError,
+    ShapeError,
+    StoreError,
+    UserError,
+    WeightsError,
+)
+from tunegrad.models import mlp
+
+MODEL = mlp(sizes=(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "error", "message"),
+    [
+        ("resnet19", {}, ModelError, "model 'resnet19' is unknown, did you mean 'resnet18'"),
+        ("mlp", {"device": "tpu"}, DeviceError, "device 'tpu' is unknown; valid: cpu"),
+        ("mlp", {"device": "cuda"}, DeviceError, "device 'cuda' can not run models in this version; valid: cpu"),
+        ("mlp", {"device": "opencl"}, DeviceError, "device 'opencl' can not run models in this version; valid: cpu"),
+        ("mlp", {"on_miss": "guess"}, ConfigError, "on_miss 'guess' is unknown; valid: default, nearest, error"),
+        ("mlp", {"threads": 0}, DeviceError, "threads=0: at least 1"),
+        ("mlp", {"store": "/nowhere/t.db"}, StoreError, "store /nowhere/t.db: directory /nowhere does not exist"),
+        ("mlp", {"weights": {}}, WeightsError, "weights of mlp: 6 missing .layers.0.weight"),
+        ("mlp", {"weights": "/nowhere.safetensors"}, WeightsError, "weights file /nowhere.safetensors"),
+    ],
+)
+def test_load(model: str, settings: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=rf"^{message}") as caught:
+        tg.load(model, **settings)
+    assert isinstance(caught.value, UserError)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="does not exist; `tunegrad tune"):
+        tg.load(MODEL, store=tmp_path / "t.db")
+
+
+def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_text("hello, this is not a store, it only looks like a file")
+    with pytest.raises(StoreError, match=r"t\.db"):
+        tg.load(MODEL, store=tmp_path / "t.db")
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros((2, 4), np.float32), ShapeError, r"input 'x' has shape \(2, 4\), it must be \(1, 4\)"),
+        (np.zeros((1, 4)), DTypeError, "input 'x' has dtype float64, it must be float32"),
+    ],
+)
+def test_call(x: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=rf"^mlp\(x f32\[1,4\]\): {message}$"):
+        tg.load(MODEL, store=False)(x)
+
+
+def test_a_function_that_returns_no_tensor_is_named() -> None:
+    with pytest.raises(ModelError, match="model lambda returns float"):
+        tg.compile(lambda x: 1.0, np.zeros(3, np.float32))
+
+
+def test_a_tensor_without_a_value_can_not_be_computed() -> None:
+    with pytest.raises(ModelError, match="input 'x' of"):
+        (tg.Tensor.input("x", (3,)) + 1).numpy()

@@ -1,0 +1,201 @@
+"""A loaded model runs with what the store holds for this machine, and says so; it never writes there."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.db import open_store
+from tunegrad.devices import fingerprint, host_target
+from tunegrad.errors import MissError
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.models import mlp
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+MODEL = mlp(sizes=(16, 32, 32, 5))
+THREADS = 1
+HERE = fingerprint(host_target(THREADS))
+ELSEWHERE = Fingerprint(tuple((k, "pdp11" if k == "arch" else v) for k, v in HERE.fields))
+ACTIONS = "tile(axis=a, size=4)"
+X = np.random.default_rng(0).standard_normal((1, 16), dtype=np.float32)
+
+
+def kernels() -> list[Kernel]:
+    outputs = MODEL.build(MODEL.weights())
+    return [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+
+
+def trial(kernel: Kernel, place: Fingerprint = HERE, actions: str = ACTIONS) -> Trial:
+    return Trial(
+        kernel.key, kernel.text, place, actions, "0" * 32, SPACE_VERSION, Policy(),
+        Measurement(Status.OK, (1e-6, 1e-6, 1e-6)), "s1", "beam", 1.0,
+    )  # fmt: skip
+
+
+def stored(path: Path, *trials: Trial) -> str:
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
+        for t in trials:
+            store.add(t)
+    return str(path)
+
+
+def loaded(store: Any, **more: Any) -> tg.LoadedModel:
+    model = tg.load(MODEL, store=store, threads=THREADS, **more)
+    np.testing.assert_allclose(model(X), tg.load(MODEL, store=False, threads=THREADS)(X), rtol=1e-4, atol=1e-5)
+    return model
+
+
+def test_a_stored_winner_is_a_hit_and_is_run_with(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    rows = loaded(store).report()
+    assert [(r.outcome, r.actions, r.differs) for r in rows] == [("hit", ACTIONS, ())] * 3
+    assert [(r.key, r.uses) for r in rows] == [(k.key, 1) for k in kernels()]
+
+
+def test_a_kernel_without_one_runs_with_its_default(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", trial(kernels()[0]))
+    rows = loaded(store).report()
+    assert [r.outcome for r in rows] == ["hit", "miss", "miss"]
+    assert rows[1].differs == ("kernel: not in the store",)
+    assert rows[1].actions == tg.load(MODEL, store=False, threads=THREADS).report()[1].actions
+
+
+@pytest.mark.parametrize("on_miss", ["default", "nearest"])
+def test_a_winner_of_another_machine_names_the_field_that_differs(tmp_path: Path, on_miss: str) -> None:
+    store = stored(tmp_path / "t.db", *(trial(k, ELSEWHERE) for k in kernels()))
+    rows = loaded(store, on_miss=on_miss).report()
+    differs = (f"arch: {dict(HERE.fields)['arch']} != pdp11",)
+    assert all(r.differs == differs for r in rows)
+    assert {r.outcome for r in rows} == {"near" if on_miss == "nearest" else "miss"}
+    assert all((r.actions == ACTIONS) == (on_miss == "nearest") for r in rows)
+
+
+def test_a_winner_of_another_number_of_threads_is_a_miss(tmp_path: Path) -> None:
+    other = fingerprint(host_target(THREADS + 1))
+    rows = loaded(stored(tmp_path / "t.db", *(trial(k, other) for k in kernels()))).report()
+    assert all((r.outcome, r.differs) == ("miss", ("threads: 1 != 2",)) for r in rows)
+
+
+def test_a_winner_of_another_space_is_no_hit(tmp_path: Path) -> None:
+    old = [replace(trial(k), space_version=SPACE_VERSION + 1) for k in kernels()]
+    rows = loaded(stored(tmp_path / "t.db", *old)).report()
+    differs = (f"space_version: {SPACE_VERSION} != {SPACE_VERSION + 1}",)
+    assert all((r.outcome, r.differs) == ("miss", differs) for r in rows)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    ["tile(axis=nowhere, size=4)", "tile(axis=a, size=", "conjure(axis=a)", "thread(axis=a, count=64)"],
+    ids=["illegal", "cut", "unknown", "too many threads"],
+)
+@pytest.mark.parametrize("place", [HERE, ELSEWHERE], ids=["hit", "near"])
+def test_stored_actions_that_are_not_legal_here_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, actions: str, place: Fingerprint
+) -> None:
+    store = stored(tmp_path / "t.db", *(trial(k, place, actions) for k in kernels()))
+    rows = loaded(store, on_miss="nearest").report()
+    assert {r.outcome for r in rows} == {"miss"}
+    assert "the stored schedule can not be used" in caplog.text
+    if place is HERE:
+        assert all(r.differs == ("actions: the stored winner is not legal here",) for r in rows)
+
+
+def test_the_closest_legal_winner_is_taken(tmp_path: Path) -> None:
+    further = Fingerprint(tuple((k, "1" if k in ("l1", "l2", "l3") else v) for k, v in HERE.fields))
+    trials = [trial(k, ELSEWHERE, "conjure(axis=a)") for k in kernels()] + [trial(k, further) for k in kernels()]
+    rows = loaded(stored(tmp_path / "t.db", *trials), on_miss="nearest").report()
+    assert all((r.outcome, r.actions, len(r.differs)) == ("near", ACTIONS, 3) for r in rows)
+
+
+def test_on_miss_error_names_the_kernel_and_the_field(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *(trial(k, ELSEWHERE) for k in kernels()))
+    with pytest.raises(MissError, match=rf"{kernels()[0].key}.*no stored winner: arch: .* != pdp11$"):
+        tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
+
+
+def test_on_miss_error_is_raised_without_any_store() -> None:
+    with pytest.raises(MissError, match=r"no stored winner: store: there is none$"):
+        tg.load(MODEL, store=False, threads=THREADS, on_miss="error")
+
+
+def test_on_miss_error_accepts_hits(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    assert {r.outcome for r in loaded(store, on_miss="error").report()} == {"hit"}
+
+
+def test_loading_and_running_change_no_byte_of_the_store(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", trial(kernels()[0]))
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")}
+    loaded(store).benchmark(budget_s=0.01)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")} == before
+
+
+def test_misses_are_told_once_a_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = stored(tmp_path / "t.db", trial(kernels()[0]))
+    for _ in range(2):
+        caplog.clear()
+        tg.load(MODEL, store=store, threads=THREADS)
+        (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+        assert record.getMessage().startswith(f"model mlp: 2 of 3 kernels have no winner in store {store} and run with")
+
+
+def test_hits_are_not_worth_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tg.load(MODEL, store=stored(tmp_path / "t.db", *map(trial, kernels())), threads=THREADS)
+    assert caplog.records == []
+
+
+def test_without_a_store_there_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    tg.load(MODEL, store=False, threads=THREADS)
+    tg.load(MODEL, store="", threads=THREADS)
+    tg.compile(lambda x: x + 1, X)
+    assert caplog.records == []
+
+
+def test_the_default_store_is_read_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TUNEGRAD_STORE", str(tmp_path / "t.db"))
+    tg.load(MODEL, threads=THREADS)
+    assert "3 of 3 kernels have no winner in store" in caplog.text
+    stored(tmp_path / "t.db", *map(trial, kernels()))
+    assert {r.outcome for r in tg.load(MODEL, threads=THREADS).report()} == {"hit"}
+
+
+def test_functions_find_their_winners_too(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        return x.exp()
+
+    (row,) = tg.compile(function, X, store=False, threads=THREADS).report()
+    x = tg.Tensor.input("x", X.shape)
+    (kernel,) = (k for k, _ in schedule((function(x).node,)).kernels().values())
+    assert row.key == kernel.key
+    store = stored(tmp_path / "t.db", trial(kernel))
+    (row,) = tg.compile(function, X, store=store, threads=THREADS).report()
+    assert (row.outcome, row.actions) == ("hit", ACTIONS)
+
+
+def test_the_benchmark_compares_winners_with_defaults(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *(trial(k, actions="") for k in kernels()))
+    model = loaded(store)
+    report = model.benchmark(budget_s=0.05)
+    assert (report.model, report.device, report.threads, report.store) == ("mlp", "cpu", THREADS, store)
+    assert report.rows == model.report()
+    assert report.repeats >= 3
+    assert min(report.stored_ms, report.default_ms) > 0
+    np.testing.assert_allclose(model(X), tg.load(MODEL, store=False)(X), rtol=1e-4, atol=1e-5)
+
+
+def test_samples_are_positive_seconds_and_as_many_as_asked_for() -> None:
+    model = tg.load(MODEL, store=False, threads=THREADS)
+    assert len(model.benchmark_s(7)) == 7
+    assert all(0 < s < 10 for s in model.benchmark_s(7))
+    assert [name for name, _ in model.profile_s(2)] == [k.name for k in kernels()]

@@ -1,0 +1,50 @@
+"""``import tunegrad``: every public name is there when it is asked for, and nothing is loaded before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tunegrad
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=Path(tunegrad.__file__).parents[1]
+    ).stdout.strip()
+
+
+def test_names_are_sorted_and_listed() -> None:
+    assert tunegrad.__all__ == sorted(tunegrad.__all__)
+    assert set(tunegrad.__all__) <= set(dir(tunegrad))
+
+
+@pytest.mark.parametrize("name", tunegrad.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(tunegrad, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'tunegrad' has no attribute 'nothing'"):
+        tunegrad.nothing  # noqa: B018
+
+
+def test_import_loads_not_even_numpy() -> None:
+    code = "import sys, tunegrad; print(sorted(m for m in sys.modules if m.partition('.')[0] in ('tunegrad', 'numpy')))"
+    assert run(code) == "['tunegrad']"
+
+
+def test_tune_is_the_function_also_after_its_module_was_imported() -> None:
+    code = "import tunegrad\nfrom tunegrad.tune import tune\nimport tunegrad.tune\nprint(tunegrad.tune is tune)"
+    assert run(code) == "True"
+
+
+def test_the_version_is_the_one_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert tunegrad.__version__ == project["version"]
