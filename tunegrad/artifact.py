@@ -49,7 +49,7 @@ _OptLevel = Literal[0, 1, 2, 3]
 OPT_LEVEL: _OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
 
-_PROGRAMS, _IMAGES = 4096, 1024
+_PROGRAMS, _IMAGES, _LINKED = 4096, 1024, 256
 
 
 def object_key(text: str, target: Target, opt_level: _OptLevel = OPT_LEVEL) -> str:
@@ -90,7 +90,8 @@ class _Linked:
 class Compiler:
     """Kernels to code: lowered once in a process, compiled once on a machine, linked once while somebody holds it.
 
-    Threads may share it. Without a cache, nothing outlives the process.
+    The last few hundred stay linked: LLVM's linker keeps some 9 KB of every library it ever made, so a model that is
+    loaded again and again must not be linked again. Threads may share it. Without a cache nothing outlives the process.
     """
 
     def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = OPT_LEVEL) -> None:
@@ -100,6 +101,7 @@ class Compiler:
         self._programs: OrderedDict[tuple[str, str, Target], _Program] = OrderedDict()
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, _Linked] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[str, _Linked] = OrderedDict()
         self._lock = threading.RLock()
 
     def code(self, kernel: Kernel, schedule: Schedule, target: Target) -> Code:
@@ -114,6 +116,9 @@ class Compiler:
                 linked = _Linked(self._image(program, kernel, schedule, target), program.lowered.name)
                 self._linked[program.key] = linked
                 self.counts = replace(self.counts, linked=self.counts.linked + 1)
+            self._recent[program.key] = linked
+            self._recent.move_to_end(program.key)
+            _trim(self._recent, _LINKED)
         lowered = program.lowered
         names = tuple(p.name for p in lowered.io.params)
         return Code(linked.address, names, lowered.io.packs, lowered.workspace_bytes, lowered.threads, linked)

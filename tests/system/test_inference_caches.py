@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad import inference
+from tunegrad import artifact, inference
 from tunegrad.artifact import Compiler, object_key
 from tunegrad.devices import host_target
 from tunegrad.ir.folding import fold_constants
@@ -57,14 +57,22 @@ def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
     assert (second.counts.compiled, second.counts.from_disk) == (1, 0)
 
 
-def test_code_is_unmapped_when_nobody_holds_it() -> None:
+def test_code_stays_linked_for_the_next_load() -> None:
     compiler = Compiler()
-    code = compiler.code(kernels()[0], UNSCHEDULED, TARGET)
-    again = compiler.code(kernels()[0], UNSCHEDULED, TARGET)
+    for _ in range(3):
+        compiler.code(kernels()[0], UNSCHEDULED, TARGET)
     assert compiler.counts.linked == 1
-    del code, again
-    compiler.code(kernels()[0], UNSCHEDULED, TARGET)
-    assert (compiler.counts.linked, compiler.counts.compiled) == (2, 1)
+
+
+def test_code_is_unmapped_when_nobody_holds_it_and_others_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifact, "_LINKED", 1)
+    compiler = Compiler()
+    held = compiler.code(kernels()[1], UNSCHEDULED, TARGET)
+    for _ in range(2):
+        for k in kernels():
+            compiler.code(k, UNSCHEDULED, TARGET)
+    assert (compiler.counts.linked, compiler.counts.compiled) == (5, 3)
+    assert compiler.code(kernels()[1], UNSCHEDULED, TARGET).address == held.address
 
 
 def test_everything_that_changes_an_object_changes_its_key() -> None:
