@@ -14,7 +14,7 @@ from enum import StrEnum
 from .dtypes import BOOL, DType
 from .index import ALWAYS, Index, Valid
 
-__all__ = ["Apply", "Cast", "Const", "Expr", "IndexValue", "Inside", "Load", "Op", "Value", "leaves", "rebuild"]
+__all__ = ["Apply", "Cast", "Const", "Expr", "IndexValue", "Inside", "Load", "Op", "Value", "leaves", "rebuild", "rebuilder"]
 
 
 class Op(StrEnum):
@@ -167,12 +167,17 @@ def leaves(x: Expr) -> Iterator[Expr]:
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     """``x`` with every leaf replaced by ``leaf(it)``; shared nodes stay shared, unchanged ones stay the same object."""
-    memo: dict[int, Expr] = {}
+    return rebuilder(leaf)(x)
+
+
+def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """``rebuild`` for several expressions that share nodes, which stay shared between the results too."""
+    memo: dict[int, tuple[Expr, Expr]] = {}
 
     def visit(node: Expr) -> Expr:
         done = memo.get(id(node))
         if done is not None:
-            return done
+            return done[1]
         new: Expr
         if isinstance(node, Apply):
             args = tuple(visit(a) for a in node.args)
@@ -182,7 +187,7 @@ def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
             new = node if inner is node.x else Cast(inner, node.dtype)
         else:
             new = leaf(node)
-        memo[id(node)] = new
+        memo[id(node)] = (node, new)
         return new
 
-    return visit(x)
+    return visit

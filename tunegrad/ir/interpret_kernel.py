@@ -102,11 +102,12 @@ class _Run:
         count = len(next(iter(points.values()))) if points else 1
         values: dict[str, Array] = {}
         written: list[tuple[str, Array, Array]] = []
+        memo: dict[int, Array] = {}
         for s in self.kernel.stages:
             if isinstance(s, Reduce):
                 values[s.name] = self._fold(s, shared, values, count)
             else:
-                written.append(self._store(s, shared, values, count))
+                written.append(self._store(s, shared, values, count, {} if s.axes else memo))
         return written
 
     def _fold(self, s: Reduce, shared: dict[str, Array], values: dict[str, Array], count: int) -> Array:
@@ -123,16 +124,19 @@ class _Run:
         return total
 
     def _store(
-        self, s: Store, shared: dict[str, Array], values: dict[str, Array], count: int
+        self, s: Store, shared: dict[str, Array], values: dict[str, Array], count: int, memo: dict[int, Array]
     ) -> tuple[str, Array, Array]:
         p = self.params[s.param]
         own = _unravel(np.arange(_extent(s.axes), dtype=np.int64), s.axes)
         env = shared | {n: v.reshape(1, -1) for n, v in own.items()}
         shape = (count, _extent(s.axes))
         offsets = np.broadcast_to(_at(p.layout.offset(s.index), env), shape)
-        x = np.broadcast_to(self._eval(s.expr, env, values, {}), shape)
+        x = np.broadcast_to(self._eval(s.expr, env, values, memo), shape)
         if not (self.as_float64 and p.dtype.is_float):
             x = to_memory(x, p.dtype)
+        if not s.valid.always:
+            kept = np.broadcast_to(_holds(s.valid, env), shape)
+            return s.param, offsets[kept], x[kept]
         return s.param, offsets.reshape(-1), x.reshape(-1)
 
     def _eval(self, x: Expr, env: dict[str, Array], values: dict[str, Array], memo: dict[int, Array]) -> Array:

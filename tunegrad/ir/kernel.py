@@ -25,8 +25,8 @@ from typing import Literal
 from tunegrad.errors import InternalError
 
 from .dtypes import DType
-from .expr import Apply, Cast, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuild
-from .index import Index, var
+from .expr import Apply, Cast, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
+from .index import ALWAYS, Index, Valid, var
 from .layout import Layout
 
 __all__ = ["Axis", "Kernel", "Param", "Reduce", "Stage", "Store", "identity", "loads"]
@@ -84,12 +84,14 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``param[index] = expr`` for every point of the shared axes and of ``axes``; each element is written once."""
+    """``param[index] = expr`` where ``valid`` holds, for every point of the shared axes and of ``axes``. Several stores
+    may share a parameter; together they write each of its elements once."""
 
     param: str
     index: tuple[Index, ...]
     expr: Expr
     axes: tuple[Axis, ...] = ()
+    valid: Valid = ALWAYS
 
 
 Stage = Reduce | Store
@@ -196,14 +198,15 @@ class Kernel:
                 return Inside(x.valid.substitute(env))
             return x
 
+        rebuilt = rebuilder(leaf)
         stages: list[Stage] = []
         for s in self.stages:
             own = tuple(axes[a.name] for a in s.axes)
             if isinstance(s, Reduce):
-                stages.append(Reduce(values[s.name], s.op, own, rebuild(s.expr, leaf), s.dtype))
+                stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype))
             else:
                 index = tuple(i.substitute(env) for i in s.index)
-                stages.append(Store(params[s.param], index, rebuild(s.expr, leaf), own))
+                stages.append(Store(params[s.param], index, rebuilt(s.expr), own, s.valid.substitute(env)))
         renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
         return replace(self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages))
 
@@ -211,9 +214,11 @@ class Kernel:
     def flops(self) -> int:
         """Floating-point operations of one run: arithmetic counts 1, FMA 2, every fold step 1."""
         total = 0
+        shared: set[int] = set()
         for s in self.stages:
             n = self.points * prod(a.extent for a in s.axes)
-            total += n * (_ops(s.expr) + (1 if isinstance(s, Reduce) else 0))
+            ops = _ops(s.expr, set() if s.axes else shared)  # stores at the same points share their subexpressions
+            total += n * (ops + (1 if isinstance(s, Reduce) else 0))
         return total
 
     @property
@@ -229,8 +234,7 @@ def _letter(i: int, kind: str = "") -> str:
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 
-def _ops(x: Expr) -> int:
-    seen: set[int] = set()
+def _ops(x: Expr, seen: set[int]) -> int:
     stack, total = [x], 0
     while stack:
         node = stack.pop()
@@ -257,7 +261,8 @@ def _text(k: Kernel) -> str:
             lines.append(f"  {s.name} = {s.op} over {own} in {s.dtype}: {s.expr}")
         else:
             over = f" over {own}" if own else ""
-            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}]{over} = {s.expr}")
+            where = "" if s.valid.always else f" if {s.valid}"
+            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {s.expr}")
     return "\n".join(lines)
 
 

@@ -24,8 +24,9 @@ def in_float64(k: Kernel) -> Kernel:
     """``k`` computed and stored in f64 (where it is floating point); inputs and layouts unchanged."""
     stages: list[Stage] = []
     outputs = {p.name: p.dtype for p in k.outputs}
+    memo: dict[int, Expr] = {}
     for s in k.stages:
-        expr = _wide(s.expr, {})
+        expr = _wide(s.expr, memo)
         if isinstance(s, Reduce):
             stages.append(replace(s, expr=expr, dtype=_wide_type(s.dtype)))
         else:

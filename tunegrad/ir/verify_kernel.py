@@ -60,12 +60,14 @@ class _Verifier:
             self.scope = {a.name: a.extent for a in (*k.axes, *s.axes)}
             self._expr(s.expr)
             self._reduce(s) if isinstance(s, Reduce) else self._store(s)
+        for p in k.outputs:
+            self._written_once(p, [s for s in k.stores if s.param == p.name])
         self._roles()
 
     def _roles(self) -> None:
         for p in self.kernel.params:
             if p.role == "out" and (p.name not in self.stored or p.name in self.read):
-                raise self.fail(f"output {p.name} must be stored by one stage and loaded by none")
+                raise self.fail(f"output {p.name} must be stored and never loaded")
             if p.role != "out" and p.name not in self.read:
                 raise self.fail(f"input {p.name} is never loaded")
 
@@ -80,14 +82,12 @@ class _Verifier:
         p = self.params.get(s.param)
         if p is None or p.role != "out":
             raise self.fail(f"store to {s.param}, which is no output")
-        if s.param in self.stored:
-            raise self.fail(f"{s.param} is stored by two stages")
         self.stored.add(s.param)
         if s.expr.dtype != p.dtype:
             raise self.fail(f"store of {s.expr.dtype} to {p.name}, which is {p.dtype}")
         self._index(s.index, p)
-        self._bounds(s.index, Valid(), p)
-        self._written_once(s, p)
+        self._conditions(s.valid)
+        self._bounds(s.index, s.valid, p)
 
     def _expr(self, root: Expr) -> None:
         seen: set[int] = set()
@@ -174,21 +174,31 @@ class _Verifier:
             if wrong.any():
                 raise self.fail(f"{p.name}: index {i} if {valid} leaves [0, {extent})")
 
-    def _written_once(self, s: Store, p: Param) -> None:
-        axes = (*self.kernel.axes, *s.axes)
-        if prod(a.extent for a in axes) != prod(p.shape):
-            points = "*".join(str(a.extent) for a in axes)
-            raise self.fail(f"store to {p.name} runs over {points} points for {prod(p.shape)} elements")
-        if _is_mixed_radix(s.index, axes, p.shape):
-            return
+    def _written_once(self, p: Param, stores: list[Store]) -> None:
+        if len(stores) == 1 and stores[0].valid.always:
+            s = stores[0]
+            axes = (*self.kernel.axes, *s.axes)
+            if prod(a.extent for a in axes) != prod(p.shape):
+                points = "*".join(str(a.extent) for a in axes)
+                raise self.fail(f"store to {p.name} runs over {points} points for {prod(p.shape)} elements")
+            if _is_mixed_radix(s.index, axes, p.shape):
+                return
         if prod(p.shape) > BRUTE_FORCE:
-            raise self.fail(f"store to {p.name}{list(s.index)} can not be proved to write each element once")
-        env = _grid({a.name: a.extent for a in axes})
-        place = np.zeros(1, np.int64)
+            raise self.fail(f"stores to {p.name} can not be proved to write each element once")
+        places = [self._places(s, p) for s in stores]
+        found = np.concatenate(places) if places else np.zeros(0, np.int64)
+        if len(found) != prod(p.shape) or len(np.unique(found)) != len(found):
+            what = f"store to {p.name}{list(stores[0].index)} writes" if len(stores) == 1 else f"stores to {p.name} write"
+            raise self.fail(f"{what} some elements twice and some never")
+
+    def _places(self, s: Store, p: Param) -> NDArray[np.int64]:
+        """Row-major positions that a store writes, in its own order."""
+        env = _grid({a.name: a.extent for a in (*self.kernel.axes, *s.axes)})
+        count = len(next(iter(env.values()))) if env else 1
+        place = np.zeros(count, np.int64)
         for i, extent in zip(s.index, p.shape, strict=True):
             place = place * extent + np.asarray(i.evaluate(cast(Any, env)))
-        if len(np.unique(place)) != prod(p.shape):
-            raise self.fail(f"store to {p.name}{list(s.index)} writes some elements twice and some never")
+        return place[np.broadcast_to(_holds(s.valid, env), place.shape)]
 
 
 def _within(i: Index, extent: int, valid: Valid) -> bool:

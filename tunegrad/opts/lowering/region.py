@@ -70,6 +70,8 @@ class Region:
         outer = {x.name for x in tree.outer}
         found: dict[str, Range] = {}
         for i, stage in enumerate(tree.kernel.stages):
+            if isinstance(stage, Store):
+                found.update((r.key, r) for r in stage.valid.substitute(axes))
             for x in leaves(stage.expr):
                 valid = x.valid if isinstance(x, Inside) else ALWAYS
                 if isinstance(x, ExprLoad) and (i, x.param) not in self.plans:
@@ -401,7 +403,7 @@ class Region:
         env = {n: as_index(v) for n, v in p}
         offset = layout.offset([values.over(x) for x in s.index]).substitute(env)
         axes = {a.name for a in (*self.tree.kernel.axes, *s.axes)}
-        valid = values.masks(axes).substitute(values.env).substitute(env)
+        valid = (values.masks(axes) & values.needed(s.valid)).substitute(values.env).substitute(env)
         if active is not None:
             valid = valid & values.first_lanes(active)
         return offset, valid

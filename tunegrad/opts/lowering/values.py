@@ -33,6 +33,9 @@ class Values:
     ) -> None:
         self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = tree, builder, plans, shapes, stage, env
         self.assumed = assumed
+        # stages without axes of their own run at the same points: they share what they compute
+        alone = tree.kernel.stages[stage].axes or any(s == stage for s, _ in plans)
+        self.scope = stage if alone else -1
         loop = tree.lane_loop(stage)
         self.lane = loop.name if loop else ""
         self.lanes = loop.extent if loop else 1
@@ -103,7 +106,7 @@ class Values:
         """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be read."""
         deps = self.deps(x)
         here = tuple(p for p in point if p[0] in deps)
-        key = ("expr", self.stage, id(x), here, active if self.lane in deps else None)
+        key = ("expr", self.scope, id(x), here, active if self.lane in deps else None)
         found = self.builder.find(key)
         return found if found is not None else self.builder.remember(key, self._emit(x, here, point, active))
 
