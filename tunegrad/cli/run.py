@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from tunegrad.cli.options import (
@@ -38,7 +40,7 @@ def run(
     device: str | None,
     threads: int | None,
     store: str | None,
-    on_miss: str,
+    on_miss: Literal["default", "nearest", "error"],
     weights: str | None,
     seed: int | None,
     as_json: bool,
