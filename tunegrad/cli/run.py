@@ -59,7 +59,7 @@ def run(
     loaded = load(
         model,
         device=settings.device,
-        store=settings.store,
+        store=None if store is None else settings.store,  # none given: the default one, if there is one
         on_miss=on_miss,
         threads=settings.threads,
         weights=weights,
