@@ -104,6 +104,8 @@ class Killed(BaseException):
 class SurfaceMeasurer:
     """Measures on surfaces, one for each kernel name; the clock advances by what each measurement cost.
 
+    That is ``cost_s``, and ``timeout_s`` for one that timed out.
+
     After ``kill_after`` measurements the next one raises Killed. ``calls`` lists (kernel, text) of each that ran.
     """
 
@@ -113,7 +115,9 @@ class SurfaceMeasurer:
         clock: Clock | None = None,
         cost_s: float = 0.05,
         kill_after: int = 1 << 30,
+        timeout_s: float = 10.0,
     ) -> None:
+        self.timeout_s = timeout_s
         self.surfaces, self.clock, self.cost_s, self.kill_after = surfaces, clock or Clock(), cost_s, kill_after
         self.calls: list[tuple[str, str]] = []
 
@@ -131,8 +135,9 @@ class SurfaceMeasurer:
                 raise Killed
             seen.add(program)
             self.calls.append((kernel.name, schedule.text))  # type: ignore[attr-defined]
-            self.clock.now_s += self.cost_s
-            yield Measured(program, surface.measure(schedule, self.cost_s))
+            found = surface.measure(schedule, self.cost_s)
+            self.clock.now_s += self.timeout_s if found.status is Status.TIMED_OUT else self.cost_s
+            yield Measured(program, found)
 
 
 def separable(rng: Random, decisions: int = 8, options: int = 7) -> tuple[SurfaceSpace, Surface]:

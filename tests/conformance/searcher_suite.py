@@ -1,4 +1,4 @@
-"""What every searcher must do, as one test class. Subclass it, give it a ``make``, and it runs against that searcher."""
+"""What every searcher must do, as one test class. Subclass it, give it a ``make``: it runs against that searcher."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def test_search_commits_each_row_before_it_takes_the_next(store):
     found, measurer = search(store)
     rows_at_start = []
     plain = measurer.surfaces["k"].measure
-    object.__setattr__(measurer, "surfaces", {"k": _Spy(SURFACE, lambda: rows_at_start.append(len(store.trials(K.key))))})
+    object.__setattr__(
+        measurer, "surfaces", {"k": _Spy(SURFACE, lambda: rows_at_start.append(len(store.trials(K.key))))}
+    )
     steps(found, 3)
     assert plain(SPACE.defaults()[0]).status is Status.OK
     assert rows_at_start == list(range(17))
@@ -152,9 +154,7 @@ def test_search_emits_one_event_for_each_row(store):
     assert [(e.actions, e.seconds, e.origin) for e in measured] == [
         (t.actions, t.measurement.seconds, t.origin) for t in rows
     ]
-    assert [e.best_s for e in measured] == [
-        min(t.measurement.seconds for t in rows[: i + 1]) for i in range(len(rows))
-    ]
+    assert [e.best_s for e in measured] == [min(t.measurement.seconds for t in rows[: i + 1]) for i in range(len(rows))]
 
 
 def test_search_says_where_it_starts_and_ends(store):

@@ -6,10 +6,10 @@ The worth of a kernel's next batch, in model seconds a second:
 
     uses * current_s * expected improvement / cost of a batch
 
-where the expected improvement is what recent batches brought, but at least an optimistic prior that is halved after one
-batch, a third after two ...; and never more than the headroom 1 - floor_s / current_s. While nothing improves, kernels
-are thus served by their share of the model's time above its floor. Gradient task scheduling is from Ansor (OSDI'20,
-section 6); here in seconds instead of trials, since a trial of one kernel may cost a hundred of another.
+where the expected improvement is what recent batches brought, but at least an optimistic prior that is a half after one
+batch that brought nothing, a third after two ...; and never more than the headroom 1 - floor_s / current_s. While
+nothing improves, kernels are thus served by their share of the model's time above its floor. Gradient task scheduling
+is from Ansor (OSDI'20, section 6); here in seconds, since a trial of one kernel may cost a hundred of another.
 
 All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
 says when to stop.
@@ -33,42 +33,42 @@ class BudgetPolicy:
     """How a budget is spent. ``reserve`` is the share left for what comes after the search: timing the finalists again.
 
     ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's headroom that its
-    first batch is expected to save. ``charge_resumed``: rows of resumed sessions count against the budget with what
-    they cost then, so that a run that was cut short ends where it would have.
+    first batch is expected to save; an improvement below ``notable`` counts as none. ``charge_resumed``: rows of
+    resumed sessions count against the budget with what they cost then, so that a run that was cut short ends where it
+    would have.
     """
 
     batch: int = 8
     reserve: float = 0.1
     optimism: float = 0.5
     least_headroom: float = 0.01
+    notable: float = 0.01
     charge_resumed: bool = True
 
 
 @dataclass(slots=True)
 class _Prospect:
-    """What a kernel's batches cost and bring; decays are of one half a batch."""
+    """What a kernel's batches cost and bring. ``stale`` counts those without a notable gain; a gain halves it."""
 
     task: SearchTask
     policy: BudgetPolicy
-    batches: int = 0
+    stale: float = 0.0
     recent: float = 0.0
     trial_cost_s: float = 0.1
 
     def observe(self, step: Step) -> None:
         """Learn from a batch."""
         if step.results:
-            cost_s = max(1e-3, step.cost_s / len(step.results))
-            self.trial_cost_s = cost_s if self.batches == 0 else 0.5 * (self.trial_cost_s + cost_s)
+            self.trial_cost_s = 0.5 * (self.trial_cost_s + _trial_cost_s(step))
         self.recent = 0.5 * (self.recent + step.improvement)
-        self.batches += 1
+        self.stale = 0.5 * self.stale if step.improvement >= self.policy.notable else self.stale + 1.0
 
-    def gain_s(self, current_s: float, batches: int) -> float:
-        """Model seconds that the batch after ``batches`` is expected to save."""
+    def gain_s(self, current_s: float, ahead: int = 0) -> float:
+        """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain ones."""
         current_s = current_s if current_s < math.inf else self._guess_s()
         headroom = max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
-        prior = self.policy.optimism * headroom / (1 + batches)
-        recent = self.recent * 0.5 ** (batches - self.batches)
-        return self.task.uses * current_s * min(headroom, max(prior, recent))
+        prior = self.policy.optimism * headroom / (1.0 + self.stale + ahead)
+        return self.task.uses * current_s * min(headroom, max(prior, self.recent * 0.5**ahead))
 
     def _guess_s(self) -> float:
         """A slow kernel, where none ran yet: finding one that does is worth a lot."""
@@ -128,16 +128,16 @@ class ModelSearch:
 
     def expected_gain_s(self, within_s: float = 60.0) -> float:
         """Model seconds that the next ``within_s`` seconds of search are expected to save."""
-        batches = {i: self._prospects[i].batches for i in self._open()}
-        current_s = {i: self.searches[i].best_s for i in batches}
+        ahead = dict.fromkeys(self._open(), 0)
+        current_s = {i: self.searches[i].best_s for i in ahead}
         total_s = 0.0
-        while batches and within_s > 0.0:
-            i = max(batches, key=lambda i: (self._rate(i, current_s[i], batches[i]), -i))
-            gain_s = self._prospects[i].gain_s(current_s[i], batches[i])
-            total_s += gain_s
+        while ahead and within_s > 0.0:
+            i = max(ahead, key=lambda i: (self._rate(i, current_s[i], ahead[i]), -i))
+            gain_s = self._prospects[i].gain_s(current_s[i], ahead[i])
             if current_s[i] < math.inf:
+                total_s += gain_s
                 current_s[i] = max(0.0, current_s[i] - gain_s / self.searches[i].task.uses)
-            batches[i] += 1
+            ahead[i] += 1
             within_s -= self._batch_cost_s(i)
         return total_s
 
@@ -151,7 +151,7 @@ class ModelSearch:
             self._turn_to(self.searches[i])
             step = self.searches[i].measure_defaults()
             if step.results:
-                self._prospects[i].trial_cost_s = max(1e-3, step.cost_s / len(step.results))
+                self._prospects[i].trial_cost_s = _trial_cost_s(step)
             self._charge(step)
 
     def _batch(self, i: int) -> None:
@@ -183,12 +183,12 @@ class ModelSearch:
 
     def _by_worth(self, kernels: Iterator[int]) -> list[int]:
         def worth(i: int) -> float:
-            return self._rate(i, self.searches[i].best_s, self._prospects[i].batches)
+            return self._rate(i, self.searches[i].best_s)
 
         return sorted(kernels, key=lambda i: (-worth(i), i))
 
-    def _rate(self, i: int, current_s: float, batches: int) -> float:
-        return self._prospects[i].gain_s(current_s, batches) / self._batch_cost_s(i)
+    def _rate(self, i: int, current_s: float, ahead: int = 0) -> float:
+        return self._prospects[i].gain_s(current_s, ahead) / self._batch_cost_s(i)
 
     def _batch_cost_s(self, i: int) -> float:
         return self._prospects[i].trial_cost_s * self.policy.batch
@@ -196,3 +196,8 @@ class ModelSearch:
     def _heaviest_first(self, i: int) -> tuple[float, int, int]:
         task = self.searches[i].task
         return -task.uses * task.floor_s, -task.uses * (task.flops + task.nbytes), i
+
+
+def _trial_cost_s(step: Step) -> float:
+    """Mean cost of a batch's trials; programs that were known cost little, but never nothing."""
+    return max(1e-3, step.cost_s / len(step.results))

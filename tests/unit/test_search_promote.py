@@ -1,0 +1,78 @@
+"""A challenger wins only when it is surely and noticeably faster; alike ones seldom replace each other."""
+
+import math
+from random import Random
+
+import pytest
+
+from tunegrad.errors import InternalError
+from tunegrad.search import decide
+
+
+def noisy(rng: Random, seconds: float, n: int, spread: float = 0.03) -> list[float]:
+    """Times as machines give them: a sharp lower edge, a tail, an outlier now and then."""
+    return [seconds * (1.0 + spread * rng.expovariate(1.0) + (0.5 if rng.random() < 0.03 else 0.0)) for _ in range(n)]
+
+
+def interleaved(rng: Random, a_s: float, b_s: float, n: int, drift: float = 0.0) -> tuple[list[float], list[float]]:
+    """Samples of both while the machine slows down by ``drift`` from the first to the last."""
+    a, b = noisy(rng, a_s, n), noisy(rng, b_s, n)
+    return [x * (1 + drift * i / n) for i, x in enumerate(a)], [x * (1 + drift * i / n) for i, x in enumerate(b)]
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.1])
+@pytest.mark.parametrize("n", [5, 15, 30])
+def test_search_promote_alike_candidates_at_most_one_time_in_twenty(n, drift):
+    rng = Random(n)
+    wrong = sum(decide(*interleaved(rng, 1e-3, 1e-3, n, drift)).promoted for _ in range(600))
+    assert wrong <= 0.05 * 600
+
+
+def test_search_promote_a_clearly_faster_challenger():
+    rng = Random(0)
+    right = sum(decide(*interleaved(rng, 1e-3, 0.93e-3, 15)).promoted for _ in range(100))
+    assert right >= 95
+
+
+def test_search_promote_never_a_slower_challenger():
+    rng = Random(0)
+    assert not any(decide(*interleaved(rng, 1e-3, 1.03e-3, 15)).promoted for _ in range(200))
+
+
+def test_search_promote_keeps_the_incumbent_on_a_tie():
+    found = decide([1e-3] * 10, [1e-3] * 10)
+    assert (found.promoted, found.ratio, found.n) == (False, 1.0, 10)
+    assert found.p_value >= 0.5
+
+
+def test_search_promote_needs_half_a_per_cent_however_sure_it_is():
+    incumbent = [1.0 + 1e-6 * i for i in range(30)]
+    assert not decide(incumbent, [0.997 * x for x in incumbent]).promoted
+    assert decide(incumbent, [0.994 * x for x in incumbent]).promoted
+
+
+def test_search_promote_needs_more_than_four_samples_of_each():
+    assert not decide([2.0, 2.1, 2.2, 2.3], [1.0, 1.1, 1.2, 1.3]).promoted
+    assert decide([2.0, 2.1, 2.2, 2.3, 2.4], [1.0, 1.1, 1.2, 1.3, 1.4]).promoted
+
+
+def test_search_promote_is_not_fooled_by_one_lucky_sample():
+    assert not decide([1.0] * 15, [1.0] * 14 + [0.1]).promoted
+
+
+def test_search_promote_stricter_alpha_asks_for_more():
+    incumbent, challenger = [2.0, 2.1, 2.2, 2.3, 2.4], [1.0, 1.1, 1.2, 1.3, 1.4]
+    assert not decide(incumbent, challenger, alpha=1e-3).promoted
+
+
+def test_search_promote_reports_ratio_and_smaller_sample():
+    found = decide([2.0, 2.0, 4.0], [1.0, 1.0, 1.0, 9.0])
+    assert (found.ratio, found.n) == (0.5, 3)
+
+
+@pytest.mark.parametrize("bad", [[], [math.inf], [math.nan], [0.0], [-1.0]])
+def test_search_promote_refuses_samples_that_are_no_times(bad):
+    with pytest.raises(InternalError, match="challenger samples"):
+        decide([1.0], bad)
+    with pytest.raises(InternalError, match="incumbent samples"):
+        decide(bad, [1.0])
