@@ -1,0 +1,270 @@
+"""Winograd: a 3x3 convolution of stride 1 as three kernels with fewer multiplications.
+
+F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the direct form needs 9 m x m.
+
+    Y[y, x, o] = epilogue(sum over c, r, s of X[y+r, x+s, c] * W[o, c, r, s])
+        -->
+    V[p, ty, tx, c] = (B^T d B)[p]            d: the tile of X at (m*ty, m*tx); p: a position in the tile
+    M[p, t, o]      = sum over c of V[p, t, c] * U[p, c, o]           U = G W G^T, made when the graph is scheduled
+    Y[m*ty+i, m*tx+j, o] = epilogue((A^T M A)[i, j])
+
+The products are the same in exact arithmetic; in f32 the transforms lose some bits (docs/NUMERICS.md), so a strict
+setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dtypes import F32
+from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
+from ..index import ALWAYS, Index, Range, Valid, as_index
+from ..kernel import Axis, Kernel, Param, Reduce, Store
+
+__all__ = ["TILES", "Conv3x3", "Winograd", "match_conv3x3", "winograd"]
+
+TILES = (2, 4)
+"""Output tile sizes m that there are matrices for."""
+
+_BT = {
+    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    4: (
+        (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
+    ),
+}  # fmt: skip
+_G = {
+    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    4: (
+        (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
+    ),
+}  # fmt: skip
+_AT = {
+    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
+    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conv3x3:
+    """What a kernel must be: its axes by role, and which dimension of the input and the weights each one indexes."""
+
+    rows: str
+    columns: str
+    outputs: str
+    channels: str
+    x: Load
+    w: Load
+    x_dims: tuple[int, int, int]
+    w_dims: tuple[int, int, int, int]
+    shifts: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Winograd:
+    """The three kernels, and how to make the transformed weights. Parameters of ``transform`` are (V, x), of
+    ``product`` (M, V, U), of ``finish`` the direct kernel's with its input replaced by M and its weights gone."""
+
+    tile: int
+    transform: Kernel
+    product: Kernel
+    finish: Kernel
+    finish_args: tuple[str, ...]
+    conv: Conv3x3
+
+    def weights(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
+        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical shape; computed in f64."""
+        o, c, r, s = self.conv.w_dims
+        g = np.asarray(_G[self.tile])
+        wide = np.transpose(w, (r, s, c, o)).astype(np.float64)
+        u = np.einsum("ar,bs,rsco->abco", g, g, wide)
+        return np.ascontiguousarray(u.reshape(-1, *u.shape[2:]).astype(np.float32))
+
+
+def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
+    """How ``kernel`` is a dense 3x3 f32 convolution of stride 1 with constant weights; None when it is not."""
+    if len(kernel.reduces) != 1 or len(kernel.stores) != 1 or kernel.stores[0].axes:
+        return None
+    r = kernel.reduces[0]
+    if r.op is not Op.ADD or r.dtype != F32 or not isinstance(r.expr, Apply) or r.expr.op is not Op.MUL:
+        return None
+    if len(r.axes) != 3 or not all(isinstance(a, Load) for a in r.expr.args):
+        return None
+    loads = [a for a in r.expr.args if isinstance(a, Load)]
+    for x, w in (loads, loads[::-1]):
+        if kernel.param(w.param).role == "const" and w.valid.always and kernel.param(x.param).dtype == F32:
+            found = _roles(kernel, r, x, w)
+            if found is not None:
+                return found
+    return None
+
+
+def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
+    shared = {a.name: a.extent for a in kernel.axes}
+    reduce = {a.name: a.extent for a in r.axes}
+    windows: list[tuple[int, str, str, int]] = []
+    channel = [(d, i) for d, i in enumerate(x.index) if len(i.terms) == 1 and i.key in reduce]
+    for d, i in enumerate(x.index):
+        names = sorted(i.names())
+        if len(names) == 2 and len(i.terms) == 2 and all(c == 1 for _, c in i.terms):
+            inside = [n for n in names if reduce.get(n) == 3]
+            outside = [n for n in names if n in shared]
+            if len(inside) == 1 and len(outside) == 1:
+                windows.append((d, outside[0], inside[0], i.const))
+    if len(windows) != 2 or len(channel) != 1:
+        return None
+    (dy, rows, kr, sy), (dx, columns, ks, sx) = windows
+    dc, c = channel[0][0], channel[0][1].key
+    w_names = [i.key for i in w.index]
+    outputs = [n for n in w_names if n in shared]
+    if len(outputs) != 1 or sorted(w_names) != sorted([outputs[0], c, kr, ks]) or len({c, kr, ks}) != 3:
+        return None
+    others = [i for d, i in enumerate(x.index) if d not in (dy, dx, dc)]
+    if any(i.key not in shared or i.key in (rows, columns, outputs[0]) for i in others):
+        return None
+    if not _only_bounds(kernel, x, (dy, dx)) or outputs[0] in set().union(*(i.names() for i in x.index)):
+        return None
+    w_dims = (w_names.index(outputs[0]), w_names.index(c), w_names.index(kr), w_names.index(ks))
+    return Conv3x3(rows, columns, outputs[0], c, x, w, (dy, dx, dc), w_dims, (sy, sx))
+
+
+def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int]) -> bool:
+    """Whether the load's condition says no more than that its row and column are inside the tensor."""
+    shape = kernel.param(x.param).shape
+    bounds = Valid(Range(x.index[d], 0, shape[d]) for d in dims)
+    return all(r in bounds.ranges for r in x.valid.ranges)
+
+
+def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
+    """The three kernels of F(m x m, 3 x 3) for a kernel that ``match_conv3x3`` found."""
+    extents = {a.name: a.extent for a in kernel.axes}
+    height, width = extents[conv.rows], extents[conv.columns]
+    ty, tx = Axis("ty", -(-height // m)), Axis("tx", -(-width // m))
+    batch = [a for a in kernel.axes if a.name not in (conv.rows, conv.columns, conv.outputs)]
+    channels = next(a.extent for a in kernel.reduces[0].axes if a.name == conv.channels)
+    positions = (m + 2) ** 2
+    grid = [*batch, ty, tx]
+    transform = _transform(kernel, conv, m, batch, ty, tx, Axis("c", channels))
+    tiles = Axis("t", _count(grid))
+    product = _product(positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]))
+    finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
+    return Winograd(m, transform, product, finish, args, conv)
+
+
+def _count(axes: list[Axis]) -> int:
+    total = 1
+    for a in axes:
+        total *= a.extent
+    return total
+
+
+def _transform(kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axis, tx: Axis, c: Axis) -> Kernel:
+    x, n = conv.x, m + 2
+    param = kernel.param(x.param)
+    dy, dx, dc = conv.x_dims
+
+    def tile(i: int, j: int) -> Expr:
+        row, column = ty.index * m + (i + conv.shifts[0]), tx.index * m + (j + conv.shifts[1])
+        index = list(x.index)
+        index[dy], index[dx], index[dc] = row, column, c.index
+        inside = Valid((Range(row, 0, param.shape[dy]), Range(column, 0, param.shape[dx])))
+        return Load("X", tuple(index), F32, inside)
+
+    v = _sandwich(_BT[m], [[tile(i, j) for j in range(n)] for i in range(n)])
+    axes = (*batch, ty, tx, c)
+    out = Param.dense("V", F32, (n * n, *(a.extent for a in axes)), "out")
+    stores = tuple(
+        Store("V", (as_index(a * n + b), *(axis.index for axis in axes)), v[a][b]) for a in range(n) for b in range(n)
+    )
+    size = f"{ty.extent}x{tx.extent}x{c.extent}"
+    made = Kernel((out, replace(param, name="X")), axes, stores, name=f"winograd{m} input {size}", origin=kernel.origin)
+    return made.canonical()
+
+
+def _product(positions: int, t: Axis, c: Axis, o: Axis) -> Kernel:
+    p = Axis("p", positions)
+    out = Param.dense("M", F32, (p.extent, t.extent, o.extent), "out")
+    v = Param.dense("V", F32, (p.extent, t.extent, c.extent), "in")
+    u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const")
+    terms = (Load("V", (p.index, t.index, c.index), F32), Load("U", (p.index, c.index, o.index), F32))
+    total = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, terms, F32), F32)
+    store = Store("M", (p.index, t.index, o.index), Value("v0", F32))
+    name = f"winograd product {positions}x{t.extent}x{o.extent}x{c.extent}"
+    return Kernel((out, v, u), (p, t, o), (total, store), name=name).canonical()
+
+
+def _finish(
+    kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axis, tx: Axis, positions: int
+) -> tuple[Kernel, tuple[str, ...]]:
+    n = m + 2
+    extents = {a.name: a.extent for a in kernel.axes}
+    o = Axis(conv.outputs, extents[conv.outputs])
+    grid = (*batch, ty, tx, o)
+    param = Param.dense("M", F32, (positions, *(a.extent for a in grid)), "in")
+
+    def product(p: int) -> Expr:
+        return Load("M", (as_index(p), *(a.index for a in grid)), F32)
+
+    y = _sandwich(_AT[m], [[product(a * n + b) for b in range(n)] for a in range(n)])
+    direct = kernel.stores[0]
+    stores = []
+    for i in range(m):
+        for j in range(m):
+            env = {conv.rows: ty.index * m + i, conv.columns: tx.index * m + j}
+            kept = Valid(Range(env[a], 0, extents[a]) for a in (conv.rows, conv.columns))
+            if kept.never:
+                continue
+            expr = rebuilder(lambda x, env=env, kept=kept, i=i, j=j: _at(x, env, kept, y[i][j]))(direct.expr)  # type: ignore[misc]
+            index = tuple(x.substitute(env) for x in direct.index)
+            stores.append(Store(direct.param, index, expr, (), kept))
+    used = {x.param for s in stores for x in _loads(s.expr)} | {direct.param}
+    params = tuple(param if p.name == conv.x.param and p.name not in used else p for p in kernel.params)
+    params = tuple(p for p in params if p.name in used)
+    if param not in params:
+        params = (*params, param)
+    made = Kernel(params, tuple(grid), tuple(stores), name=f"winograd{m} output of {kernel.name}", origin=kernel.origin)
+    return made.canonical(), tuple(p.name for p in params)
+
+
+def _loads(x: Expr) -> list[Load]:
+    return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
+
+
+def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:
+    """A leaf of the epilogue at one output of the tile."""
+    if isinstance(x, Value):
+        return value
+    if isinstance(x, Load):
+        index = tuple(i.substitute(env) for i in x.index)
+        moved = any(a != b for a, b in zip(index, x.index, strict=True))
+        return Load(x.param, index, x.dtype, x.valid.substitute(env) & (kept if moved else ALWAYS))
+    if isinstance(x, IndexValue):
+        return IndexValue(x.index.substitute(env), x.dtype)
+    if isinstance(x, Inside):
+        return Inside(x.valid.substitute(env))
+    return x
+
+
+def _sandwich(matrix: tuple[tuple[float, ...], ...], d: list[list[Expr]]) -> list[list[Expr]]:
+    """matrix * d * matrix^T, sharing the products of the left side."""
+    n = range(len(d))
+    left = [[_combine(row, [d[i][j] for i in n]) for j in n] for row in matrix]
+    return [[_combine(row, [left[a][j] for j in n]) for row in matrix] for a in range(len(matrix))]
+
+
+def _combine(coefficients: tuple[float, ...], terms: list[Expr]) -> Expr:
+    """The sum of coefficient * term, without multiplications by 0 and 1."""
+    pairs = sorted(((c, x) for c, x in zip(coefficients, terms, strict=True) if c), key=lambda t: t[0] != 1)
+    total: Expr | None = None
+    for c, x in pairs:
+        if total is None:
+            total = x if c == 1 else Apply(Op.MUL, (x, Const(float(c), F32)), F32)
+        elif c in (1, -1):
+            total = Apply(Op.ADD if c == 1 else Op.SUB, (total, x), F32)
+        else:
+            total = Apply(Op.FMA, (x, Const(float(c), F32), total), F32)
+    return Const(0.0, F32) if total is None else total
