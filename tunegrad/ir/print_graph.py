@@ -1,11 +1,11 @@
 """A graph as text: one line per node, sources before users, numbered in that order.
 
-    graph
-      %0 = input a f32[64,256]
-      %1 = reshape %0 f32[64,1,256]
-      %2 = full 0.0 f32[64,32]
-      %3 = map max %1 %2 f32[64,32]
-      out %3
+graph
+  %0 = input a f32[64,256]
+  %1 = reshape %0 f32[64,1,256]
+  %2 = full 0.0 f32[64,32]
+  %3 = map max %1 %2 f32[64,32]
+  out %3
 """
 
 from __future__ import annotations

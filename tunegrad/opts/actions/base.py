@@ -71,9 +71,13 @@ def print_actions(actions: Iterable[Action]) -> str:
 
 
 def apply_actions(tree: LoopTree, actions: Iterable[Action]) -> LoopTree:
-    """The tree after every action in turn."""
+    """The tree after every action in turn. Raises IllegalAction, which names the action, at the first illegal one."""
     for a in actions:
-        tree = a.apply(tree)
+        try:
+            tree = a.apply(tree)
+        except IllegalAction as error:
+            rule = str(error)
+            raise IllegalAction(rule if rule.startswith(str(a)) else f"{a}: {rule}") from None
     return tree
 
 

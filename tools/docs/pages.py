@@ -1,0 +1,35 @@
+"""The pages, and how their blocks are found and replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from . import actions_page, architecture, forms, schedules_page
+
+__all__ = ["PAGES", "Blocks", "rewritten"]
+
+Blocks = Mapping[str, Callable[[], str]]
+
+PAGES: dict[str, Blocks] = {
+    "docs/ARCHITECTURE.md": architecture.BLOCKS,
+    "docs/IR.md": forms.BLOCKS,
+    "docs/ACTIONS.md": actions_page.BLOCKS,
+    "docs/SCHEDULES.md": schedules_page.BLOCKS,
+}
+"""Path of each page from the top of the tree, and what makes each of its blocks."""
+
+_BLOCK = re.compile(r"<!-- run: ([\w.-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
+
+
+def rewritten(page: str, text: str) -> str:
+    """``text`` with every block of ``page`` made again. Raises KeyError for a block that nothing makes."""
+    blocks = PAGES[page]
+
+    def replace(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in blocks:
+            raise KeyError(f"{page}: no block {name!r}; valid: {', '.join(blocks)}")
+        return f"<!-- run: {name} -->\n{blocks[name]().rstrip()}\n<!-- end -->\n"
+
+    return _BLOCK.sub(replace, text)
