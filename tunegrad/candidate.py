@@ -52,7 +52,7 @@ class Payload:
 
 
 def lower(payload: Payload) -> Lowered:
-    """The candidate as LLVM IR. Raises CompileFailure for an illegal schedule, OutOfResources for too large a program."""
+    """The candidate as LLVM IR. Raises CompileFailure for an illegal schedule, OutOfResources for a huge program."""
     try:
         return build(payload.kernel, Schedule.parse(payload.actions), payload.target)
     except IllegalAction as error:
@@ -98,8 +98,9 @@ def work(kernel: Kernel) -> int:
 
 
 def sample_points(kernel: Kernel, seed: int = 0) -> dict[str, Array]:
-    """Points of the shared axes to compare: every corner, every coordinate of every axis (of a long one the ends, and
-    a spread), and random ones. Every tile's border is among them, whatever the tiles.
+    """Points of the shared axes to compare: every corner, every coordinate of every axis, and random ones.
+
+    Every tile's border is among them, whatever the tiles; of a very long axis, the ends and a spread.
     """
     rng = np.random.default_rng(seed)
     axes = kernel.axes
@@ -152,7 +153,8 @@ def _gaps(p: Param) -> NDArray[np.bool_] | None:
     """Which elements of a parameter's memory are padding; None where none is."""
     if p.size == prod(p.shape):
         return None
-    return p.layout.pack(np.ones(p.shape, np.uint8)) == 0
+    empty: NDArray[np.bool_] = p.layout.pack(np.ones(p.shape, np.uint8)) == 0
+    return empty
 
 
 def _has_integer_division(x: Expr) -> bool:

@@ -11,9 +11,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
+from tunegrad.config import (
+    DEFAULT_BUDGET_S,
+    ModelSpec,
+    Searcher,
+    TuneSettings,
+    default_store,
+    default_threads,
+    parse_budget,
+    resolve_settings,
+)
 from tunegrad.events import Observer
 from tunegrad.reports import DoctorReport, ShowRow, TuneReport
 
@@ -29,7 +39,7 @@ def tune(
     store: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     seed: int | None = None,
-    searcher: str | None = None,
+    searcher: Searcher | None = None,
 ) -> TuneReport:
     """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
 
@@ -41,8 +51,9 @@ def tune(
 
     settings = model
     if not isinstance(settings, TuneSettings):
+        place = None if store is None else os.fspath(store)
         settings = resolve_settings(
-            settings, device=device, threads=threads, budget=budget_s, searcher=searcher, store=_path(store), seed=seed
+            settings, device=device, threads=threads, budget=budget_s, searcher=searcher, store=place, seed=seed
         )
     return run_session(settings, workload_of_spec(settings.model, settings.seed), observers)
 
@@ -50,28 +61,32 @@ def tune(
 def tune_callable(
     function: Callable[..., Any],
     *arrays: Any,
-    budget_s: float | None = None,
+    device: str = "cpu",
+    budget_s: float = DEFAULT_BUDGET_S,
     store: str | os.PathLike[str] | None = None,
     threads: int | None = None,
-    seed: int | None = None,
-    searcher: str | None = None,
+    seed: int = 0,
+    searcher: Searcher = "beam",
     observers: Sequence[Observer] = (),
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants."""
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
-    settings = resolve_settings(
-        "mlp", device="cpu", threads=threads, budget=budget_s, searcher=searcher, store=_path(store), seed=seed
-    )
     workload = workload_of_function(function, arrays)
-    spec = ModelSpec(workload.name, f"kernels:{workload.key}", source="a function")
-    from dataclasses import replace
+    settings = TuneSettings(
+        model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
+        device=device,
+        threads=default_threads() if threads is None else threads,
+        budget_s=parse_budget(budget_s),
+        searcher=searcher,
+        store=default_store() if store is None else Path(store).expanduser(),
+        seed=seed,
+    )
+    return run_session(settings, workload, observers)
 
-    return run_session(replace(settings, model=spec), workload, observers)
 
-
-def show(model: str, settings: TuneSettings) -> list[ShowRow]:
+def show(model: str, settings: TuneSettings) -> list[ShowRow]:  # noqa: ARG001 - the command's words; settings hold it
     """One row per distinct kernel: what it would run with, and where that comes from. Measures nothing."""
     from tunegrad.tuning.show import show as rows
 
@@ -83,7 +98,3 @@ def doctor() -> DoctorReport:
     from tunegrad.tuning.doctor import doctor as examine
 
     return examine()
-
-
-def _path(store: str | os.PathLike[str] | None) -> str | None:
-    return None if store is None else os.fspath(store)

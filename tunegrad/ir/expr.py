@@ -1,8 +1,9 @@
 """Scalar expressions: what one element of a stage is, as a function of the stage's axes.
 
-Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integer ``FLOORDIV``/``MOD`` are Python's, ``DIV`` is for
-floats, comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. A ``Load`` whose ``valid`` does not hold
-yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as a stored dtype.
+Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integer ``FLOORDIV``/``MOD`` are
+Python's, ``DIV`` is for floats, comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. A ``Load``
+whose ``valid`` does not hold yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to
+f32, or as a stored dtype.
 """
 
 from __future__ import annotations
@@ -14,7 +15,20 @@ from enum import StrEnum
 from .dtypes import BOOL, DType
 from .index import ALWAYS, Index, Valid
 
-__all__ = ["Apply", "Cast", "Const", "Expr", "IndexValue", "Inside", "Load", "Op", "Value", "leaves", "rebuild", "rebuilder"]
+__all__ = [
+    "Apply",
+    "Cast",
+    "Const",
+    "Expr",
+    "IndexValue",
+    "Inside",
+    "Load",
+    "Op",
+    "Value",
+    "leaves",
+    "rebuild",
+    "rebuilder",
+]
 
 
 class Op(StrEnum):
@@ -181,7 +195,9 @@ def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
         new: Expr
         if isinstance(node, Apply):
             args = tuple(visit(a) for a in node.args)
-            new = node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
+            new = (
+                node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
+            )
         elif isinstance(node, Cast):
             inner = visit(node.x)
             new = node if inner is node.x else Cast(inner, node.dtype)

@@ -1,8 +1,8 @@
 """The graph: lazy tensor operations, immutable and interned.
 
-A node is an operation on earlier nodes with its shape and dtype inferred and checked when it is built. Equal nodes are the
-same object, so common subexpressions are shared by construction. Movement operations never move data: each is a
-function from an output index to an input index (and, for ``PAD``, a condition).
+A node is an operation on earlier nodes with its shape and dtype inferred and checked when it is built. Equal nodes
+are the same object, so common subexpressions are shared by construction. Movement operations never move data: each is
+a function from an output index to an input index (and, for ``PAD``, a condition).
 
     INPUT(name)            a tensor the caller supplies            CONST(data)       an array known at load time
     FULL(value)            one number everywhere                   IOTA(dim)         the position along a dimension
@@ -29,7 +29,27 @@ from tunegrad.errors import DTypeError, ShapeError
 from .dtypes import BOOL, I64, DType
 from .expr import Op
 
-__all__ = ["ConstData", "GraphOp", "Node", "cast", "const", "contiguous", "elementwise", "expand", "flip", "full", "graph_input", "iota", "pad", "permute", "reduce", "reshape", "shrink", "topological", "window"]  # fmt: skip
+__all__ = [
+    "ConstData",
+    "GraphOp",
+    "Node",
+    "cast",
+    "const",
+    "contiguous",
+    "elementwise",
+    "expand",
+    "flip",
+    "full",
+    "graph_input",
+    "iota",
+    "pad",
+    "permute",
+    "reduce",
+    "reshape",
+    "shrink",
+    "topological",
+    "window",
+]
 
 
 class GraphOp(StrEnum):
@@ -92,9 +112,7 @@ class Node:
     shape: tuple[int, ...]
     dtype: DType
 
-    def __new__(
-        cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
-    ) -> Node:
+    def __new__(cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType) -> Node:
         key = (op, tuple(id(s) for s in srcs), arg, shape, dtype)
         found = _INTERNED.get(key)
         if found is not None:

@@ -84,8 +84,10 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``param[index] = expr`` where ``valid`` holds, for every point of the shared axes and of ``axes``. Several stores
-    may share a parameter; together they write each of its elements once."""
+    """``param[index] = expr`` where ``valid`` holds, for every point of the shared axes and of ``axes``.
+
+    Several stores may share a parameter; together they write each of its elements once.
+    """
 
     param: str
     index: tuple[Index, ...]

@@ -3,8 +3,10 @@
 The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by three
 rules, so an action only edits the list:
 
-1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they run innermost.
-2. The *region* begins after the last serial, thread or local loop of a shared axis. Inside it every accumulator is a register.
+1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they
+   run innermost.
+2. The *region* begins after the last serial, thread or local loop of a shared axis. Inside it every accumulator is a
+   register.
    Each stage runs there in turn, over its own loops.
 3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
    epilogue runs in the last one, while the tile is still in registers.
@@ -70,9 +72,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The region of ``param`` used inside loop ``at`` ("" is the whole nest, "load" is once, when the model is loaded),
-    copied to scratch. ``layout`` names the loops that index the copy, outermost first; without it the copy keeps the
-    parameter's own dimensions, padding zero-filled."""
+    """The region of ``param`` used inside loop ``at``, copied to scratch.
+
+    ``at`` is "" for the whole nest, and "load" for once, when the model is loaded.
+    ``layout`` names the loops that index the copy, outermost first; without it the copy keeps the parameter's own
+    dimensions, padding zero-filled.
+    """
 
     param: str
     at: str
@@ -86,7 +91,10 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class LoopTree:
-    """A schedule's state. ``index`` gives each axis as a sum over loop names; ``padded`` axes run to a multiple, masked."""
+    """A schedule's state.
+
+    ``index`` gives each axis as a sum over loop names; ``padded`` axes run to a multiple, masked.
+    """
 
     kernel: Kernel
     target: Target
@@ -195,7 +203,9 @@ def _check_order(t: LoopTree) -> None:
             continue
         step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
         if seen.get(x.axes[0], step) < step:
-            raise IllegalAction(f"loop {x.name} stands inside a finer loop of its own axis {x.axes[0]}; outer tiles go first")
+            raise IllegalAction(
+                f"loop {x.name} stands inside a finer loop of its own axis {x.axes[0]}; outer tiles go first"
+            )
         seen[x.axes[0]] = step
 
 
@@ -212,7 +222,9 @@ def _check_items(t: LoopTree) -> None:
     own = [x for x in t.loops if x.kind is LoopKind.LOCAL and x.stage >= 0]
     for x in own:
         if any(y.kind is LoopKind.LOCAL and y is not x and y.stage in (-1, x.stage) for y in t.loops):
-            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so no other loop of it can be local")
+            raise IllegalAction(
+                f"loop {x.name} shares a reduction over work-items, so no other loop of it can be local"
+            )
         if t.lane_loop(x.stage) is not None:
             raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so its stage can not be vectorised")
         if t.partial:
@@ -225,22 +237,30 @@ def _check_partial(t: LoopTree) -> None:
         return
     names = ", ".join(x.name for x in partial)
     if len(k.reduces) != 1 or any(s.axes for s in k.stores):
-        raise IllegalAction(f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may")
+        raise IllegalAction(
+            f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may"
+        )
     if not any(k.param(s.param).dtype == k.reduces[0].dtype for s in k.stores):
-        raise IllegalAction(f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums")
+        raise IllegalAction(
+            f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums"
+        )
     for x in partial:
         tail = [a for a in x.axes if t.nominal(a) != t.extent(a)]
         step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
         inner = [y for y in t.loops if y not in t.outer and y.extent > 1 and set(y.axes) & set(tail)]
         if any((t.axis_index(x.axes[0]).coefficient(y.name) or 0) > step for y in inner):
-            raise IllegalAction(f"reduce loop {x.name} around shared loops: its axis has a tail and coarser loops inside")
+            raise IllegalAction(
+                f"reduce loop {x.name} around shared loops: its axis has a tail and coarser loops inside"
+            )
     if any(x.kind is not LoopKind.SERIAL for x in partial):
         raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
 
 
 def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
     """The first stage that loads ``param`` and its one load there, which staging replaces; other stages keep theirs.
-    IllegalAction when that stage loads it in several places, or none does."""
+
+    IllegalAction when that stage loads it in several places, or none does.
+    """
     stages = list(tree.kernel.stages)
     found: list[tuple[Stage, Load]] = []
     for s, x in loads(tree.kernel):
@@ -259,7 +279,9 @@ def _lines(t: LoopTree) -> Iterator[str]:
         if s.at in ("", "load"):
             yield f"copy {s.param} -> {s.buffer} ({', '.join(s.layout) or 'region'}){' once, at load' if s.at else ''}"
     for x in t.outer:
-        how = f" on {x.count} threads" if x.kind is LoopKind.THREAD else "" if x.kind is LoopKind.SERIAL else f" {x.kind}"
+        how = (
+            f" on {x.count} threads" if x.kind is LoopKind.THREAD else "" if x.kind is LoopKind.SERIAL else f" {x.kind}"
+        )
         yield f"{pad}for {x.name} in {x.extent}{how}:"
         pad += "    "
         for s in t.staged:
@@ -267,9 +289,11 @@ def _lines(t: LoopTree) -> Iterator[str]:
                 yield f"{pad}copy {s.param} -> {s.buffer} ({', '.join(s.layout) or 'region'})"
     registers = t.shared_registers
     if registers:
-        yield f"{pad}# registers: " + " x ".join(f"{x.name}:{x.extent}{'v' if x.kind is LoopKind.VECTOR else ''}" for x in registers)
-    for i, s in enumerate(t.kernel.stages):
-        yield from _stage_lines(t, i, s, pad)
+        yield f"{pad}# registers: " + " x ".join(
+            f"{x.name}:{x.extent}{'v' if x.kind is LoopKind.VECTOR else ''}" for x in registers
+        )
+    for i, stage in enumerate(t.kernel.stages):
+        yield from _stage_lines(t, i, stage, pad)
 
 
 def _stage_lines(t: LoopTree, i: int, s: Stage, pad: str) -> Iterator[str]:
@@ -296,4 +320,3 @@ def accumulators(t: LoopTree, stage: int) -> int:
     lane = t.lane_loop(stage)
     inner = [x for x in t.own(stage) if x.kind is LoopKind.UPCAST]
     return prod(x.extent for x in (*t.shared_registers, *inner) if x is not lane)
-

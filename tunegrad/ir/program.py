@@ -10,11 +10,13 @@ so code outside ``thread`` and ``local`` loops runs everywhere, and may store on
 the same values. ``Barrier`` waits for the whole team (CPU) or group (GPU).
 
 Addresses are ``Index`` sums over loop variables, in elements. A vector instruction names its lane variable:
-``Load(lane="n2", offset=16*n0+n2)`` is a contiguous load of ``vtype.lanes`` elements; a coefficient of 0 is a splat of one
-scalar, any other a strided gather. A value is an int id, defined once, and visible in the blocks inside its own.
+``Load(lane="n2", offset=16*n0+n2)`` is a contiguous load of ``vtype.lanes`` elements; a coefficient of 0 is a splat
+of one scalar, any other a strided gather. A value is an int id, defined once, and visible in the blocks inside its
+own.
 
-Buffers are the parameters and the ``Alloc``s. Spaces: ``thread`` is private to a thread, ``team`` shared by all of them,
-``shared`` is a GPU group's local memory. ``Pack``s are extra constant buffers, filled once when a model is loaded.
+Buffers are the parameters and the ``Alloc``s. Spaces: ``thread`` is private to a thread, ``team`` shared by all of
+them, ``shared`` is a GPU group's local memory. ``Pack``s are extra constant buffers, filled once when a model is
+loaded.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ __all__ = [
     "For",
     "If",
     "Instr",
-    "Number",
     "Load",
+    "Number",
     "Pack",
     "Position",
     "Program",
@@ -118,7 +120,7 @@ class Pack:
         shape = (1,) * len(self.extents)
         env: dict[str, NDArray[np.int64]] = {}
         for i, (v, e) in enumerate(zip(self.variables, self.extents, strict=True)):
-            env[v] = np.arange(e, dtype=np.int64).reshape(shape[:i] + (e,) + shape[i + 1 :])
+            env[v] = np.arange(e, dtype=np.int64).reshape((*shape[:i], e, *shape[i + 1 :]))
         keep = np.ones(shape, bool)
         for r in self.valid:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
@@ -289,7 +291,8 @@ class Barrier:
 
 
 Instr = (
-    Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test | Register | Read | Write | For | If | Barrier
+    Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
+    | Register | Read | Write | For | If | Barrier
 )  # fmt: skip
 
 

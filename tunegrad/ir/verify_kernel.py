@@ -188,7 +188,9 @@ class _Verifier:
         places = [self._places(s, p) for s in stores]
         found = np.concatenate(places) if places else np.zeros(0, np.int64)
         if len(found) != prod(p.shape) or len(np.unique(found)) != len(found):
-            what = f"store to {p.name}{list(stores[0].index)} writes" if len(stores) == 1 else f"stores to {p.name} write"
+            what = (
+                f"store to {p.name}{list(stores[0].index)} writes" if len(stores) == 1 else f"stores to {p.name} write"
+            )
             raise self.fail(f"{what} some elements twice and some never")
 
     def _places(self, s: Store, p: Param) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Facts about a kernel that the sketches ask for: how each load walks memory along each axis, how much work there is."""
+"""Facts about a kernel that the sketches ask for: how loads walk memory along each axis, how much work there is."""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     width = vector_lanes(lane.extent, target.lanes(max(4, reduce.dtype.itemsize)))
     row = ask.pick("dot.row", shared[::-1]) if shared else None
     shared_operand = row is not None and any(not x.depends(row.name) for x in found)
-    options = [(m, u) for m in (1, 2, 3, 4, 6, 8) for u in (1, 2, 4, 8) if m * u <= 16 and (row is None or m <= row.extent)]
+    options = [
+        (m, u) for m in (1, 2, 3, 4, 6, 8) for u in (1, 2, 4, 8) if m * u <= 16 and (row is None or m <= row.extent)
+    ]
     options = [o for o in options if row is not None or o[0] == 1]
     want = (4, 2) if shared_operand else (1, 8)
     options.sort(key=lambda o: (abs(o[0] - want[0]) + abs(o[1] - want[1]), o))

@@ -50,7 +50,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
         if chosen != "none":
             threads.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
-    return tuple([*levels.actions, *kinds, *threads])
+    return (*levels.actions, *kinds, *threads)
 
 
 def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:

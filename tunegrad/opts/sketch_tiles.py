@@ -1,10 +1,10 @@
 """Tiles: lanes along a contiguous shared axis, a register tile of it and one more axis, cache blocks, packing, threads.
 
-    for k0:                                    block of the longest reduce axis, partial sums in the output
-      for other0, row0, lane0:                 cache blocks, in one of three orders; one of them on threads
-        for other1, lane1, row1:               register tiles
-          for reduce axes:                     operand with the unit stride innermost, perhaps unrolled
-            row2 x lane2 accumulators of lane3 lanes
+for k0:                                    block of the longest reduce axis, partial sums in the output
+  for other0, row0, lane0:                 cache blocks, in one of three orders; one of them on threads
+    for other1, lane1, row1:               register tiles
+      for reduce axes:                     operand with the unit stride innermost, perhaps unrolled
+        row2 x lane2 accumulators of lane3 lanes
 """
 
 from __future__ import annotations
@@ -59,21 +59,23 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     if row is not None:
         block = ask.pick("row.block", blocks(row.extent, mu))
         rows = levels.split(row.name, (block, mu))
-    others = tuple(_split_other(kernel, target, a, found, levels, ask) for a in shared if a not in (lane, row))
+    others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
     k, inner = _split_reduces(kernel, target, reduces, found, levels, ask)
-    nest = _Nest(k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x))
-    order = _order(kernel, target, nest, levels, found, lane, ask)
+    nest = _Nest(
+        k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
+    )
+    order = _order(target, nest, found, lane, ask)
     actions: list[Action] = list(levels.actions)
     everything = [*order, *nest.reduces, *nest.registers]
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
     threads = _threads(target, nest, order, levels, ask)
-    unrolled = _unrolled(nest, levels, ask)
+    unrolled = _unrolled(nest, levels)
     actions += [Upcast(x) for x in (rows[2], lanes[2]) if x and levels.extent(x) > 1]
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
     actions += unrolled
-    return tuple(actions + threads + _stages(kernel, target, nest, order, found, lane, threads, ask))
+    return tuple(actions + threads + _stages(kernel, nest, order, found, lane, ask))
 
 
 def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
@@ -94,7 +96,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
     if not candidates:
         return None
     reuse = [a for a in candidates if any(x.depends(lane.name) and not x.depends(a.name) for x in found)]
-    ranked = sorted(reuse, key=lambda a: (output_stride(kernel, a.name) or 1 << 40)) or candidates[-1:]
+    ranked = sorted(reuse, key=lambda a: output_stride(kernel, a.name) or 1 << 40) or candidates[-1:]
     rest = [a for a in candidates if a not in ranked]
     return ask.pick("row", [*ranked, *rest])
 
@@ -136,7 +138,7 @@ def _sweep_cost(vectors: int, n: int, m: int, extent: int) -> float:
 
 
 def _split_other(
-    kernel: Kernel, target: Target, axis: Axis, found: tuple[Access, ...], levels: Levels, ask: Recorder
+    target: Target, axis: Axis, found: tuple[Access, ...], levels: Levels, ask: Recorder
 ) -> tuple[str, str]:
     """Blocks a shared axis that is in no register tile; windows of a masked operand want a block of rows staged."""
     reused = any(not x.depends(axis.name) for x in found)
@@ -176,7 +178,9 @@ def _split_reduces(
     chosen = ask.pick("k.order", [tuple(r) for r in rotations])
     outer, inner = "", []
     for a in chosen:
-        unroll = ask.pick(f"{a.name}.unroll", [1, 2, 4, 8] if a.extent >= 8 else [1, a.extent], 0) if a is chosen[-1] else 1
+        unroll = (
+            ask.pick(f"{a.name}.unroll", [1, 2, 4, 8] if a.extent >= 8 else [1, a.extent], 0) if a is chosen[-1] else 1
+        )
         sizes_here = (block if a is longest else 0, unroll)
         names = levels.split(a.name, sizes_here)
         if a is longest and block:
@@ -187,16 +191,14 @@ def _split_reduces(
     return outer, tuple(inner)
 
 
-def _unrolled(nest: _Nest, levels: Levels, ask: Recorder) -> list[Action]:
+def _unrolled(nest: _Nest, levels: Levels) -> list[Action]:
     if not nest.reduces:
         return []
     last = nest.reduces[-1]
     return [Unroll(last)] if last and 1 < levels.extent(last) <= 8 else []
 
 
-def _order(
-    kernel: Kernel, target: Target, nest: _Nest, levels: Levels, found: tuple[Access, ...], lane: Axis, ask: Recorder
-) -> list[str]:
+def _order(target: Target, nest: _Nest, found: tuple[Access, ...], lane: Axis, ask: Recorder) -> list[str]:
     """The serial loops outside the reduction, outermost first."""
     o0, o1 = [a for a, _ in nest.others], [b for _, b in nest.others]
     r0, r1 = nest.rows
@@ -230,9 +232,8 @@ def _threads(target: Target, nest: _Nest, order: list[str], levels: Levels, ask:
 
 
 def _stages(
-    kernel: Kernel, target: Target, nest: _Nest, order: list[str], found: tuple[Access, ...], lane: Axis,
-    threads: list[Action], ask: Recorder,
-) -> list[Action]:  # fmt: skip
+    kernel: Kernel, nest: _Nest, order: list[str], found: tuple[Access, ...], lane: Axis, ask: Recorder
+) -> list[Action]:
     """Packing of the operands: constants at load, the lane operand where it is strided, padded windows as a box."""
     actions: list[Action] = []
     seen: set[str] = set()
@@ -243,8 +244,8 @@ def _stages(
         if x.param in seen or counts[x.param] > 1 or not x.strides:
             continue
         seen.add(x.param)
-        places = _places(x, nest, order, lane)
-        default = _default_place(kernel, target, x, nest, order, lane, places)
+        places = _places(x, order, lane)
+        default = _default_place(kernel, x, nest, order, lane, places)
         at = ask.pick(f"stage.{x.param}", places, default)
         if at != "none":
             where, form = at.split(":")
@@ -252,7 +253,7 @@ def _stages(
     return actions
 
 
-def _places(x: Access, nest: _Nest, order: list[str], lane: Axis) -> list[str]:
+def _places(x: Access, order: list[str], lane: Axis) -> list[str]:
     if x.role == "const":
         return ["none", "load:loops"]
     form = "box" if x.masked else "loops"
@@ -262,9 +263,7 @@ def _places(x: Access, nest: _Nest, order: list[str], lane: Axis) -> list[str]:
     return places
 
 
-def _default_place(
-    kernel: Kernel, target: Target, x: Access, nest: _Nest, order: list[str], lane: Axis, places: list[str]
-) -> int:
+def _default_place(kernel: Kernel, x: Access, nest: _Nest, order: list[str], lane: Axis, places: list[str]) -> int:
     reused = any(not x.depends(a.name) for a in kernel.axes if a.extent > 1)
     if x.role == "const":
         return 1 if x.depends(lane.name) and any(x.depends(a.name) for s in kernel.reduces for a in s.axes) else 0
@@ -284,14 +283,16 @@ def _default_place(
 
 def _layout(x: Access, nest: _Nest, order: list[str], at: str, form: str) -> tuple[str, ...]:
     """Loops that index the copy; () leaves the order to the action's default, or keeps the parameter's own box."""
-    if form == "box" or form == "loops":
+    if form in ("box", "loops"):
         return () if form == "box" else _inside(x, nest, order, at, nest.reduces)
     return _inside(x, nest, order, at, ())
 
 
 def _inside(x: Access, nest: _Nest, order: list[str], at: str, first: tuple[str, ...]) -> tuple[str, ...]:
     begin = 0 if at in ("", "load") else order.index(at) + 1
-    loops = [*order[begin:], *nest.reduces, *nest.registers] if first else [*order[begin:], *nest.registers, *nest.reduces]
+    loops = (
+        [*order[begin:], *nest.reduces, *nest.registers] if first else [*order[begin:], *nest.registers, *nest.reduces]
+    )
     if at == "load" and nest.k and nest.k not in loops:
         loops = [nest.k, *loops]
     return tuple(n for n in loops if x.depends(_axis(n)))
@@ -299,5 +300,3 @@ def _inside(x: Access, nest: _Nest, order: list[str], at: str, first: tuple[str,
 
 def _axis(loop: str) -> str:
     return loop.rstrip("0123456789")
-
-

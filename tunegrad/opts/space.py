@@ -48,7 +48,7 @@ class Chooser(Protocol):
 class DefaultChooser:
     """Takes every default: the heuristic schedule."""
 
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:  # noqa: ARG002  # the protocol's
         return default
 
 

@@ -1,8 +1,8 @@
 """What a staged operand's copy holds, where it comes from, and how the computation reads it.
 
-Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2 ...)`` is what the load reads
-at those iterations. Without one it is the box of the parameter that the inner loops touch, in the parameter's own
-dimension order, so overlapping windows are copied once; what lies outside the tensor is zero.
+Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2 ...)`` is what the
+load reads at those iterations. Without one it is the box of the parameter that the inner loops touch, in the
+parameter's own dimension order, so overlapping windows are copied once; what lies outside the tensor is zero.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ class CopyPlan:
 
 
 def needed_loops(tree: LoopTree, staged: Staged) -> tuple[str, ...]:
-    """The loops that index the copy: those inside ``at`` (and all work-items) that the operand depends on, in list
-    order, register loops last (lanes at the very end)."""
+    """The loops that index the copy, in list order, register loops last and lanes at the very end.
+
+    They are those inside ``at``, and all work-items, that the operand depends on.
+    """
     _, load = operand(tree, staged.param)
     env = dict(tree.index)
     used = set().union(*(i.substitute(env).names() for i in load.index), load.valid.substitute(env).names())
@@ -152,9 +154,9 @@ def _by_box(tree: LoopTree, staged: Staged, stage: int, load: Load, needed: tupl
     order = [p.dim for p in param.layout.parts]
     extents = [f.hi - f.lo + 1 for f in inner]
     read, stride = as_index(0), 1
-    for d in reversed(order):
-        read = read + (inner[d] - inner[d].lo) * stride
-        stride *= extents[d]
+    for dim in reversed(order):
+        read = read + (inner[dim] - inner[dim].lo) * stride
+        stride *= extents[dim]
     return CopyPlan(
         staged, load, stage, load.dtype, tuple((names[d], extents[d]) for d in order),
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),

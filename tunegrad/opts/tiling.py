@@ -19,9 +19,12 @@ class Levels:
         self.loops: dict[str, int] = {a.name: a.extent for a in kernel.all_axes()}
 
     def split(self, axis: str, sizes: Sequence[int]) -> list[str]:
-        """Loop names: what is outside every size, then what runs inside each size; "" where there is no such loop.
-        Each size must be a multiple of the next. Sizes of 0 and 1, and sizes that hold all that is left, make no
-        loop of their own, but a power of two at the end that is larger than the axis does (vector lanes)."""
+        """Loop names: what is outside every size, then what runs inside each size.
+
+        "" where there is no such loop. Each size must be a multiple of the next. Sizes of 0 and 1, and sizes that
+        hold all that is left, make no loop of their own, but a power of two at the end that is larger than the axis
+        does (vector lanes).
+        """
         extent = self.loops.pop(axis)
         found = [""] * (len(sizes) + 1)
         slot, covered, current, level = 0, extent, axis, 0
@@ -55,7 +58,7 @@ def vector_lanes(extent: int, widest: int) -> int:
 
 def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
     """Cache-block sizes for an axis tiled by ``unit``: 0 (none), then multiples of the unit, largest sensible first."""
-    found = []
+    found: list[int] = []
     size = unit
     while size < extent and len(found) < 12:
         size *= 2

@@ -1,0 +1,1 @@
+"""Renderers: programs as LLVM IR or C-family text."""

@@ -2,9 +2,9 @@
 
     define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)      one call per thread of the team
 
-loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose pointers are all ``noalias``.
-Vectors are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is computed
-in that loop, so LLVM has nothing to hoist. Registers are stack slots that SROA promotes.
+loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose pointers are all
+``noalias``. Vectors are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is
+computed in that loop, so LLVM has nothing to hoist. Registers are stack slots that SROA promotes.
 """
 
 from __future__ import annotations
@@ -205,22 +205,23 @@ class _Renderer(Ops):
         base = self.pointer[buffer]
         if offset.terms:
             ordered = sorted(offset.terms, key=lambda t: self._depth(t[0]))
-            depth, group = -1, []
+            depth = -1
+            group: list[tuple[Atom, int]] = []
             for atom, c in ordered:
                 d = self._depth(atom)
                 if d != depth and group:
-                    base = self._step(buffer, base, group, depth, dtype)
+                    base = self._step(base, group, depth, dtype)
                     group = []
                 depth = d
                 group.append((atom, c))
-            base = self._step(buffer, base, group, depth, dtype)
+            base = self._step(base, group, depth, dtype)
         if not offset.const:
             return base
         name = self.fresh()
         self.emit(f"{name} = getelementptr i8, ptr {base}, i64 {offset.const * dtype.itemsize}")
         return name
 
-    def _step(self, buffer: str, base: str, group: list[tuple[Atom, int]], depth: int, dtype: DType) -> str:
+    def _step(self, base: str, group: list[tuple[Atom, int]], depth: int, dtype: DType) -> str:
         terms = tuple(sorted(group, key=lambda t: t[0].key))
         scope = self.scopes[depth]
         value = self._terms(Index(terms, 0))
@@ -394,9 +395,8 @@ class _Renderer(Ops):
         return self.load_scalar(self.address(i.buffer, offset), i.vtype.dtype, mask)
 
     def _gather(self, i: Load) -> str:
-        raws = []
-        for lane in range(i.vtype.lanes):
-            raws.append(self._lane_load(i, i.offset.substitute({i.lane: as_index(lane)}), lane))
+        offsets = [i.offset.substitute({i.lane: as_index(lane)}) for lane in range(i.vtype.lanes)]
+        raws = [self._lane_load(i, offset, lane) for lane, offset in enumerate(offsets)]
         return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
 
     def store(self, i: Store) -> None:
@@ -431,13 +431,15 @@ class _Renderer(Ops):
         if i.lanes == 1:
             self.bind_bool(i.id, 1, self.condition(i.valid))
             return
-        bits: list[str] = []
-        for lane in range(i.lanes):
-            bits.append(self.condition(i.valid.substitute({i.lane: as_index(lane)})))
-        if all(b in ("true", "false") for b in bits):
-            self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {b}" for b in bits) + ">")
+        held = [i.valid.substitute({i.lane: as_index(lane)}) for lane in range(i.lanes)]
+        if all(v.always or v.never for v in held):
+            self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">")
             return
-        self.bind_bool(i.id, i.lanes, self._vector_test(i) if self._affine(i) else self.assemble_bits(bits))
+        self.bind_bool(
+            i.id,
+            i.lanes,
+            self._vector_test(i) if self._affine(i) else self.assemble_bits([self.condition(v) for v in held]),
+        )
 
     def _affine(self, i: Test) -> bool:
         return all(r.index.coefficient(i.lane) is not None for r in i.valid)
@@ -464,5 +466,3 @@ class _Renderer(Ops):
 def ltype_mask(lanes: int) -> str:
     """The LLVM type of a mask."""
     return "i1" if lanes == 1 else f"<{lanes} x i1>"
-
-

@@ -76,19 +76,19 @@ class Ops:
     def fresh(self) -> str:
         return f"%t{self.number()}"
 
-    def bind(self, id: int, t: VType, name: str) -> None:
-        self.names[id], self.types[id] = name, t
+    def bind(self, to: int, t: VType, name: str) -> None:
+        self.names[to], self.types[to] = name, t
 
-    def bind_bool(self, id: int, lanes: int, name: str) -> None:
-        self.bind(id, VType(BOOL, lanes), name)
+    def bind_bool(self, to: int, lanes: int, name: str) -> None:
+        self.bind(to, VType(BOOL, lanes), name)
 
-    def define(self, id: int, t: VType, code: str) -> None:
+    def define(self, to: int, t: VType, code: str) -> None:
         name = self.fresh()
         self.emit(f"{name} = {code}")
-        self.bind(id, t, name)
+        self.bind(to, t, name)
 
-    def value(self, id: int) -> str:
-        return self.names[id]
+    def value(self, of: int) -> str:
+        return self.names[of]
 
     def call(self, result: str, name: str, args: list[tuple[str, str]]) -> str:
         """A call of a declared intrinsic, as code."""
@@ -206,14 +206,14 @@ class Ops:
     def compute(self, i: Compute) -> None:
         args = [self.value(a) for a in i.args]
         source = self.types[i.args[0]]
-        self.bind(i.id, i.vtype, self._apply(i.op, args, source, i.vtype))
+        self.bind(i.id, i.vtype, self._apply(i.op, args, source))
 
     def _named(self, code: str) -> str:
         name = self.fresh()
         self.emit(f"{name} = {code}")
         return name
 
-    def _apply(self, op: Op, a: list[str], s: VType, t: VType) -> str:
+    def _apply(self, op: Op, a: list[str], s: VType) -> str:
         ty = ltype(s)
         if op in _COMPARE:
             kind = _COMPARE[op][0 if s.dtype.is_float else 1]
@@ -250,8 +250,11 @@ class Ops:
         raise InternalError(f"no LLVM for {op} on {s}")
 
     def _extreme(self, op: Op, a: list[str], s: VType) -> str:
-        """NaN wins, and which zero wins is open. With one constant side a single compare does it: the other side is
-        kept when unordered. Otherwise the hardware's maximum, which keeps its second side, and a repair of the first."""
+        """NaN wins, and which zero wins is open.
+
+        With one constant side a single compare does it: the other side is kept when unordered. Otherwise the
+        hardware's maximum, which keeps its second side, and a repair of the first.
+        """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
         greater, less = ("ugt", "ogt") if op is Op.MAX else ("ult", "olt")
         constant = [not x.startswith("%") for x in a]
@@ -288,7 +291,10 @@ class Ops:
         return self._named(self.call(ty, f"llvm.{name}.{suffix}", [(ty, x), (ty, y)]))
 
     def _division(self, op: Op, a: list[str], s: VType) -> str:
-        """Python's: the quotient rounds down and the remainder has the divisor's sign; x // 0 is 0 and x % 0 is 0, like numpy."""
+        """Python's: the quotient rounds down and the remainder has the divisor's sign.
+
+        X // 0 is 0 and x % 0 is 0, like numpy.
+        """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
         zero, one = literal(0, s), literal(1, s)
         none = self._named(f"icmp eq {ty} {a[1]}, {zero}")

@@ -13,7 +13,7 @@ often its option has failed, by how near the option is to the present one, and b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -23,6 +23,7 @@ from tunegrad.trial import Measurement, Status
 
 from .protocols import Proposal, SearchSpace
 from .random import RandomChooser
+from .retrace import retrace
 
 __all__ = ["BeamSearcher"]
 
@@ -31,6 +32,9 @@ _Change = tuple[str, int]
 
 _PRIOR_GAIN = 0.1
 """Log gain that an untried decision is taken to be worth, as if seen once: untried ones come before known duds."""
+
+_RETRACED = 3
+"""How many of the fastest stored schedules have their decisions looked for; each takes some hundred samples."""
 
 _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that ratios of times exist."""
@@ -104,9 +108,11 @@ class _InformedChooser(RandomChooser):
 class BeamSearcher:
     """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
 
-    Schedules without a trace (from a store) are extended by raw actions only, until a sample prints the same text and
-    lends its trace. After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws instead
-    of ``explore``. It is done when ``tries`` ideas in a row were old ones.
+    Schedules without a trace (from a store) are extended by raw actions only, until a sample prints the same text: then
+    they count like any other. For the fastest of them such a sample is looked for.
+
+    After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws instead of ``explore``.
+    It is done when ``tries`` ideas in a row were old ones.
     """
 
     origin = "beam"
@@ -127,10 +133,13 @@ class BeamSearcher:
         self.explore, self.stalled, self.pairs, self.append = explore, stalled, pairs, append
         self._entries: dict[str, _Entry] = {}
         self._beam: list[str] = []
+        self._untraced: dict[str, float | None] = {}
+        self._retraced: set[str] = set()
+        self._best_s = math.inf
         self._seen: set[str] = set()
         self._told: set[str] = set()
         self._moves: dict[str, _Move] = {}
-        self._names: dict[str, _Knob] = {}
+        self._knobs: dict[str, _Knob] = {}
         self._options: dict[tuple[str, int], _Option] = {}
         self._since_best = 0
         self._skipped = 0
@@ -150,6 +159,7 @@ class BeamSearcher:
         return tuple(self._entries[text].schedule for text in self._beam)
 
     def ask(self, n: int) -> list[Proposal]:
+        self._retrace_best()
         found: list[Proposal] = []
         while len(found) < n and (schedule := self._next()) is not None:
             found.append(Proposal(schedule, self.origin))
@@ -164,19 +174,44 @@ class BeamSearcher:
         self._told.add(text)
         self._done = False
         ok = measurement.status is Status.OK and measurement.seconds < math.inf
-        seconds = max(_CLOCK_TICK_S, measurement.seconds)
-        self._learn(schedule, text, seconds if ok else None)
-        if not ok:
-            self._since_best += 1
-            return
+        seconds = max(_CLOCK_TICK_S, measurement.seconds) if ok else None
+        better = seconds is not None and seconds < self._best_s
+        self._since_best = 0 if better else self._since_best + 1
+        if seconds is not None:
+            self._best_s = min(self._best_s, seconds)
+            self._entries[text] = _Entry(schedule, seconds, len(self._entries))
+        if schedule.trace:
+            self._take(schedule, text, seconds)
+        else:
+            self._untraced[text] = seconds
+
+    def _retrace_best(self) -> None:
+        """Find the decisions of the fastest stored schedules, once each, where they are faster than the beam's best."""
         best = self._entries[self._beam[0]].seconds if self._beam else math.inf
-        self._since_best = 0 if seconds < best else self._since_best + 1
-        self._entries[text] = _Entry(schedule, seconds, len(self._entries))
-        self._beam = sorted(
-            [*self._beam, text], key=lambda t: (self._entries[t].seconds, self._entries[t].order)
-        )[: self.width]  # fmt: skip
+        for text in self._fastest(self._stored())[:_RETRACED]:
+            entry = self._entries[text]
+            if text not in self._retraced and entry.seconds < best:
+                self._retraced.add(text)
+                try:
+                    found = retrace(self.space, entry.schedule)
+                except IllegalAction:
+                    return  # no default to start from
+                if found is not None:
+                    self._lend_trace(text, found, None)
+
+    def _stored(self) -> Iterator[str]:
+        return (text for text, seconds in self._untraced.items() if seconds is not None)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
+
+    def _take(self, schedule: Schedule, text: str, seconds: float | None) -> None:
+        """Learn from a schedule that has a trace; into the beam with it, if it ran."""
+        self._learn(schedule, text, seconds)
+        if seconds is not None:
+            self._beam = self._fastest([*self._beam, text])
+
+    def _fastest(self, texts: Iterable[str]) -> list[str]:
+        return sorted(texts, key=lambda t: (self._entries[t].seconds, self._entries[t].order))[: self.width]
 
     def _learn(self, schedule: Schedule, text: str, seconds: float | None) -> None:
         for d in schedule.trace:
@@ -190,13 +225,13 @@ class BeamSearcher:
             return
         gain = math.log(self._entries[move.parent].seconds / seconds) / max(1, len(move.changes))
         for name, choice in move.changes:
-            self._name(name).gain += max(0.0, gain)
+            self._knob(name).gain += max(0.0, gain)
             option = self._option(name, choice)
             option.moves += 1
             option.gain += min(1.0, max(-1.0, gain))
 
-    def _name(self, name: str) -> _Knob:
-        return self._names.setdefault(name, _Knob())
+    def _knob(self, name: str) -> _Knob:
+        return self._knobs.setdefault(name, _Knob())
 
     def _option(self, name: str, choice: int) -> _Option:
         return self._options.setdefault((name, choice), _Option())
@@ -205,39 +240,50 @@ class BeamSearcher:
 
     def _next(self) -> Schedule | None:
         """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
-        for attempt in range(self.tries):
+        misses = 0
+        while misses < self.tries:
             # Before it gives up, options that were thought bad get their chance as well.
-            idea = self._idea() if 2 * attempt < self.tries else self._random(RandomChooser(self.rng))
+            idea = self._idea() if 2 * misses < self.tries else self._random(RandomChooser(self.rng))
             if idea is None:
+                misses += 1
                 continue
             schedule, move = idea
             text = schedule.text
             if text not in self._seen:
                 self._seen.add(text)
-                if move is not None:
-                    self._moves[text] = move
-                    for name, _ in move.changes:
-                        self._name(name).tries += 1
+                self._note(text, move)
                 return schedule
-            self._lend_trace(text, schedule)
+            misses += not self._lend_trace(text, schedule, move)
         return None
 
-    def _lend_trace(self, text: str, schedule: Schedule) -> None:
-        entry = self._entries.get(text)
-        if entry is not None and not entry.schedule.trace and schedule.trace:
-            entry.schedule = schedule
+    def _note(self, text: str, move: _Move | None) -> None:
+        if move is not None:
+            self._moves[text] = move
+            for name, _ in move.changes:
+                self._knob(name).tries += 1
+
+    def _lend_trace(self, text: str, schedule: Schedule, move: _Move | None) -> bool:
+        """Learn from a schedule that was told without a trace, now that a sample printed it; whether it was one."""
+        if text not in self._untraced or not schedule.trace:
+            return False
+        seconds = self._untraced.pop(text)
+        if seconds is not None:
+            self._entries[text].schedule = schedule
+        self._note(text, move)
+        self._take(schedule, text, seconds)
+        return True
 
     def _idea(self) -> _Idea | None:
         """A schedule, perhaps an old one; None when the draw was not legal."""
         draw = self.rng.random()
         fresh = self.stalled if self._since_best > self.patience else self.explore
-        if not self._beam or draw < fresh:
+        if not self._entries or draw < fresh:
             return self._random()
         if draw < fresh + self.append:
-            return self._extended(self._entries[self._beam[self.rng.randrange(len(self._beam))]])
+            return self._extended()
         scored = sorted(self._scored(), key=lambda s: s[0], reverse=True)
         if not scored:
-            return self._extended(self._entries[self._beam[0]]) if self.rng.random() < 0.2 else self._random()
+            return self._extended() if self.rng.random() < 0.2 else self._random()
         _, text, change = scored[0]
         entry = self._entries[text]
         entry.tried.add(change)
@@ -248,12 +294,11 @@ class BeamSearcher:
 
     def _scored(self) -> Iterator[tuple[float, str, _Change]]:
         """(score, parent, change) of every untried move of the beam."""
-        best = self._entries[self._beam[0]].seconds
         for text in self._beam:
             entry = self._entries[text]
-            speed = (best / entry.seconds) ** 2
+            speed = (self._entries[self._beam[0]].seconds / entry.seconds) ** 2
             for d in entry.schedule.trace:
-                worth = self._name(d.name).expected * speed
+                worth = self._knob(d.name).expected * speed
                 for choice in _others(d):
                     if (d.name, choice) not in entry.tried:
                         near = 1.0 / (1.0 + 0.25 * (abs(choice - d.choice) - 1))
@@ -285,8 +330,9 @@ class BeamSearcher:
             self._skipped += 1
             return None
 
-    def _extended(self, entry: _Entry) -> _Idea | None:
-        """The entry with one more legal action, one not appended to it before."""
+    def _extended(self) -> _Idea | None:
+        """One of the fastest schedules, with a trace or without, with one more legal action."""
+        entry = self._entries[self.rng.choice(self._fastest([*self._beam, *self._stored()]))]
         if entry.appended is None:
             try:
                 entry.appended = list(self.space.actions(entry.schedule))

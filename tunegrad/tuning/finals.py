@@ -1,43 +1,63 @@
-"""The finals of one kernel: its best few timed again, interleaved, full size, cold; a challenger must be proved faster.
+"""The finals of one kernel: its best few timed again, interleaved and full size; a challenger must be proved faster.
 
     nothing promoted yet     the default schedule is the first incumbent
-    each challenger in turn  interleaved with the incumbent, then the two-sample test; ties keep the incumbent
+    each challenger in turn  was faster in the search, with warm caches
+        cold                 proved faster: it wins; clearly slower: it is out
+        warm                 where cold is a tie: proved faster, it wins
+    ties                     keep the incumbent
 
-A challenger was faster in the search, too: what is promoted won under both policies.
+So what is promoted is faster under one policy by a test, and not slower under the other.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
+from statistics import median
 
 from tunegrad.db import Evidence, Store
-from tunegrad.devices import CompiledCandidate
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import TEST, KernelSearch, decide
-from tunegrad.trial import Fingerprint, Status, Trial
+from tunegrad.trial import Fingerprint, Trial
 
-from .measuring import CandidateMeasurer
+from .measuring import CandidateMeasurer, Samples
 
-__all__ = ["Effort", "Final", "finals"]
+__all__ = ["Effort", "finals"]
 
-FIRST = "first"
+_FIRST = "first"
 """The test of a winner that nothing came before."""
+
+_TRIED = 5
+"""Rounds after which a challenger that is not ahead is out; the fewest that can prove anything."""
+
+_TIE = 1.01
+"""A challenger that is at most this much slower cold may still win warm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much the finals may cost: challengers per kernel, and rounds of each comparison (at least 5)."""
+    """How much the finals may cost: challengers per kernel and rounds of a comparison (at least 5).
+
+    After ``deadline_s`` on the monotonic clock there is one challenger per kernel, and few rounds.
+    """
 
     challengers: int = 3
     rounds: int = 15
+    deadline_s: float = inf
+
+    def now(self) -> Effort:
+        """What may be spent on the next kernel."""
+        late = time.monotonic() > self.deadline_s
+        return Effort(1, 7) if late else self
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
-    """One kernel's lineup: who holds the title, and who challenges, fastest first."""
+class _Lineup:
+    """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first."""
 
     search: KernelSearch
     incumbent: Trial
@@ -53,35 +73,34 @@ def finals(
     effort: Effort,
     observe: Callable[[Event], None],
 ) -> None:
-    """Settle the winner of every kernel where something changed, the one with the most to gain first; store evidence."""
+    """Settle the winner of every kernel where something changed, the most to gain first; the evidence is stored."""
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
     lineups.sort(key=_stake_s, reverse=True)
     work = [(x, t) for x in lineups if x.challengers for t in (x.incumbent, *x.challengers)]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
     for lineup in lineups:
-        _settle(lineup, measurer, store, effort, observe)
+        _Settling(lineup, measurer, store, effort.now(), observe).run()
 
 
-def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort: Effort) -> Final | None:
-    """Who meets whom; None where nothing ran, or where the incumbent holds its title and nobody was faster."""
+def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort: Effort) -> _Lineup | None:
+    """Who meets whom; None where nothing ran, and where nothing new could take the title."""
     ranked = search.finalists(1 << 30)
     if not ranked:
         return None
     held = [t for t, _ in store.promotions(search.task.key, fingerprint) if t.space_version == search.space.version]
-    texts = [s.text for s in search.defaults]
-    default = next((t for text in texts for t in ranked if t.actions == text), None)
+    default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
     incumbent = held[-1] if held else default or ranked[-1]
     faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]
     if held and (not faster or not search.statuses):
         return None
-    return Final(search, incumbent, bool(held), faster)
+    return _Lineup(search, incumbent, bool(held), faster)
 
 
 def _faster(a: Trial, b: Trial) -> bool:
     return a.program_hash != b.program_hash and a.measurement.seconds < b.measurement.seconds
 
 
-def _stake_s(lineup: Final) -> float:
+def _stake_s(lineup: _Lineup) -> float:
     """Model seconds that the best challenger promises."""
     if not lineup.challengers:
         return 0.0
@@ -89,54 +108,77 @@ def _stake_s(lineup: Final) -> float:
     return lineup.search.task.uses * gain_s
 
 
-def _settle(
-    lineup: Final, measurer: CandidateMeasurer, store: Store, effort: Effort, observe: Callable[[Event], None]
-) -> None:
-    incumbent, promoted = lineup.incumbent, lineup.promoted
-    for challenger in lineup.challengers:
-        try:
-            samples = _compared(lineup.search, measurer, incumbent, challenger, effort.rounds)
-        except CandidateFailure as error:
-            observe(Warned(f"kernel {lineup.search.task.name}: no final for {challenger.actions}: {error}"))
-            continue
-        if not promoted:
-            _promote(store, incumbent, Evidence(FIRST, 1.0, (), samples[0], cold=True))
-            promoted = True
+class _Settling:
+    """One kernel's final while it runs. Mutable: the incumbent changes."""
+
+    def __init__(
+        self,
+        lineup: _Lineup,
+        measurer: CandidateMeasurer,
+        store: Store,
+        effort: Effort,
+        observe: Callable[[Event], None],
+    ) -> None:
+        self._task, self._measurer, self._store, self._observe = lineup.search.task, measurer, store, observe
+        self._rounds, self._challengers = effort.rounds, lineup.challengers[: effort.challengers]
+        self._incumbent, self._promoted = lineup.incumbent, lineup.promoted
+
+    def run(self) -> None:
+        """Let every challenger meet the incumbent of that moment."""
+        for challenger in self._challengers:
+            try:
+                self._meet(challenger)
+            except CandidateFailure as error:
+                self._observe(Warned(f"kernel {self._task.name}: no final for {challenger.actions!r}: {error}"))
+        if not self._promoted:
+            self._crown(self._incumbent.measurement.samples_s, self._incumbent.policy.cache == "cold")
+
+    def _meet(self, challenger: Trial) -> None:
+        cold = self._samples(challenger, cold=True)
+        if not self._promoted:
+            self._crown(cold[0], cold=True)
+        if self._wins(challenger, cold, cold=True) or _ratio(cold) > _TIE:
+            return
+        self._wins(challenger, self._samples(challenger, cold=False), cold=False)
+
+    def _samples(self, challenger: Trial, cold: bool) -> Samples:
+        """Interleaved samples; few where the challenger is not ahead after some, since more could not prove it."""
+        kernel = self._task.kernel
+        pair = Schedule.parse(self._incumbent.actions), Schedule.parse(challenger.actions)
+        first = self._measurer.compare(kernel, *pair, rounds=_TRIED, cold=cold)
+        if _ratio(first) >= 1.0:
+            return first
+        rest = self._measurer.compare(kernel, *pair, rounds=max(1, self._rounds - _TRIED), cold=cold)
+        return first[0] + rest[0], first[1] + rest[1]
+
+    def _wins(self, challenger: Trial, samples: Samples, cold: bool) -> bool:
         verdict = decide(*samples)
         if verdict.promoted:
-            _promote(store, challenger, Evidence(TEST, verdict.p_value, *samples, cold=True))
-            observe(_announced(lineup.search, incumbent, challenger))
-            incumbent = challenger
-    if not promoted:
-        own = incumbent.measurement.samples_s
-        _promote(store, incumbent, Evidence(FIRST, 1.0, (), own, cold=incumbent.policy.cache == "cold"))
+            self._promote(challenger, Evidence(TEST, verdict.p_value, *samples, cold=cold))
+            self._observe(
+                WinnerPromoted(
+                    self._task.name,
+                    self._task.key,
+                    challenger.actions,
+                    challenger.measurement.seconds,
+                    self._incumbent.measurement.seconds,
+                    challenger.origin,
+                )
+            )
+            self._incumbent = challenger
+        return verdict.promoted
+
+    def _crown(self, samples: tuple[float, ...], cold: bool) -> None:
+        """The first winner of a kernel: the incumbent, with nothing to compare it to."""
+        self._promote(self._incumbent, Evidence(_FIRST, 1.0, (), samples, cold=cold))
+        self._promoted = True
+
+    def _promote(self, trial: Trial, evidence: Evidence) -> None:
+        found = self._store.id_of(trial)
+        if found is None:
+            raise InternalError(f"kernel {self._task.name}: the winner {trial.actions!r} is not in the store")
+        self._store.promote(found, evidence)
 
 
-def _compared(
-    search: KernelSearch, measurer: CandidateMeasurer, incumbent: Trial, challenger: Trial, rounds: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Interleaved samples of both, cold. Raises CandidateFailure where one of them does not run any more."""
-    kernel = search.task.kernel
-    pair = [measurer.compiled(kernel, Schedule.parse(t.actions)) for t in (incumbent, challenger)]
-    for result in pair:
-        if not isinstance(result, CompiledCandidate):
-            raise CandidateFailure(f"{result.measurement.status}: {result.measurement.error}")
-    return measurer.compare(kernel, pair[0], pair[1], rounds)
-
-
-def _promote(store: Store, trial: Trial, evidence: Evidence) -> None:
-    found = store.id_of(trial)
-    if found is None or trial.measurement.status is not Status.OK:
-        raise InternalError(f"trial {trial.actions!r} of kernel {trial.kernel_key} is to win, and is not in the store")
-    store.promote(found, evidence)
-
-
-def _announced(search: KernelSearch, incumbent: Trial, challenger: Trial) -> WinnerPromoted:
-    return WinnerPromoted(
-        search.task.name,
-        search.task.key,
-        challenger.actions,
-        challenger.measurement.seconds,
-        incumbent.measurement.seconds,
-        challenger.origin,
-    )
+def _ratio(samples: Samples) -> float:
+    return median(samples[1]) / median(samples[0])

@@ -2,8 +2,8 @@
 
     schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
 
-``prime`` compiles schedules of several kernels in one batch ahead of their measuring, so that short batches do not leave
-cores idle.
+``prime`` compiles schedules of several kernels in one batch ahead of their measuring, so that short batches leave no
+core idle. The code of each kernel's first and fastest few is kept for the finals.
 """
 
 from __future__ import annotations
@@ -13,88 +13,114 @@ from dataclasses import replace
 
 from tunegrad.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome
+from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
-from tunegrad.search.protocols import Measured
-from tunegrad.trial import Policy
+from tunegrad.search import Measured
+from tunegrad.trial import Measurement, Policy, Status
 
 from .interrupt import Interrupt
 
-__all__ = ["CandidateMeasurer"]
+__all__ = ["CandidateMeasurer", "Samples"]
 
-_SLOWER_S = 0.5
-_SLOWER = 100.0
+Samples = tuple[tuple[float, ...], tuple[float, ...]]
+
+_TIMEOUT_S = 0.5
+_TIMEOUT_FACTOR = 50.0
+_KEPT = 4
 
 
 class CandidateMeasurer:
     """``search.Measurer`` on a ``CpuMeasurer``.
 
-    A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 100 times that, at least half a
+    A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that, at least half a
     second.
     """
 
     def __init__(self, device: CpuMeasurer, policy: Policy, interrupt: Interrupt | None = None) -> None:
         self.device, self.policy = device, policy
         self._interrupt = interrupt or Interrupt()
-        self._ready: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
-
-    def candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
-        """The candidate as the device takes it."""
-        return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.target))
+        self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
+        self._first: dict[str, tuple[str, CompiledCandidate]] = {}
+        self._fastest: dict[str, list[tuple[float, str, CompiledCandidate]]] = {}
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
-        """Compile ahead what will be measured soon; of any kernels."""
+        """Compile in one batch what will be asked for soon; what is there already is left alone."""
+        fresh = [(k, s) for k, s in work if self._found(k.key, s.text) is None]
+        candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
         with self._interrupt.breakable():
-            compiled = self.device.compile([self.candidate(kernel, schedule) for kernel, schedule in work])
-        for (kernel, schedule), result in zip(work, compiled, strict=True):
-            self._ready[kernel.key, schedule.text] = result
+            compiled = self.device.compile(candidates)
+        for (kernel, schedule), result in zip(fresh, compiled, strict=True):
+            self._primed[kernel.key, schedule.text] = result
 
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
     ) -> Iterator[Measured | None]:
         """One result per schedule, in order; None where its program is known or came earlier in the batch."""
         seen = set(known)
-        compiled = self._compile(kernel, schedules, seen)
-        for schedule, result in zip(schedules, compiled, strict=True):
-            if isinstance(result, Outcome):
-                yield Measured(result.program_hash, result.measurement)
+        for schedule, code in zip(schedules, self._compiled(kernel, schedules, seen), strict=True):
+            if isinstance(code, Outcome):
+                yield Measured(code.program_hash, code.measurement)
                 continue
-            if result.program_hash in seen:
+            if code.program_hash in seen:
                 yield None
                 continue
-            seen.add(result.program_hash)
-            candidate = self.candidate(kernel, schedule)
+            seen.add(code.program_hash)
+            candidate = self._candidate(kernel, schedule)
             with self._interrupt.breakable():
-                measurement = self.device.measure_compiled(candidate, result, self._policy(best_s), best_s)
+                measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s)
+            self._keep(kernel.key, schedule.text, code, measurement)
             best_s = min(best_s, measurement.seconds)
-            yield Measured(result.program_hash, measurement)
+            yield Measured(code.program_hash, measurement)
 
-    def compiled(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate | Outcome:
-        """The code of one schedule, kept for the next time it is asked for; how it failed, where it did."""
-        key = kernel.key, schedule.text
-        if key not in self._ready:
-            self.prime([(kernel, schedule)])
-        return self._ready[key]
-
-    def compare(
-        self, kernel: Kernel, a: CompiledCandidate, b: CompiledCandidate, rounds: int
-    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Interleaved, cold samples of two schedules that were verified before, in seconds.
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+        """Interleaved samples, in seconds, of two schedules that were measured before.
 
         Raises CandidateFailure when one of them fails after all.
         """
+        self.prime([(kernel, a), (kernel, b)])
+        pair = self._code(kernel, a), self._code(kernel, b)
         with self._interrupt.breakable():
-            return self.device.compare(self.candidate(kernel, Schedule(())), a, b, rounds)
+            return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cold=cold)
 
-    def _compile(
+    def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
+        found = self._found(kernel.key, schedule.text)
+        if isinstance(found, CompiledCandidate):
+            return found
+        raise CandidateFailure(f"{schedule.text}: {found.measurement.error if found else 'not compiled'}")
+
+    def _compiled(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
     ) -> list[CompiledCandidate | Outcome]:
-        fresh = [s for s in schedules if (kernel.key, s.text) not in self._ready]
+        """The code of each schedule: primed, or compiled now in one batch, programs that are known left out."""
+        ready = {s.text: r for s in schedules if (r := self._primed.pop((kernel.key, s.text), None)) is not None}
+        fresh = [s for s in schedules if s.text not in ready]
+        candidates = [self._candidate(kernel, s) for s in fresh]
         with self._interrupt.breakable():
-            made = self.device.compile([self.candidate(kernel, s) for s in fresh], known)
-        by_text = {s.text: result for s, result in zip(fresh, made, strict=True)}
-        return [self._ready.pop((kernel.key, s.text), None) or by_text[s.text] for s in schedules]
+            made = self.device.compile(candidates, known)
+        ready.update((s.text, result) for s, result in zip(fresh, made, strict=True))
+        return [ready[s.text] for s in schedules]
 
-    def _policy(self, best_s: float) -> Policy:
-        limit_s = min(self.policy.timeout_s, max(_SLOWER_S, _SLOWER * best_s))
+    def _found(self, key: str, text: str) -> CompiledCandidate | Outcome | None:
+        """Code that is at hand: primed, or kept."""
+        primed = self._primed.get((key, text))
+        if primed is not None:
+            return primed
+        first = self._first.get(key)
+        if first is not None and first[0] == text:
+            return first[1]
+        return next((code for _, name, code in self._fastest.get(key, ()) if name == text), None)
+
+    def _keep(self, key: str, text: str, code: CompiledCandidate, measurement: Measurement) -> None:
+        if measurement.status is not Status.OK:
+            return
+        self._first.setdefault(key, (text, code))
+        kept = [*self._fastest.get(key, ()), (measurement.seconds, text, code)]
+        self._fastest[key] = sorted(kept, key=lambda entry: entry[0])[:_KEPT]
+
+    def _candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
+        return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.target))
+
+    def _limited(self, best_s: float) -> Policy:
+        limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
         return replace(self.policy, timeout_s=limit_s)

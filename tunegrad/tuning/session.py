@@ -1,6 +1,6 @@
 """One tuning session: a model's kernels searched within a budget, their winners settled, everything in the store.
 
-    workload   -->   searches, resumed from the store   -->   finals   -->   whole model, before and after   -->   report
+    workload  -->  searches, resumed from the store  -->  finals  -->  whole model, before and after  -->  report
 
 A search, a device and a store meet here and nowhere else.
 """
@@ -89,8 +89,7 @@ def run_session(
         session = _Session(
             settings, workload, target, fingerprint(target), store, tuple(observers), roofline, interrupt, row.id
         )
-        report = session.run(device, started_s)
-    return report
+        return session.run(device, started_s)
 
 
 @dataclass(slots=True)
@@ -165,7 +164,7 @@ class _Session:
         return SearchTask(k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s)
 
     def _resumed(self) -> frozenset[str]:
-        """Sessions that asked the same questions: theirs are answered by rows, in the same order, so this one goes on."""
+        """Sessions that asked the same questions: rows answer them now, in the same order, and this one goes on."""
         mine = _same(_record(self.settings))
         same = [s for s in self.store.sessions() if s.id != self.id and s.command == "tune"]
         return frozenset(s.id for s in same if s.seed == self.settings.seed and _same(_parsed(s.settings)) == mine)
@@ -200,8 +199,8 @@ class _Session:
         measurer.prime(fresh)
 
     def _finals(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
-        hurry = self.interrupt.requested or self.settings.budget_s < len(searches)
-        effort = Effort(challengers=1, rounds=7) if hurry else Effort()
+        share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
+        effort = Effort(deadline_s=time.monotonic() + share_s)
         self.interrupt.forgive()
         try:
             finals(searches, measurer, self.store, self.here, effort, self.tell)

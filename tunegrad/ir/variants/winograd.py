@@ -1,6 +1,7 @@
 """Winograd: a 3x3 convolution of stride 1 as three kernels with fewer multiplications.
 
-F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the direct form needs 9 m x m.
+F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the direct form needs 9 m
+x m.
 
     Y[y, x, o] = epilogue(sum over c, r, s of X[y+r, x+s, c] * W[o, c, r, s])
         -->
@@ -66,8 +67,11 @@ class Conv3x3:
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """The three kernels, and how to make the transformed weights. Parameters of ``transform`` are (V, x), of
-    ``product`` (M, V, U), of ``finish`` the direct kernel's with its input replaced by M and its weights gone."""
+    """The three kernels, and how to make the transformed weights.
+
+    Parameters of ``transform`` are (V, x), of ``product`` (M, V, U), of ``finish`` the direct kernel's with its input
+    replaced by M and its weights gone.
+    """
 
     tile: int
     transform: Kernel
@@ -77,7 +81,10 @@ class Winograd:
     conv: Conv3x3
 
     def weights(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
-        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical shape; computed in f64."""
+        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical shape.
+
+        Computed in f64.
+        """
         o, c, r, s = self.conv.w_dims
         g = np.asarray(_G[self.tile])
         wide = np.transpose(w, (r, s, c, o)).astype(np.float64)

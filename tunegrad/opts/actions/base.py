@@ -127,7 +127,10 @@ class _Reader:
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
-    """The actions that print as ``text`` (positional arguments are accepted too); IllegalAction when it does not parse."""
+    """The actions that print as ``text`` (positional arguments are accepted too).
+
+    IllegalAction when it does not parse.
+    """
     reader = _Reader(_tokens(text))
     actions = []
     while reader.peek():
@@ -177,6 +180,6 @@ def _build(cls: type[Action], args: dict[str, object]) -> Action:
         if not good:
             raise IllegalAction(f"actions: {cls.name}({f.name}={_show(value)}): expected {kind}")
     try:
-        return cls(**args)  # type: ignore[arg-type]
+        return cls(**args)
     except TypeError as error:
         raise IllegalAction(f"actions: {cls.name}: {error}") from None

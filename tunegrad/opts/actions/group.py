@@ -17,8 +17,9 @@ __all__ = ["Group"]
 
 @dataclass(frozen=True, slots=True)
 class Group(Action):
-    """Splits a reduction over vector lanes (CPU) or over the work-items of a group (GPU), and combines their
-    partial results at the end. This reassociates the sum.
+    """Splits a reduction over vector lanes (CPU) or work-items (GPU), and combines the partial results at the end.
+
+    This reassociates the sum.
 
     rewrite:  group(axis=k1)           k = 16*k0 + k1
         acc = 0                        acc[16] = 0
@@ -45,7 +46,9 @@ class Group(Action):
     def _over_items(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
         if loop.extent > tree.target.max_local:
-            raise self.fail(tree, f"extent {loop.extent} is more than the {tree.target.max_local} work-items of a group")
+            raise self.fail(
+                tree, f"extent {loop.extent} is more than the {tree.target.max_local} work-items of a group"
+            )
         if any(x.kind is LoopKind.LOCAL and x.stage in (-1, loop.stage) for x in tree.loops):
             raise self.fail(tree, "a stage that shares its reduction over work-items can have no other local loop")
         return set_kind(self, tree, self.axis, LoopKind.LOCAL)

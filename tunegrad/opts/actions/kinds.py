@@ -18,7 +18,10 @@ MAX_COPIES = 512
 
 
 def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count: int = 1) -> LoopTree:
-    """The tree with a serial loop of another kind, checked for register pressure; IllegalAction in ``action``'s name."""
+    """The tree with a serial loop of another kind, checked for register pressure.
+
+    IllegalAction in ``action``'s name.
+    """
     loop = tree.loop(name)
     if loop.kind is not LoopKind.SERIAL:
         raise action.fail(tree, f"loop {name} is already {loop.kind}")
@@ -29,7 +32,9 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
         copy_plan(changed, staged)
     for i, s in enumerate(changed.kernel.stages):
         lane = changed.lane_loop(i)
-        copies = prod(x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane)
+        copies = prod(
+            x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane
+        )
         if copies > MAX_COPIES:
             raise action.fail(tree, f"stage {i} would have {copies} copies of its statement, more than {MAX_COPIES}")
         if isinstance(s, Reduce) and lane is not None:

@@ -16,8 +16,10 @@ __all__ = ["Pad"]
 
 @dataclass(frozen=True, slots=True)
 class Pad(Action):
-    """Runs an untiled axis up to a multiple of ``multiple``. Points past the true extent are masked: they load zeros or
-    the reduction's identity, and store nothing. One body in place of a main one and a tail.
+    """Runs an untiled axis up to a multiple of ``multiple``.
+
+    Points past the true extent are masked: they load zeros or the reduction's identity, and store nothing. One body
+    in place of a main one and a tail.
 
     rewrite:  pad(axis=i, multiple=4)
         for i in 7:                   for i in 8:

@@ -17,8 +17,9 @@ __all__ = ["Reorder"]
 
 @dataclass(frozen=True, slots=True)
 class Reorder(Action):
-    """Permutes the named loops among the places they hold; the others stay. A reduce loop that ends up around a shared
-    serial loop keeps partial sums in the output.
+    """Permutes the named loops among the places they hold; the others stay.
+
+    A reduce loop that ends up around a shared serial loop keeps partial sums in the output.
 
     rewrite:  reorder(order=(j, i))
         for i in N:                   for j in M:

@@ -17,10 +17,11 @@ __all__ = ["Stage"]
 
 @dataclass(frozen=True, slots=True)
 class Stage(Action):
-    """Copies what loop ``at`` uses of a parameter into scratch (GPU: shared memory) at the start of each iteration; ``at=()``
-    is once per run, ``at=load`` once when the model is loaded (constants only). ``layout`` names the loops that index the
-    copy, outermost first, which packs it; ``layout=()`` keeps the parameter's own dimensions and fills padding with
-    zeros. Loops can not be tiled, fused or reordered afterwards.
+    """Copies what loop ``at`` uses of a parameter into scratch (GPU: shared memory) at the start of each iteration.
+
+    ``at=()`` is once per run, ``at=load`` once when the model is loaded (constants only). ``layout`` names the loops
+    that index the copy, outermost first, which packs it; ``layout=()`` keeps the parameter's own dimensions and fills
+    padding with zeros. Loops can not be tiled, fused or reordered afterwards.
 
     rewrite:  stage(param=B, at=k0, layout=(n0, k1, n1))
         for k0 in K/256:                      for k0 in K/256:

@@ -18,8 +18,9 @@ __all__ = ["Thread"]
 
 @dataclass(frozen=True, slots=True)
 class Thread(Action):
-    """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of the team; 0 means as
-    many as the target has (GPU: one work-group per iteration). One or two loops may be threaded.
+    """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of the team.
+
+    A count of 0 means as many as the target has (GPU: one work-group per iteration). One or two loops may be threaded.
 
     rewrite:  thread(axis=i, count=2)
         for i in N:                   on thread t of 2:

@@ -17,8 +17,10 @@ __all__ = ["Tile", "sizes"]
 
 @dataclass(frozen=True, slots=True)
 class Tile(Action):
-    """Splits a serial loop into an outer loop and an inner one of ``size`` steps. The loops of an axis are numbered
-    outermost first, so deeper ones are renumbered. Only the outermost loop of an axis may be left with a tail.
+    """Splits a serial loop into an outer loop and an inner one of ``size`` steps.
+
+    The loops of an axis are numbered outermost first, so deeper ones are renumbered. Only the outermost loop of an
+    axis may be left with a tail.
 
     rewrite:  tile(axis=i, size=4)
         for i in N:               for i0 in ceil(N/4):
@@ -39,14 +41,16 @@ class Tile(Action):
         if self.size < 1:
             raise self.fail(tree, "the size must be at least 1")
         if loop.extent % self.size and not self.outermost(tree, loop):
-            raise self.fail(tree, f"{self.size} does not divide extent {loop.extent}, which is not the axis's outermost loop")
+            raise self.fail(
+                tree, f"{self.size} does not divide extent {loop.extent}, which is not the axis's outermost loop"
+            )
         root, level = split_name(loop.name)
         env: dict[str, Index] = {}
         names: dict[str, str] = {}
         for x in tree.loops:
-            r, l = split_name(x.name)
-            if r == root and l is not None and level is not None and l > level:
-                names[x.name] = f"{r}{l + 1}"
+            stem, depth = split_name(x.name)
+            if stem == root and depth is not None and level is not None and depth > level:
+                names[x.name] = f"{stem}{depth + 1}"
                 env[x.name] = var(names[x.name], x.extent)
         at = level or 0
         outer = replace(loop, name=f"{root}{at}", extent=-(-loop.extent // self.size))

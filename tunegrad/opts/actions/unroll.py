@@ -17,8 +17,9 @@ __all__ = ["Unroll"]
 
 @dataclass(frozen=True, slots=True)
 class Unroll(Action):
-    """Repeats the body of a reduce loop, or of a loop that only one stage has, in place of looping; the order of the
-    sum stays.
+    """Repeats the body of a reduce loop, or of a loop that only one stage has, in place of looping.
+
+    The order of the sum stays.
 
     rewrite:  unroll(axis=k1)          k = 2*k0 + k1
         for k0 in K/2:                 for k0 in K/2:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.expr import Op
 from tunegrad.ir.dtypes import BOOL, DType
+from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Index, Valid
 from tunegrad.ir.program import Compute, Convert, Fold, Instr, Load, Number, Position, Select, Splat, Store, Test, VType
 
@@ -102,12 +102,16 @@ class Builder:
         self.add(Load(i, buffer, offset, VType(dtype, width), lane if wide else "", mask))
         return self.remember(key, (i, width))
 
-    def store(self, buffer: str, offset: Index, valid: Valid, value: Known, dtype: DType, lane: str, lanes: int) -> None:
+    def store(
+        self, buffer: str, offset: Index, valid: Valid, value: Known, dtype: DType, lane: str, lanes: int
+    ) -> None:
         """``buffer[offset] = value``; a vector store when there is a lane loop."""
         if valid.never:
             return
         mask = None if valid.always else self.splat(self.test(valid, lane, lanes), BOOL, lanes)
-        self.add(Store(buffer, offset, self.splat(value, dtype, lanes), VType(dtype, lanes), lane if lanes > 1 else "", mask))
+        self.add(
+            Store(buffer, offset, self.splat(value, dtype, lanes), VType(dtype, lanes), lane if lanes > 1 else "", mask)
+        )
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
         lanes = max(w for _, w in args)
@@ -131,7 +135,13 @@ class Builder:
         lanes = max(mask[1], yes[1], no[1])
         i = self.new()
         self.add(
-            Select(i, self.splat(mask, BOOL, lanes), self.splat(yes, dtype, lanes), self.splat(no, dtype, lanes), VType(dtype, lanes))
+            Select(
+                i,
+                self.splat(mask, BOOL, lanes),
+                self.splat(yes, dtype, lanes),
+                self.splat(no, dtype, lanes),
+                VType(dtype, lanes),
+            )
         )
         return i, lanes
 

@@ -1,10 +1,10 @@
-"""Emits the copies of staged operands: vectors where the source is contiguous, shared out over the team, zero-filled."""
+"""Copies of staged operands: vectors where the source is contiguous, shared out over the team, zero-filled."""
 
 from __future__ import annotations
 
 from math import prod
 
-from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import Barrier, For, If
 
@@ -31,7 +31,6 @@ def emit_copies(tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str
 
 def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
-    names = [n for n, _ in p.variables]
     last, extent = p.variables[-1] if p.variables else ("", 1)
     lanes = _copy_lanes(tree, p, offset, last, extent)
     lane = f"{last}.v"
@@ -46,7 +45,7 @@ def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) ->
     loops = [(n, e) for n, e in p.variables[:-1]]
     if p.variables:
         loops.append((f"{last}.q", extent // lanes) if lanes > 1 else (last, extent))
-    _nest(tree, b, p, loops, names, (offset, valid, target), (lane if lanes > 1 else "", lanes))
+    _nest(tree, b, p, loops, (offset, valid, target), (lane if lanes > 1 else "", lanes))
 
 
 def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: int) -> int:
@@ -59,7 +58,7 @@ def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: i
 
 
 def _nest(
-    tree: LoopTree, b: Builder, p: CopyPlan, loops: list[tuple[str, int]], names: list[str],
+    tree: LoopTree, b: Builder, p: CopyPlan, loops: list[tuple[str, int]],
     what: tuple[Index, Valid, Index], vector: tuple[str, int],
 ) -> None:  # fmt: skip
     offset, valid, target = what
@@ -117,11 +116,19 @@ def _by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) ->
         digits[n] = flat // stride % e
         stride *= e
     b.open()
-    value = b.load(p.load.param, p.offset.substitute(env).substitute(digits), p.valid.substitute(env).substitute(digits), p.dtype, "", 1)
+    value = b.load(
+        p.load.param,
+        p.offset.substitute(env).substitute(digits),
+        p.valid.substitute(env).substitute(digits),
+        p.dtype,
+        "",
+        1,
+    )
     b.store(p.staged.buffer, flat, ALWAYS, value, p.dtype, "", 1)
     body = b.close()
     if flat.hi >= p.size:
-        from tunegrad.ir.index import Range
-
         body = (If(Valid((Range(flat, 0, p.size),)), body),)
-    b.add(For(name, rounds, (as_index(rounds),), body)) if rounds > 1 else [b.add(x) for x in body]
+    if rounds > 1:
+        body = (For(name, rounds, (as_index(rounds),), body),)
+    for instr in body:
+        b.add(instr)

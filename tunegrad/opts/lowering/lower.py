@@ -1,15 +1,15 @@
 """Loop tree to program: the loops around the region, staged copies at their places, buffers.
 
-    tree (loops, staged)   -->   for outer loops:            serial, thread or local
-                                     copies staged here
-                                     region                  see region.py
+tree (loops, staged)   -->   for outer loops:            serial, thread or local
+                                 copies staged here
+                                 region                  see region.py
 """
 
 from __future__ import annotations
 
 from math import prod
+from typing import Literal
 
-from tunegrad.ir.index import as_index
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Buffer, For, Pack, Program
 
@@ -76,8 +76,8 @@ def _nest(tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str
     if loop.kind is LoopKind.SERIAL:
         b.add(For(loop.name, loop.extent, stops, body))
     else:
-        kind = "thread" if loop.kind is LoopKind.THREAD else "local"
-        b.add(For(loop.name, loop.extent, stops or (as_index(0),), body, kind, _count(loop), _inner(outer, at)))
+        kind: Literal["thread", "local"] = "thread" if loop.kind is LoopKind.THREAD else "local"
+        b.add(For(loop.name, loop.extent, stops, body, kind, _count(loop), _inner(outer, at)))
 
 
 def _count(loop: Loop) -> int:

@@ -1,12 +1,12 @@
 """Emits the region: accumulators in registers, each stage's loops, the epilogue.
 
-    if the tile is full:                       (split axes; once more for the remainder)
-        registers = identity
-        for own serial loops:                  (a last, partial iteration is peeled)
-            registers op= expr                 for every point of the register loops
-        fold lanes and copies
-        if not the first partial sum: registers op= out
-        if the last one: out = epilogue(registers)   else: out = registers
+if the tile is full:                       (split axes; once more for the remainder)
+    registers = identity
+    for own serial loops:                  (a last, partial iteration is peeled)
+        registers op= expr                 for every point of the register loops
+    fold lanes and copies
+    if not the first partial sum: registers op= out
+    if the last one: out = epilogue(registers)   else: out = registers
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Region:
         self._branch(inside, interior, lambda: self._split(self._splits(), {}))
 
     def _interior(self) -> tuple[Valid, frozenset[str]]:
-        """When every condition of the region holds whatever its own loops do, and those conditions; never on a GPU,
-        where a branch may not stand around barriers."""
+        """When every condition of the region holds whatever its own loops do, and those conditions.
+
+        Never on a GPU, where a branch may not stand around barriers.
+        """
         tree = self.tree
         if tree.target.kind == "gpu":
             return ALWAYS, frozenset()
@@ -198,7 +200,9 @@ class Region:
         if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
             block = self._block(lambda: inside(env, limits))
             local = loop.kind is LoopKind.LOCAL
-            self.b.add(For(loop.name, loop.extent, stops, block, "local" if local else "serial", loop.extent if local else 1))
+            self.b.add(
+                For(loop.name, loop.extent, stops, block, "local" if local else "serial", loop.extent if local else 1)
+            )
         if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
             self._peel(loop, shape, env, limits, inside)
 
@@ -237,7 +241,7 @@ class Region:
             total = self._combine(s, p, spread, lane, vtype)
             self.results[(s.name, p)] = total
         if tree.partial:
-            self._partial(i, s, limits, points, lane)
+            self._partial(s, limits, points)
 
     def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
@@ -255,7 +259,9 @@ class Region:
             b.add(Read(old, name, vtype))
             new = self._fold_in(values, s, (old, vtype.lanes), p, active)
             if lane is not None and lane.stage >= 0 and active is not None:
-                new = b.select(b.test(values.first_lanes(active), lane.name, lane.extent), new, (old, vtype.lanes), s.dtype)
+                new = b.select(
+                    b.test(values.first_lanes(active), lane.name, lane.extent), new, (old, vtype.lanes), s.dtype
+                )
             held = guard.substitute({n: as_index(v) for n, v in p}) if guard.ranges else guard
             if not held.always:
                 mask = b.test(held, values.lane, values.lanes)
@@ -344,16 +350,15 @@ class Region:
             if self._stops(axis):
                 span = prod(x.extent for x in tree.loops if axis in x.axes and x.name in inside)
                 last.append(Range(base, tree.extent(axis) - span, tree.nominal(axis)))
-        for x in tree.partial:
-            if not any(self._stops(a) for a in x.axes):
-                last.append(Range(var(x.name, x.extent), x.extent - 1, x.extent))
+        static = [x for x in tree.partial if not any(self._stops(a) for a in x.axes)]
+        last += [Range(var(x.name, x.extent), x.extent - 1, x.extent) for x in static]
         return Valid(first), Valid(last)
 
     def _stops(self, axis: str) -> bool:
         """Whether loops of the axis stop before its nominal extent."""
         return axis in self.shapes and self.shapes[axis].mode != "mask"
 
-    def _partial(self, i: int, s: Reduce, limits: Limits, points: list[Point], lane: Loop | None) -> None:
+    def _partial(self, s: Reduce, limits: Limits, points: list[Point]) -> None:
         tree, b = self.tree, self.b
         first, last = self._ends()
         store = next(x for x in tree.kernel.stores if tree.kernel.param(x.param).dtype == s.dtype)

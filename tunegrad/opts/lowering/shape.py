@@ -22,7 +22,10 @@ __all__ = ["AxisShape", "axis_shapes", "loop_stops"]
 
 @dataclass(frozen=True, slots=True)
 class AxisShape:
-    """An axis with a tail: ``tile`` is the finest register tile, ``rest`` what the last one holds, 0 when it divides."""
+    """An axis with a tail.
+
+    ``tile`` is the finest register tile, ``rest`` what the last one holds, 0 when it divides.
+    """
 
     axis: str
     extent: int

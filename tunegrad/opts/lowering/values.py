@@ -19,7 +19,10 @@ Point = tuple[tuple[str, int], ...]
 
 
 class Values:
-    """Lowers the expressions of one stage. ``env`` fixes loops that a peeled tail replaced; ``lane`` is the lane loop."""
+    """Lowers the expressions of one stage.
+
+    ``env`` fixes loops that a peeled tail replaced; ``lane`` is the lane loop.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,14 @@ class Values:
         env: dict[str, Index],
         assumed: frozenset[str] = frozenset(),
     ) -> None:
-        self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = tree, builder, plans, shapes, stage, env
+        self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = (
+            tree,
+            builder,
+            plans,
+            shapes,
+            stage,
+            env,
+        )
         self.assumed = assumed
         # stages without axes of their own run at the same points: they share what they compute
         alone = tree.kernel.stages[stage].axes or any(s == stage for s, _ in plans)
