@@ -120,6 +120,27 @@ def test_search_beam_lends_a_trace_to_a_stored_schedule_that_a_sample_prints():
     assert [(d.name, d.choice) for d in searcher.beam[0].trace] == [("d0", 1), ("d1", 0)]
 
 
+def test_search_beam_told_of_an_older_search_climbs_back_to_where_it_was():
+    reached = 0
+    for seed in range(15):
+        space, surface = separable(Random(seed), decisions=6, options=5)
+        older, rows = BeamSearcher(space, Random(seed)), []
+        told(older, space.defaults()[0], surface.seconds(space.defaults()[0]))
+        for _ in range(20):
+            for p in older.ask(8):
+                rows.append((p.schedule.text, surface.seconds(p.schedule)))
+                told(older, p.schedule, rows[-1][1])
+        newer = BeamSearcher(space, Random(100 + seed))
+        for text, seconds in rows:
+            told(newer, Schedule.parse(text), seconds, "store")
+        told(newer, space.defaults()[0], surface.seconds(space.defaults()[0]))
+        for _ in range(4):
+            for p in newer.ask(8):
+                told(newer, p.schedule, surface.seconds(p.schedule))
+        reached += newer._entries[newer.beam[0].text].seconds <= min(seconds for _, seconds in rows)
+    assert reached >= 12
+
+
 def test_search_beam_keeps_the_fastest_and_no_more_than_its_width():
     space = SurfaceSpace({"d0": 20})
     searcher = BeamSearcher(space, Random(0), width=3)

@@ -217,11 +217,11 @@ def test_search_tells_another_sessions_rows_and_measures_none_again(store):
     assert second.default_s == first.default_s
 
 
-def test_search_on_a_finished_store_measures_nothing(store):
+def test_search_resumed_on_a_finished_store_measures_nothing(store):
     first, _ = search(store)
     while not first.done:
         first.step(8)
-    second, measurer = search(store, session="s2")
+    second, measurer = search(store, session="s2", resumed={"s1"})
     while not second.done:
         second.step(8)
     assert measurer.calls == []
