@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tunegrad.errors import IllegalAction
@@ -136,6 +136,8 @@ class SurfaceMeasurer:
             seen.add(program)
             self.calls.append((kernel.name, schedule.text))  # type: ignore[attr-defined]
             found = surface.measure(schedule, self.cost_s)
+            if found.status is Status.TIMED_OUT:
+                found = replace(found, compile_s=0.0, timing_s=self.timeout_s)
             self.clock.now_s += self.timeout_s if found.status is Status.TIMED_OUT else self.cost_s
             yield Measured(program, found)
 

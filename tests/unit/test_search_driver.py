@@ -20,7 +20,7 @@ from tunegrad.db import MemoryStore, open_store
 from tunegrad.errors import IllegalAction, StoreError
 from tunegrad.events import CandidateMeasured, KernelFinished, KernelStarted, Warned
 from tunegrad.search import BeamSearcher, KernelSearch, RandomSearcher, SearchTask, Winner
-from tunegrad.trial import Fingerprint, Policy, Status
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 SPACE, SURFACE = separable(Random(1), decisions=4, options=4)
 K = kernel("k")
@@ -176,10 +176,16 @@ def test_search_step_reports_cost_and_improvement(store):
     assert second.improvement == pytest.approx(1 - found.best_s / found.default_s)
 
 
-def test_search_reckons_a_timeout_with_its_limit(store):
+def test_search_reckons_a_timeout_with_what_it_cost(store):
     surface = Surface({}, fails={("d0", c): Status.TIMED_OUT for c in range(4)})
-    found, _ = search(store, surface, policy=Policy(timeout_s=3.0))
-    assert found.step(8).cost_s == 3.0
+    found, measurer = search(store, surface)
+    assert found.step(8).cost_s == measurer.timeout_s
+
+
+def test_search_reckons_a_timeout_that_tells_no_time_with_the_limit(store):
+    log = trial_log(store, policy=Policy(timeout_s=3.0))
+    assert log.cost_s(Measurement(Status.TIMED_OUT)) == 3.0
+    assert log.cost_s(Measurement(Status.TIMED_OUT, lower_s=0.5, timing_s=1.0)) == 1.5
 
 
 def test_search_finalists_are_the_fastest_of_different_programs(store):

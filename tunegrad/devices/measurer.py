@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from tunegrad.devices import worker
 from tunegrad.devices.bench import Reply
@@ -168,11 +168,19 @@ class CpuMeasurer:
         return Outcome("", _ended(ending, "compiling"))
 
 
-def _ended(ending: Died | TimedOut, doing: str, lower_s: float = 0.0, compile_s: float = 0.0) -> Measurement:
+def _ended(
+    ending: Died | TimedOut, doing: Literal["compiling", "running"], lower_s: float = 0.0, compile_s: float = 0.0
+) -> Measurement:
+    timing_s = 0.0
     if isinstance(ending, TimedOut):
         status, error = Status.TIMED_OUT, f"{doing}: over {ending.limit_s:g} s"
+        # What it cost is part of its row: a search reckons with it.
+        if doing == "compiling":
+            compile_s = ending.limit_s
+        else:
+            timing_s = ending.limit_s
     elif ending.code == worker.EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
     else:
         status, error = Status.CRASHED, f"{doing}: the worker ended with {ending.text}"
-    return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s)
+    return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s, timing_s=timing_s)

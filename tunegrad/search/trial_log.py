@@ -56,4 +56,4 @@ class TrialLog:
     def cost_s(self, measurement: Measurement) -> float:
         """Seconds that a trial took, by its row alone, so that a resumed search reckons with the same figure."""
         spent = measurement.lower_s + measurement.compile_s + measurement.verify_s + measurement.timing_s
-        return max(spent, self.policy.timeout_s) if measurement.status is Status.TIMED_OUT else spent
+        return self.policy.timeout_s if measurement.status is Status.TIMED_OUT and not spent else spent
