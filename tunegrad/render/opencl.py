@@ -37,8 +37,15 @@ def _helpers() -> dict[str, str]:
         "least": "inline INDEX tg_least(INDEX a, INDEX b) { return a < b ? a : b; }",
         "index_floordiv": "inline INDEX tg_index_floordiv(INDEX a, INDEX b) { return a / b - (a % b < 0); }",
         "index_mod": "inline INDEX tg_index_mod(INDEX a, INDEX b) { return a % b + (a % b < 0 ? b : 0); }",
-        "from_f16": "inline float tg_from_f16(ushort x) { return vload_half(0, (const half *)&x); }",
-        "to_f16": "inline ushort tg_to_f16(float x) { ushort y; vstore_half_rte(x, 0, (half *)&y); return y; }",
+        # Through bytes: a ushort that is read as a half breaks the aliasing rules, and PoCL 3 makes wrong code of it.
+        "from_f16": (
+            "inline float tg_from_f16(ushort x) { uchar b[2] __attribute__((aligned(2))); "
+            "b[0] = (uchar)(x & 255); b[1] = (uchar)(x >> 8); return vload_half(0, (const half *)b); }"
+        ),
+        "to_f16": (
+            "inline ushort tg_to_f16(float x) { uchar b[2] __attribute__((aligned(2))); "
+            "vstore_half_rte(x, 0, (half *)b); return (ushort)(b[0] | (b[1] << 8)); }"
+        ),
         "from_bf16": "inline float tg_from_bf16(ushort x) { return as_float((uint)x << 16); }",
         "to_bf16": (
             "inline ushort tg_to_bf16(float x) { const uint u = as_uint(x); "

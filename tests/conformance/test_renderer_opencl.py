@@ -1,0 +1,43 @@
+"""OpenCL C, built and run by a driver (PoCL on a CPU), keeps the contract of a renderer. Skips where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from renderer_suite import RendererSuite
+
+from benchmarks.hand_schedules import GPU
+from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.errors import DeviceError
+from tunegrad.render.opencl import render_opencl
+
+
+class OpenCl:
+    target = GPU
+
+    def __init__(self):
+        self.device = OpenClDevice()
+
+    def text(self, program):
+        return render_opencl(program)
+
+    def run(self, program, arrays):
+        outputs = {b.name: np.full(b.size, 7, b.dtype.numpy) for b in program.params if b.role == "out"}
+        self.device.run(self.device.compile(program), {**arrays, **outputs})
+        return outputs
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    try:
+        renderer = OpenCl()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    yield renderer
+    renderer.device.close()
+
+
+class TestOpenCl(RendererSuite):
+    decisions = 0
+    names = ("gemm_prime", "conv3x3s2", "max_pool", "layer_norm", "pad")
+    small = ("tiled_gemm", "group_row_sum", "softmax_items")
