@@ -1,0 +1,78 @@
+"""Bad candidates planted in a search: each costs one row, and the search goes on to a right winner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import planted
+import pytest
+from small_models import Listener, settings_of, trials_of
+from test_tune_kill import one_row_each
+
+from tunegrad.db import open_store
+from tunegrad.events import CandidateMeasured
+from tunegrad.reports import TuneReport
+from tunegrad.trial import Status, Trial
+from tunegrad.tuning.session import run_session
+from tunegrad.tuning.workload import workload_of_spec
+
+EXPECTED = {
+    "good": Status.OK,
+    "endless": Status.TIMED_OUT,
+    "crash": Status.CRASHED,
+    "outside": Status.WRONG,
+    "unwritten": Status.WRONG,
+    "unparsable": Status.COMPILE_ERROR,
+    "bug": Status.COMPILE_ERROR,
+    "huge": Status.OUT_OF_RESOURCES,
+}
+
+
+@dataclass(frozen=True)
+class Survived:
+    report: TuneReport
+    listener: Listener
+    trials: list[Trial]
+
+
+@pytest.fixture(scope="module")
+def survived(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Iterator[Survived]:
+    directory, listener = tmp_path_factory.mktemp("hostile"), Listener()
+    settings = settings_of(directory, 8.0, directory / "h.db", "random")
+    workload = workload_of_spec(settings.model)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in places.items():
+            patch.setenv(name, value)
+        report = run_session(settings, workload, [listener], planted.HOOKS)
+    with open_store(settings.store) as store:
+        yield Survived(report, listener, trials_of(store, workload))
+
+
+def test_every_kind_was_planted_and_met(survived: Survived) -> None:
+    met = {planted.kind_of(t.actions) for t in survived.trials if t.origin != "default"}
+    assert met == EXPECTED.keys()
+
+
+def test_each_kind_is_recorded_as_what_it_is(survived: Survived) -> None:
+    found = {(planted.kind_of(t.actions), t.measurement.status) for t in survived.trials if t.origin != "default"}
+    assert found == set(EXPECTED.items())
+
+
+def test_each_costs_one_row(survived: Survived) -> None:
+    measured = survived.listener.of(CandidateMeasured)
+    assert len(measured) == len(survived.trials)
+    one_row_each(survived.trials)
+
+
+def test_winners_are_right(survived: Survived) -> None:
+    by_text = {(t.kernel_key, t.actions): t for t in survived.trials}
+    for row in survived.report.rows:
+        assert by_text[row.key, row.actions].measurement.status is Status.OK
+        assert row.origin == "default" or planted.kind_of(row.actions) == "good"
+
+
+def test_report_counts_the_statuses(survived: Survived) -> None:
+    counts = survived.report.candidates
+    assert counts["crashed"] >= 1
+    assert sum(counts.values()) == len(survived.trials)

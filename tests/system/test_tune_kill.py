@@ -1,0 +1,152 @@
+"""A tuner that is killed or interrupted: what was committed stays, once, and the next run goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from small_models import THREADS, Listener, here, model_file, settings_of, trials_of, workload_in
+
+from tunegrad import tune as tune_model
+from tunegrad.db import open_store
+from tunegrad.events import CandidateMeasured
+from tunegrad.trial import Trial
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 40.0
+
+
+def start(directory: Path, budget_s: float) -> subprocess.Popen[str]:
+    """``tunegrad tune`` of the small model, in a process of its own."""
+    command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(directory)), "--json"]
+    command += ["--threads", str(THREADS), "--budget", str(budget_s), "--seed", "3"]
+    command += ["--store", str(directory / "k.db"), "--log", str(directory / "log.jsonl")]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def events(directory: Path, name: str) -> list[dict[str, Any]]:
+    """Events of one kind in the log, a half-written last line left out."""
+    path = directory / "log.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record["event"] == name:
+            found.append(record)
+    return found
+
+
+def wait_for(directory: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Until ``count`` candidates are in the log."""
+    end = time.monotonic() + LIMIT_S
+    while len(events(directory, "CandidateMeasured")) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, f"fewer than {count} candidates in {LIMIT_S} s"
+        time.sleep(0.02)
+
+
+def stored(directory: Path) -> list[Trial]:
+    with open_store(directory / "k.db") as store:
+        assert store.verify() == []
+        return trials_of(store, workload_in(directory))
+
+
+def one_row_each(trials: list[Trial]) -> None:
+    """No schedule of a kernel, and no program of one, has two rows."""
+    texts = Counter((t.kernel_key, t.actions) for t in trials)
+    assert max(texts.values()) == 1
+    defaults = {(t.kernel_key, t.program_hash) for t in trials if t.origin == "default"}
+    programs = Counter((t.kernel_key, t.program_hash) for t in trials if t.program_hash and t.origin != "default")
+    assert not defaults & programs.keys()
+    assert max(programs.values(), default=1) == 1
+
+
+def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path: Path) -> None:
+    rng = Random(1)
+    committed: set[Trial] = set()
+    for _ in range(3):
+        process = start(tmp_path, 60.0)
+        wait_for(tmp_path, len(events(tmp_path, "CandidateMeasured")) + rng.randrange(2, 40), process)
+        time.sleep(rng.uniform(0.0, 0.2))
+        process.kill()
+        process.communicate()
+        trials = stored(tmp_path)
+        one_row_each(trials)
+        assert committed <= set(trials)
+        committed = set(trials)
+        told = len(events(tmp_path, "CandidateMeasured"))
+        assert told <= len(committed) <= told + 3  # each kill may fall between a commit and its event
+
+    with open_store(tmp_path / "k.db") as store:
+        spent_s = store.stats().spent_s
+    listener = Listener()
+    tune_model(settings_of(tmp_path, spent_s + 2.0, tmp_path / "k.db"), [listener])
+    final = stored(tmp_path)
+    one_row_each(final)
+    assert committed <= set(final)
+    assert len(listener.of(CandidateMeasured)) == len(final) - len(committed) > 0
+
+
+def test_killed_session_spends_its_budget(tmp_path: Path) -> None:
+    process = start(tmp_path, 60.0)
+    wait_for(tmp_path, 30, process)
+    process.kill()
+    process.communicate()
+    with open_store(tmp_path / "k.db") as store:
+        assert store.stats().spent_s > 0.1
+
+
+def test_interrupt_keeps_the_best_so_far_and_says_so(tmp_path: Path) -> None:
+    process = start(tmp_path, 60.0)
+    wait_for(tmp_path, 30, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    report = json.loads(out)
+    assert report["interrupted"] is True
+    assert "interrupted: the best so far is kept" in err
+    with open_store(tmp_path / "k.db") as store:
+        (session,) = store.sessions()
+        assert session.ended_s is not None
+        winners = {u.key: store.promotions(u.key, here())[-1][0].actions for u in workload_in(tmp_path).kernels}
+    assert winners == {row["key"]: row["actions"] for row in report["rows"]}
+
+
+def test_no_worker_outlives_a_killed_tuner(tmp_path: Path) -> None:
+    process = start(tmp_path, 60.0)
+    wait_for(tmp_path, 5, process)
+    workers = descendants(process.pid)
+    assert workers
+    process.kill()
+    process.communicate()
+    end = time.monotonic() + LIMIT_S
+    while any(map(alive, workers)):
+        assert time.monotonic() < end, "workers outlive the tuner"
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> set[int]:
+    import psutil
+
+    return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+
+
+def alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,184 @@
+"""A tuning session from end to end: rows, evidence, resuming, reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+from small_models import THREADS, Listener, here, settings_of, trials_of, workload_in
+
+import tunegrad as tg
+from tunegrad import tune as tune_model
+from tunegrad.db import Evidence, open_store
+from tunegrad.errors import DeviceError
+from tunegrad.events import CandidateMeasured, SessionFinished, SessionStarted, Warned, WinnerPromoted
+from tunegrad.reports import TuneReport
+from tunegrad.trial import Fingerprint, Status, Trial
+from tunegrad.tune import show
+
+BUDGET_S = 3.0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    directory: Path
+    store: Path
+    report: TuneReport
+    listener: Listener
+    trials: list[Trial]
+    promotions: dict[str, list[tuple[Trial, Evidence]]]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Iterator[Tuned]:
+    directory = tmp_path_factory.mktemp("tuned")
+    store, listener = directory / "tuned.db", Listener()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in places.items():
+            patch.setenv(name, value)
+        report = tune_model(settings_of(directory, BUDGET_S, store), [listener])
+    workload = workload_in(directory)
+    with open_store(store) as opened:
+        promotions = {use.key: opened.promotions(use.key, here()) for use in workload.kernels}
+        yield Tuned(directory, store, report, listener, trials_of(opened, workload), promotions)
+
+
+def copied(tuned: Tuned, directory: Path) -> Path:
+    """The store as the session left it, for a test to write to."""
+    path = directory / "copy.db"
+    path.write_bytes(tuned.store.read_bytes())
+    return path
+
+
+def test_every_candidate_is_a_row_of_this_session(tuned: Tuned) -> None:
+    measured = tuned.listener.of(CandidateMeasured)
+    assert len(measured) == len(tuned.trials) == sum(tuned.report.candidates.values()) > 20
+    assert {t.session for t in tuned.trials} == {tuned.report.session}
+    assert Counter(e.status for e in measured) == Counter(t.measurement.status for t in tuned.trials)
+
+
+def test_candidates_of_this_space_are_right(tuned: Tuned) -> None:
+    bad = [t for t in tuned.trials if t.measurement.status in (Status.WRONG, Status.CRASHED)]
+    assert not bad, bad[0].measurement.error
+
+
+def test_events_begin_and_end_with_the_session(tuned: Tuned) -> None:
+    first, last = tuned.listener.events[0], tuned.listener.events[-1]
+    assert isinstance(first, SessionStarted)
+    assert (first.session, first.kernels, first.known_trials) == (tuned.report.session, 2, 0)
+    assert isinstance(last, SessionFinished)
+    assert last.report == tuned.report
+
+
+def test_every_kernel_has_a_promoted_winner_which_the_report_names(tuned: Tuned) -> None:
+    assert {row.key: row.actions for row in tuned.report.rows} == {
+        key: promotions[-1][0].actions for key, promotions in tuned.promotions.items()
+    }
+
+
+def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: Tuned) -> None:
+    for promotions in tuned.promotions.values():
+        (first, evidence), *later = promotions
+        assert (first.origin, evidence.test, evidence.incumbent_samples_s) == ("default", "first", ())
+        for _, evidence in later:
+            assert evidence.p_value < 0.01
+            assert median(evidence.challenger_samples_s) < median(evidence.incumbent_samples_s)
+    announced = len(tuned.listener.of(WinnerPromoted))
+    assert announced == sum(len(p) - 1 for p in tuned.promotions.values())
+
+
+def test_winner_was_not_slower_than_the_default_in_the_search_either(tuned: Tuned) -> None:
+    for row in tuned.report.rows:
+        assert row.default_ms is not None
+        assert row.tuned_ms is not None
+        assert row.tuned_ms <= row.default_ms
+
+
+def test_whole_model_is_measured_before_and_after(tuned: Tuned) -> None:
+    assert tuned.report.default_ms is not None
+    assert tuned.report.tuned_ms is not None
+    assert sum(row.share for row in tuned.report.rows) == pytest.approx(1.0)
+
+
+def test_session_row_is_closed_and_holds_the_settings(tuned: Tuned) -> None:
+    with open_store(tuned.store) as store:
+        (session,) = store.sessions()
+    assert (session.id, session.command, session.seed) == (tuned.report.session, "tune", 3)
+    assert session.ended_s is not None
+    assert f'"budget_s": {BUDGET_S}' in session.settings
+
+
+def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: Path) -> None:
+    listener, store = Listener(), copied(tuned, tmp_path)
+    report = tune_model(settings_of(tuned.directory, BUDGET_S, store), [listener])
+    assert report.candidates == {}
+    assert not listener.of(CandidateMeasured)
+    assert [w.message for w in listener.of(Warned)] == ["the budget of 3 s is spent; a larger one goes on from here"]
+    assert [(r.key, r.actions) for r in report.rows] == [(r.key, r.actions) for r in tuned.report.rows]
+
+
+def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
+    listener, store = Listener(), copied(tuned, tmp_path)
+    tune_model(settings_of(tuned.directory, BUDGET_S + 2.0, store), [listener])
+    before = {(t.kernel_key, t.actions) for t in tuned.trials}
+    with open_store(store) as opened:
+        rows = trials_of(opened, workload_in(tuned.directory))
+    new = [t for t in rows if t.session != tuned.report.session]
+    assert len(new) == len(listener.of(CandidateMeasured)) > 0
+    assert not before & {(t.kernel_key, t.actions) for t in new}
+    assert [t for t in rows if t.session == tuned.report.session] == tuned.trials
+
+
+def test_show_names_the_session_that_found_the_winner(tuned: Tuned) -> None:
+    settings = settings_of(tuned.directory, BUDGET_S, tuned.store)
+    rows = show("small", settings)
+    assert {(r.key, r.outcome, r.session, r.actions) for r in rows} == {
+        (r.key, "hit", tuned.report.session, r.actions) for r in tuned.report.rows
+    }
+
+
+def test_store_of_another_machine_misses_and_names_the_field(tuned: Tuned, tmp_path: Path) -> None:
+    elsewhere = Fingerprint(tuple((k, "pdp11" if k == "arch" else v) for k, v in here().fields))
+    path = tmp_path / "theirs.db"
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", tuned.report.session):
+        for trial in tuned.trials:
+            store.add(replace(trial, fingerprint=elsewhere))
+    rows = show("small", settings_of(tuned.directory, BUDGET_S, path))
+    arch = dict(here().fields)["arch"]
+    assert {(r.outcome, r.differs, r.origin) for r in rows} == {("miss", (f"arch: {arch} != pdp11",), "default")}
+
+
+def test_loaded_model_runs_with_the_winners(tuned: Tuned) -> None:
+    model = tg.load(str(tuned.directory / "small.toml"), store=tuned.store, threads=THREADS, on_miss="error")
+    assert {(r.key, r.outcome, r.actions) for r in model.report()} == {
+        (r.key, "hit", r.actions) for r in tuned.report.rows
+    }
+
+
+def test_random_searcher_and_a_store_in_memory(tmp_path: Path) -> None:
+    listener = Listener()
+    report = tune_model(settings_of(tmp_path, 2.5, ":memory:", "random"), [listener])
+    assert report.searcher == "random"
+    assert {e.origin for e in listener.of(CandidateMeasured)} == {"default", "random"}
+
+
+def test_unknown_device_is_refused_before_a_store_is_made(tmp_path: Path) -> None:
+    settings = replace(settings_of(tmp_path, 1.0, tmp_path / "new.db"), device="abacus")
+    with pytest.raises(DeviceError, match="device 'abacus' can not be tuned; valid: cpu"):
+        tune_model(settings, [])
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_function_is_tuned_and_then_compiled_with_its_winner(tmp_path: Path) -> None:
+    import numpy as np
+
+    a, b = np.ones((8, 24), np.float32), np.ones((24, 16), np.float32)
+    store = tmp_path / "f.db"
+    report = tg.tune_callable(lambda a, b: (a @ b).relu(), a, b, budget_s=1.0, store=store, threads=THREADS)
+    compiled = tg.compile(lambda a, b: (a @ b).relu(), a, b, store=store, threads=THREADS, on_miss="error")
+    assert [r.actions for r in compiled.report()] == [r.actions for r in report.rows]
+    np.testing.assert_array_equal(compiled(a, b), np.full((8, 16), 24, np.float32))
