@@ -88,8 +88,8 @@ class Winograd:
         o, c, r, s = self.conv.w_dims
         g = np.asarray(_G[self.tile])
         wide = np.transpose(w, (r, s, c, o)).astype(np.float64)
-        u = np.einsum("ar,bs,rsco->abco", g, g, wide)
-        return np.ascontiguousarray(u.reshape(-1, *u.shape[2:]).astype(np.float32))
+        u = np.kron(g, g) @ wide.reshape(9, -1)
+        return u.astype(np.float32).reshape(-1, *wide.shape[2:])
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:

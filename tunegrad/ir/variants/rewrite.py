@@ -1,0 +1,113 @@
+"""A schedule with some of its kernels replaced by variants.
+
+    launch conv (y, x, w, b)          -->     launch winograd input (V, x)
+                                              launch winograd product (M, V, U)        U: a new constant
+                                              launch winograd output (y, M, b)
+
+A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tunegrad.errors import InternalError
+
+from ..dtypes import F32
+from ..fusion import Buffer, Launch, Schedule
+from ..graph import ConstData
+from ..kernel import Kernel
+from ..layout import Layout
+from .winograd import TILES, Winograd, match_conv3x3, winograd
+
+__all__ = ["DIRECT", "parts_of", "rewrite", "variants_of"]
+
+DIRECT = "direct"
+
+
+def variants_of(kernel: Kernel) -> tuple[str, ...]:
+    """The variants that compute what ``kernel`` does, "direct" first."""
+    if match_conv3x3(kernel) is None:
+        return (DIRECT,)
+    return (DIRECT, *(f"winograd{m}" for m in TILES))
+
+
+def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
+    """The kernels that a variant launches, in order."""
+    if variant == DIRECT:
+        return (kernel,)
+    made = _winograd(kernel, variant)
+    return (made.transform, made.product, made.finish)
+
+
+def _winograd(kernel: Kernel, variant: str) -> Winograd:
+    conv = match_conv3x3(kernel)
+    if conv is None or variant not in variants_of(kernel):
+        raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
+    return winograd(kernel, conv, int(variant.removeprefix("winograd")))
+
+
+def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
+    """The schedule with every kernel, by key, as the variant that ``picks`` names for it; direct where it names none."""
+    if all(v == DIRECT for v in picks.values()):
+        return schedule
+    work = _Rewriting(list(schedule.buffers))
+    launches: list[Launch] = []
+    for launch in schedule.launches:
+        variant = picks.get(launch.kernel.key, DIRECT)
+        launches += [launch] if variant == DIRECT else work.replaced(launch, variant)
+    used = {i for x in launches for i in x.args} | set(schedule.inputs) | set(schedule.outputs)
+    return _renumbered(replace(schedule, buffers=tuple(work.buffers), launches=tuple(launches)), used)
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """The buffers so far. Mutable: each variant adds some."""
+
+    buffers: list[Buffer]
+
+    def replaced(self, launch: Launch, variant: str) -> list[Launch]:
+        """The launches of a variant in place of one."""
+        made = _winograd(launch.kernel, variant)
+        place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+        weights = self.buffers[place[made.conv.w.param]]
+        name = f"{variant} {weights.name}"
+        v = self._add(made.transform, f"V of {name}")
+        m = self._add(made.product, f"M of {name}")
+        u = self._constant(made, launch.kernel, weights, name)
+        finish = [m if n == "M" else place[n] for n in made.finish_args]
+        return [
+            Launch(made.transform, (v, place[made.conv.x.param]), made.transform.name, launch.origin),
+            Launch(made.product, (m, v, u), made.product.name, launch.origin),
+            Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
+        ]
+
+    def _add(self, kernel: Kernel, name: str) -> int:
+        """A temporary for the output of a kernel."""
+        p = kernel.outputs[0]
+        self.buffers.append(Buffer(len(self.buffers), p.dtype, p.shape, p.layout, "temp", name))
+        return len(self.buffers) - 1
+
+    def _constant(self, made: Winograd, kernel: Kernel, weights: Buffer, name: str) -> int:
+        if weights.data is None:
+            raise InternalError(f"kernel {kernel.name}: weights {weights} are no constant")
+        flat = weights.layout.pack(np.asarray(weights.data.array).reshape(weights.shape))
+        u = made.weights(kernel.param(made.conv.w.param).layout.unpack(flat).astype(np.float32))
+        data = ConstData.of(u, f"U of {name}")
+        self.buffers.append(Buffer(len(self.buffers), F32, u.shape, Layout.row_major(u.shape), "const", data.name, data))
+        return len(self.buffers) - 1
+
+
+def _renumbered(schedule: Schedule, used: set[int]) -> Schedule:
+    """Without the buffers that nothing uses."""
+    kept = [b for b in schedule.buffers if b.id in used]
+    place = {b.id: i for i, b in enumerate(kept)}
+    return Schedule(
+        tuple(replace(b, id=place[b.id]) for b in kept),
+        tuple(replace(x, args=tuple(place[i] for i in x.args)) for x in schedule.launches),
+        tuple(place[i] for i in schedule.inputs),
+        tuple(place[i] for i in schedule.outputs),
+    )
