@@ -39,7 +39,8 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     row_names = levels.split(row.name, (rows_count,)) if row is not None else ["", ""]
     order = [n for a in shared for n in ([row_names[0]] if a is row else [a.name]) if n]
     inner = [a.name for a in reduce.axes if a.extent > 1 and a is not lane]
-    everything = [*order, *inner, *(n for n in (names[0], row_names[1], names[1], names[2]) if n)]
+    # The row's registers stand before the reductions, so that no step on the way makes partial sums.
+    everything = [*order, *(n for n in (row_names[1], *inner, *names) if n)]
     actions: list[Action] = list(levels.actions)
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))

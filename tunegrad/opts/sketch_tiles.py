@@ -66,7 +66,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     )
     order = _order(target, nest, found, lane, ask)
     actions: list[Action] = list(levels.actions)
-    everything = [*order, *nest.reduces, *nest.registers]
+    # Registers run innermost wherever they stand; before the reductions, no step on the way makes partial sums.
+    everything = [*order, *nest.registers, *nest.reduces]
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
     threads = _threads(target, nest, order, levels, ask)

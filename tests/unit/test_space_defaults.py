@@ -1,0 +1,61 @@
+"""Default schedules are legal on every target and for every dtype, and keep their sums in registers where they can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kernel_corpus import NAMES, kernels_of
+
+from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import DefaultChooser, Schedule, Space
+
+SSE = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
+TARGETS = {"avx512": AVX512, "sse": SSE, "many": replace(AVX512, threads=64), "gpu": GPU}
+
+
+def halves(name: str) -> tuple[Kernel, ...]:
+    """Sums whose output can not hold partial ones."""
+    x = Tensor.input("x", (16, 19), name)
+    nodes = (x.sum(1).node, x.sum(0).node, (x @ Tensor.input("w", (19, 24), name)).node)
+    return tuple(launch.kernel for launch in schedule(nodes).launches)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_space_default_is_legal_for_every_kernel_of_the_corpus(target):
+    for name in NAMES:
+        for kernel in kernels_of(name):
+            space = Space(kernel, target)
+            for found in space.defaults():
+                space.lower(found)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_space_default_is_legal_where_the_output_is_narrower_than_the_sum(target, dtype):
+    for kernel in halves(dtype):
+        space = Space(kernel, target)
+        for found in space.defaults():
+            space.lower(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_space_default_of_a_small_kernel_has_no_partial_sums_in_memory(name):
+    for kernel in kernels_of(name):
+        space = Space(kernel, AVX512)
+        for found in space.defaults():
+            assert space.tree(found).partial == (), found.text
+
+
+def test_space_default_of_a_large_gemm_blocks_the_reduction():
+    space = Space(FULL["packed_gemm"].kernel, AVX512)
+    assert [x.name for x in space.tree(space.defaults()[0]).partial] == ["k0"]
+
+
+def test_space_default_is_what_the_default_chooser_gives():
+    space = Space(gemm(64, 48, 32), AVX512)
+    assert space.defaults()[0] == space.sample(DefaultChooser())
+    assert Schedule.parse(space.defaults()[0].text).actions == space.defaults()[0].actions
