@@ -36,10 +36,14 @@ def _residual() -> Tensor:
     return (mid.conv2d(w, _w(6), padding=1) + mid).relu()
 
 
+def _gemm_prime() -> Tensor:
+    return (_x(7, 11) @ _w(11, 17) + _w(17)).gelu()
+
+
 _MAKERS: dict[str, Callable[[], Tensor]] = {
     "gemm": lambda: _x(13, 9) @ _x(9, 21),
     "gemm_square": lambda: _x(16, 16) @ _w(16, 16),
-    "gemm_prime": lambda: (_x(7, 11) @ _w(11, 17) + _w(17)).gelu(),
+    "gemm_prime": _gemm_prime,
     "linear": lambda: _x(5, 24) @ _w(19, 24).transpose(0, 1),
     "gemv": lambda: _x(37, 40) @ _x(40),
     "batched": lambda: _x(3, 5, 8) @ _x(3, 8, 18),

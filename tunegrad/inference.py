@@ -40,7 +40,8 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
-from tunegrad.trial import Trial
+from tunegrad.trial import Status, Trial
+from tunegrad.variants import Numerics, check_numerics, pick_variants, stored_variant
 
 __all__ = ["DEVICES", "Choice", "LoadedModel", "OnMiss", "StorePath", "choices", "compile", "load", "realize"]
 
@@ -132,8 +133,10 @@ def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss
     """
     found = None if store is None else store.lookup(kernel.key, fingerprint(target), SPACE_VERSION)
     differs = ("store: there is none",) if found is None else _differs(found)
-    if isinstance(found, Hit):
-        yield Choice(kernel, "hit", found.trial.actions, found.trial)
+    if isinstance(found, Hit) and store is not None:
+        trial = _direct(found.trial, store)
+        if trial is not None:
+            yield Choice(kernel, "hit", trial.actions, trial)
         differs = ("actions: the stored winner is not legal here",)
     if on_miss == "error":
         raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
@@ -141,6 +144,21 @@ def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss
         for near in found.nearest:
             yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(map(_difference, near.differences)))
     yield Choice(kernel, "miss", Space(kernel, target).defaults()[0].text, None, differs)
+
+
+def _direct(winner: Trial, store: Store) -> Trial | None:
+    """The winner, or the fastest schedule of the kernel itself where a variant won; None where there is none."""
+    if stored_variant(winner.actions) is None:
+        return winner
+    rows = store.trials(winner.kernel_key, winner.fingerprint)
+    own = [
+        t
+        for t in rows
+        if t.measurement.status is Status.OK
+        and t.space_version == winner.space_version
+        and stored_variant(t.actions) is None
+    ]
+    return min(own, key=lambda t: t.measurement.seconds, default=None)
 
 
 def _differs(found: Lookup) -> tuple[str, ...]:
@@ -296,6 +314,7 @@ def load(
     threads: int | None = None,
     weights: Weights | str | Path | None = None,
     seed: int = 0,
+    numerics: Numerics = "contract",
 ) -> LoadedModel:
     """A model with the winners that ``store`` holds for this machine. Never searches, never writes to the store.
 
@@ -304,11 +323,12 @@ def load(
     and one warning is logged; with ``on_miss="nearest"`` it runs with the winner of the most similar machine where that
     is legal; with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn from
     ``seed`` without any. ``threads``: default, those of the model's file, or all that this process may use.
+    ``numerics="strict"`` forbids Winograd convolutions, which lose some bits (docs/NUMERICS.md).
 
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in one line.
     """
     found, threads = _resolved(model, threads)
-    loaded = _load(found, device, threads, store, on_miss, weights, seed)
+    loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics)
     if store is None or store:
         _warn_of_misses(loaded, _store_name(store))
     return loaded
@@ -321,13 +341,14 @@ def compile(  # noqa: A001 - the word that every such library uses
     threads: int | None = None,
     store: StorePath = None,
     on_miss: OnMiss = "default",
+    numerics: Numerics = "contract",
 ) -> LoadedModel:
     """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes, whatever the values.
 
     Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in ``load``.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    compiled = _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0)
+    compiled = _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0, numerics)
     if store:
         _warn_of_misses(compiled, _store_name(store))
     return compiled
@@ -349,14 +370,17 @@ def _load(
     on_miss: OnMiss,
     weights: Weights | str | Path | None,
     seed: int,
+    numerics: Numerics = "contract",
 ) -> LoadedModel:
     _check_device(device)
+    check_numerics(numerics)
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
     target = host_target(default_threads() if threads is None else threads)
     with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
-        plan = fusion.schedule(fold_constants(tuple(t.node for t in outputs)))
+        direct = fusion.schedule(fold_constants(tuple(t.node for t in outputs)))
+        plan, _ = pick_variants(direct, target, fingerprint(target), opened, numerics)
         chosen = {
             key: _chosen(kernel, target, opened, on_miss, _compiler()) for key, (kernel, _) in plan.kernels().items()
         }
@@ -418,7 +442,8 @@ def _plan_bytes() -> int:
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
-    plan = fusion.schedule(fold_constants(nodes))
+    direct = fusion.schedule(fold_constants(nodes))
+    plan, _ = pick_variants(direct, target, fingerprint(target), None, "contract")
     codes = {
         key: _chosen(kernel, target, None, "default", _compiler())[1] for key, (kernel, _) in plan.kernels().items()
     }

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("regress",),
     ("inference", "candidate"),
-    ("artifact",),
+    ("artifact", "variants"),
     ("models",),
     ("frontend",),
     ("search", "devices", "db", "runtime"),

@@ -25,7 +25,7 @@ from typing import Literal
 from tunegrad.errors import InternalError
 
 from .dtypes import DType
-from .expr import Apply, Cast, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
 from .index import ALWAYS, Index, Valid, var
 from .layout import Layout
 
@@ -124,6 +124,7 @@ class Kernel:
     stages: tuple[Stage, ...]
     name: str = field(default="kernel", compare=False)
     origin: tuple[str, ...] = field(default=(), compare=False)
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def param(self, name: str) -> Param:
         """The parameter of that name."""
@@ -158,7 +159,9 @@ class Kernel:
     @property
     def text(self) -> str:
         """Its canonical text: axes, parameters and stages renumbered, so equal computations print alike."""
-        return _text(self.canonical())
+        if not self._text:
+            object.__setattr__(self, "_text", _print(self.canonical()))  # once: everybody asks
+        return self._text
 
     @property
     def key(self) -> str:
@@ -229,7 +232,7 @@ class Kernel:
         return sum(p.nbytes for p in self.params)
 
     def __str__(self) -> str:
-        return _text(self)
+        return _print(self)
 
 
 def _letter(i: int, kind: str = "") -> str:
@@ -251,21 +254,54 @@ def _ops(x: Expr, seen: set[int]) -> int:
     return total
 
 
-def _text(k: Kernel) -> str:
+def _print(k: Kernel) -> str:
     lines = ["kernel"]
     for p in k.params:
         shape = ",".join(map(str, p.shape))
         lines.append(f"  param {p.name} {p.dtype}[{shape}] {p.role} {p.layout}")
     lines.append("  axis " + " ".join(f"{a.name}:{a.extent}" for a in k.axes))
+    shared = _Shared(k)
     for s in k.stages:
         own = " ".join(f"{a.name}:{a.extent}" for a in s.axes)
+        text = shared.show(s.expr, lines)
         if isinstance(s, Reduce):
-            lines.append(f"  {s.name} = {s.op} over {own} in {s.dtype}: {s.expr}")
+            lines.append(f"  {s.name} = {s.op} over {own} in {s.dtype}: {text}")
         else:
             over = f" over {own}" if own else ""
             where = "" if s.valid.always else f" if {s.valid}"
-            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {s.expr}")
+            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {text}")
     return "\n".join(lines)
+
+
+class _Shared:
+    """Prints the expressions of a kernel of several stores; a node used more than once gets a line of its own."""
+
+    def __init__(self, k: Kernel) -> None:
+        self.uses: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        stack: list[Expr] = [s.expr for s in k.stages] if len(k.stores) > 1 else []
+        while stack:
+            x = stack.pop()
+            self.uses[id(x)] = self.uses.get(id(x), 0) + 1
+            if self.uses[id(x)] == 1:
+                stack.extend(x.args if isinstance(x, Apply) else [x.x] if isinstance(x, Cast) else [])
+
+    def show(self, x: Expr, lines: list[str]) -> str:
+        """The text of an expression; lines that it needs first are appended to ``lines``."""
+        if not self.uses:
+            return str(x)
+        name = self.names.get(id(x))
+        if name is not None:
+            return name
+        if isinstance(x, Apply):
+            text = f"{x.op}({', '.join(self.show(a, lines) for a in x.args)})"
+        else:
+            text = f"{x.dtype}({self.show(x.x, lines)})" if isinstance(x, Cast) else str(x)
+        if self.uses[id(x)] == 1 or isinstance(x, Const | Value):
+            return text
+        name = self.names[id(x)] = f"t{len(self.names)}"
+        lines.append(f"  {name} = {text}")
+        return name
 
 
 def loads(k: Kernel) -> Iterator[tuple[Stage, Load]]:

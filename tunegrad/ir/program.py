@@ -120,16 +120,30 @@ class Pack:
         shape = (1,) * len(self.extents)
         env: dict[str, NDArray[np.int64]] = {}
         for i, (v, e) in enumerate(zip(self.variables, self.extents, strict=True)):
-            env[v] = np.arange(e, dtype=np.int64).reshape((*shape[:i], e, *shape[i + 1 :]))
+            env[v] = np.arange(e, dtype=np.int64).reshape(shape[:i] + (e,) + shape[i + 1 :])
         keep = np.ones(shape, bool)
         for r in self.valid:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
             keep = keep & (at >= r.lo) & (at < r.hi)
-        offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
+        picked = self._strided(source)
+        if picked is None:
+            offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
+            picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
         if self.valid.always:
-            return np.broadcast_to(source[offset], self.extents).reshape(-1).copy()
-        picked = source[np.where(keep, offset, 0)]
+            return np.broadcast_to(picked, self.extents).reshape(-1).copy()
         return np.where(np.broadcast_to(keep, self.extents), picked, source.dtype.type(0)).reshape(-1)
+
+    def _strided(self, source: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        """The elements as a view, invalid ones arbitrary, where the offset only grows with each variable; else None."""
+        steps = [self.offset.coefficient(v) for v in self.variables]
+        if any(s is None or s < 0 for s in steps) or self.offset.const < 0:
+            return None
+        counts = [s or 0 for s in steps]
+        last = self.offset.const + sum(s * (e - 1) for s, e in zip(counts, self.extents, strict=True))
+        if last >= source.size:  # only where invalid: those elements exist, and are masked
+            source = np.concatenate([source, np.zeros(last + 1 - source.size, source.dtype)])
+        strides = [s * source.itemsize for s in counts]
+        return np.lib.stride_tricks.as_strided(source[self.offset.const :], self.extents, strides, writeable=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winogra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def _winograd(kernel: Kernel, variant: str) -> Winograd:
 
 
 def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
-    """The schedule with every kernel, by key, as the variant that ``picks`` names for it; direct where it names none."""
+    """The schedule with every kernel as the variant that ``picks`` names for its key; direct where it names none."""
     if all(v == DIRECT for v in picks.values()):
         return schedule
     work = _Rewriting(list(schedule.buffers))
@@ -68,10 +68,12 @@ class _Rewriting:
     """The buffers so far. Mutable: each variant adds some."""
 
     buffers: list[Buffer]
+    made: dict[tuple[str, str], Winograd] = field(default_factory=dict)
 
     def replaced(self, launch: Launch, variant: str) -> list[Launch]:
         """The launches of a variant in place of one."""
-        made = _winograd(launch.kernel, variant)
+        key = launch.kernel.key, variant
+        made = self.made[key] = self.made.get(key) or _winograd(launch.kernel, variant)
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         weights = self.buffers[place[made.conv.w.param]]
         name = f"{variant} {weights.name}"
@@ -97,8 +99,9 @@ class _Rewriting:
         flat = weights.layout.pack(np.asarray(weights.data.array).reshape(weights.shape))
         u = made.weights(kernel.param(made.conv.w.param).layout.unpack(flat).astype(np.float32))
         data = ConstData.of(u, f"U of {name}")
-        self.buffers.append(Buffer(len(self.buffers), F32, u.shape, Layout.row_major(u.shape), "const", data.name, data))
-        return len(self.buffers) - 1
+        place, layout = len(self.buffers), Layout.row_major(u.shape)
+        self.buffers.append(Buffer(place, F32, u.shape, layout, "const", data.name, data))
+        return place
 
 
 def _renumbered(schedule: Schedule, used: set[int]) -> Schedule:
