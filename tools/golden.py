@@ -50,7 +50,9 @@ CASES: dict[str, Case] = {
         "tile(axis=ra, size=8) tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(ra0, a0, b0, ra1, a1, b1)) "
         "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, layout=(b0, ra1, b1))",
     ),
-    "linear_padded": Case("linear", "pad(axis=a, multiple=4) tile(axis=a, size=4) tile(axis=ra, size=2) unroll(axis=ra1)"),
+    "linear_padded": Case(
+        "linear", "pad(axis=a, multiple=4) tile(axis=a, size=4) tile(axis=ra, size=2) unroll(axis=ra1)"
+    ),
     "row_sum_group": Case("row_sum", "tile(axis=ra, size=8) tile(axis=ra1, size=4) upcast(axis=ra1) group(axis=ra2)"),
     "softmax_rows": Case(
         "softmax",

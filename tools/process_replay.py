@@ -4,8 +4,8 @@
     ... change the code ...
     python -m tools.process_replay compare before.json [after.json]
 
-A capture holds, for every kernel of the corpus on every target under many schedules: kernel text, action text, the hash of
-the program and of the rendered text. Everything follows from the code, so two captures of one commit are equal, on any
+A capture holds, for every kernel of the corpus on every target under many schedules: kernel text, action text, the hash
+of the program and of the rendered text. Everything follows from the code, so two captures of one commit are equal, on any
 machine and with any hash seed. ``compare`` prints every case that differs and in what, and exits 3.
 """
 
@@ -46,8 +46,11 @@ _TARGETS: dict[str, tuple[Target, Callable[[Program], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kernel under one schedule. ``name`` says where it came from and pairs it with the same case of another
-    capture. ``illegal`` is the message where the schedule is not legal; the hashes are empty then."""
+    """One kernel under one schedule.
+
+    ``name`` says where it came from and pairs it with the same case of another capture. ``illegal`` is the message
+    where the schedule is not legal; the hashes are empty then.
+    """
 
     name: str
     kernel: str
@@ -59,8 +62,10 @@ class Case:
 
 
 def capture(decisions: int = 4, names: Sequence[str] = NAMES) -> tuple[Case, ...]:
-    """Every case of today's code: hand-written schedules, and ``names`` of the corpus unscheduled, by default and under
-    ``decisions`` random draws."""
+    """Every case of today's code.
+
+    The hand-written schedules, and ``names`` of the corpus unscheduled, by default and under ``decisions`` random draws.
+    """
     found = [*_hand()] if tuple(names) == NAMES else []
     for target in _TARGETS:
         for name in names:

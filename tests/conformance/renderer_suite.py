@@ -1,6 +1,6 @@
 """What every renderer must do, as one test class: same program, same text; and the text computes what the kernel says.
 
-Its module gives the fixture ``renderer``: text of a program, and running it on flat buffers, or a skip where nothing can.
+Its module gives the fixture ``renderer``: text of a program, and running it on flat buffers, or a skip.
 """
 
 from __future__ import annotations
@@ -56,7 +56,14 @@ def dtype_kernels(name: str) -> tuple[Kernel, ...]:
     if name == "bool":
         outputs = (x == y, x.cast("i32").sum(1), x.cast("f32") * 0.5)
     else:
-        outputs = (x * y + x, (x * 2).sum(1), x.max(0), x < y, x.cast("f64"), x.cast("i32" if x.dtype.is_float else "f32"))
+        outputs = (
+            x * y + x,
+            (x * 2).sum(1),
+            x.max(0),
+            x < y,
+            x.cast("f64"),
+            x.cast("i32" if x.dtype.is_float else "f32"),
+        )
     nodes = fold_constants(tuple(t.node for t in outputs))
     return tuple(launch.kernel for launch in fuse(tuple(nodes)).launches)
 

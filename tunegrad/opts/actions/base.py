@@ -1,7 +1,7 @@
 """What an action is: a small frozen value that prints as text and rewrites a loop tree.
 
     text  := action*                     action := name "(" arg ("," arg)* ")"
-    arg   := [field "="] value           value  := int | name | "(" value ("," value)* ")" | "()"
+    arg   := [field "="] value           value  := int | name | "(" [name ("," name)*] ")"
 
 ``print_actions`` and ``parse_actions`` are inverse. Parsing reads data only: no name is looked up but an action's.
 """
@@ -77,11 +77,11 @@ def apply_actions(tree: LoopTree, actions: Iterable[Action]) -> LoopTree:
             tree = a.apply(tree)
         except IllegalAction as error:
             rule = str(error)
-            raise IllegalAction(rule if rule.startswith(str(a)) else f"{a}: {rule}") from None
+            raise IllegalAction(rule if rule.startswith(f"{a.name}(") else f"{a}: {rule}") from None
     return tree
 
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z_0-9.]*)|([(),=]))")
+_TOKEN = re.compile(r"\s*(?:([0-9]{1,18})|([A-Za-z_][A-Za-z_0-9.]*)|([(),=]))")
 
 
 def _tokens(text: str) -> list[str]:
@@ -114,16 +114,22 @@ class _Reader:
     def value(self) -> object:
         token = self.take()
         if token == "(":
-            items = []
-            while self.peek() != ")":
-                items.append(self.value())
-                if self.peek() != ")":
-                    self.take(",")
-            self.take(")")
-            return tuple(items)
+            return self.names()
         if token in "),=":
             raise IllegalAction(f"actions: expected a value, found {token!r}")
         return int(token) if token[0].isdigit() else token
+
+    def names(self) -> tuple[str, ...]:
+        items = []
+        while self.peek() != ")":
+            token = self.take()
+            if not (token[0].isalpha() or token[0] == "_"):
+                raise IllegalAction(f"actions: expected a name between the parentheses, found {token!r}")
+            items.append(token)
+            if self.peek() != ")":
+                self.take(",")
+        self.take(")")
+        return tuple(items)
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
