@@ -6,7 +6,8 @@
         warm                 where cold is a tie: proved faster, it wins
     ties                     keep the incumbent
 
-So what is promoted is faster under one policy by a test, and not slower under the other.
+So what is promoted is faster under one policy by a test, and not slower under the other. In the end the default and
+the winner are weighed once more, interleaved: what a report says of them must not hang on one noisy moment.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from tunegrad.trial import Fingerprint, Trial
 
 from .measuring import CandidateMeasurer, Samples
 
-__all__ = ["Effort", "finals"]
+__all__ = ["Effort", "Weighed", "finals"]
 
 _FIRST = "first"
 """The test of a winner that nothing came before."""
 
 _TRIED = 5
 """Rounds after which a challenger that is not ahead is out; the fewest that can prove anything."""
+
+_WEIGHED = 9
+"""Rounds of the default against the winner."""
 
 _TIE = 1.01
 """A challenger that is at most this much slower cold may still win warm."""
@@ -56,10 +60,19 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """Medians of interleaved runs with warm caches: of the default schedule, and of the winner."""
+
+    default_s: float
+    winner_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Lineup:
     """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first."""
 
     search: KernelSearch
+    default: Trial | None
     incumbent: Trial
     promoted: bool
     challengers: tuple[Trial, ...]
@@ -72,14 +85,21 @@ def finals(
     fingerprint: Fingerprint,
     effort: Effort,
     observe: Callable[[Event], None],
+    weighed: dict[str, Weighed],
 ) -> None:
-    """Settle the winner of every kernel where something changed, the most to gain first; the evidence is stored."""
+    """Settle the winner of every kernel where something changed, the most to gain first; the evidence is stored.
+
+    ``weighed`` is filled by kernel key, as far as an interrupt lets it get.
+    """
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
     lineups.sort(key=_stake_s, reverse=True)
-    work = [(x, t) for x in lineups if x.challengers for t in (x.incumbent, *x.challengers)]
+    work = [(x, t) for x in lineups for t in (x.default, x.incumbent, *x.challengers) if t is not None]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
     for lineup in lineups:
-        _Settling(lineup, measurer, store, effort.now(), observe).run()
+        settling = _Settling(lineup, measurer, store, effort.now(), observe)
+        settling.run()
+        if lineup.default is not None and (found := settling.weigh(lineup.default)) is not None:
+            weighed[lineup.search.task.key] = found
 
 
 def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort: Effort) -> _Lineup | None:
@@ -93,7 +113,7 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
     faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]
     if held and (not faster or not search.statuses):
         return None
-    return _Lineup(search, incumbent, bool(held), faster)
+    return _Lineup(search, default, incumbent, bool(held), faster)
 
 
 def _faster(a: Trial, b: Trial) -> bool:
@@ -132,6 +152,19 @@ class _Settling:
                 self._observe(Warned(f"kernel {self._task.name}: no final for {challenger.actions!r}: {error}"))
         if not self._promoted:
             self._crown(self._incumbent.measurement.samples_s, self._incumbent.policy.cache == "cold")
+
+    def weigh(self, default: Trial) -> Weighed | None:
+        """The default and the winner, warm and interleaved; None where one of them does not run any more."""
+        pair = Schedule.parse(default.actions), Schedule.parse(self._incumbent.actions)
+        try:
+            samples = self._measurer.compare(self._task.kernel, *pair, rounds=_WEIGHED, cold=False)
+        except CandidateFailure as error:
+            self._observe(Warned(f"kernel {self._task.name}: the winner was not weighed: {error}"))
+            return None
+        if default.program_hash == self._incumbent.program_hash:
+            both = median(samples[0] + samples[1])
+            return Weighed(both, both)
+        return Weighed(median(samples[0]), median(samples[1]))
 
     def _meet(self, challenger: Trial) -> None:
         cold = self._samples(challenger, cold=True)

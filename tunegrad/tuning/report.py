@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf
 
 from tunegrad.config import TuneSettings
@@ -10,19 +12,22 @@ from tunegrad.reports import RunReport, TuneReport, TuneRow
 from tunegrad.search import KernelSearch
 from tunegrad.trial import Fingerprint, Trial
 
+from .finals import Weighed
 from .roofline import Roofline
 from .workload import Workload
 
 __all__ = ["Finish", "report_of"]
 
 
+@dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: its times, and the whole model where it was measured."""
+    """How a session ended: its times in seconds, what the finals weighed, the whole model where it was measured."""
 
-    __slots__ = ("interrupted", "search_s", "seconds", "whole")
-
-    def __init__(self, interrupted: bool, search_s: float, seconds: float, whole: RunReport | None) -> None:
-        self.interrupted, self.search_s, self.seconds, self.whole = interrupted, search_s, seconds, whole
+    interrupted: bool
+    search_s: float
+    seconds: float
+    weighed: Mapping[str, Weighed]
+    whole: RunReport | None
 
 
 def report_of(
@@ -36,23 +41,22 @@ def report_of(
     finish: Finish,
 ) -> TuneReport:
     """The report: a row per kernel, the heaviest first."""
-    winners = [store.winner(s.task.key, here, s.space.version) for s in searches]
-    weights = [s.task.uses * _seconds(w) for s, w in zip(searches, winners, strict=True)]
-    total = sum(w for w in weights if w < inf) or inf
+    facts = [_facts(s, store.winner(s.task.key, here, s.space.version), finish) for s in searches]
+    total_s = sum(s.task.uses * f.tuned_s for s, f in zip(searches, facts, strict=True) if f.tuned_s < inf) or inf
     rows = [
         TuneRow(
             kernel=s.task.name,
             key=s.task.key,
             uses=s.task.uses,
-            share=weight / total if weight < inf else 0.0,
-            default_ms=_ms(s.default_s),
-            tuned_ms=_ms(_seconds(winner)),
-            pct_peak=roofline.pct_peak(s.task.kernel, _seconds(winner)) if winner else None,
+            share=s.task.uses * f.tuned_s / total_s if f.tuned_s < inf else 0.0,
+            default_ms=_ms(f.default_s),
+            tuned_ms=_ms(f.tuned_s),
+            pct_peak=roofline.pct_peak(s.task.kernel, f.tuned_s) if f.tuned_s < inf else None,
             candidates=s.statuses,
-            actions=winner.actions if winner else s.defaults[0].text,
-            origin=winner.origin if winner else "default",
+            actions=f.actions,
+            origin=f.origin,
         )
-        for s, winner, weight in zip(searches, winners, weights, strict=True)
+        for s, f in zip(searches, facts, strict=True)
     ]
     measured = sum(sum(s.statuses.values()) for s in searches)
     return TuneReport(
@@ -71,8 +75,23 @@ def report_of(
     )
 
 
-def _seconds(winner: Trial | None) -> float:
-    return winner.measurement.seconds if winner is not None else inf
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """A kernel's winner, and its time next to the default's; infinity where one never ran."""
+
+    actions: str
+    origin: str
+    default_s: float
+    tuned_s: float
+
+
+def _facts(search: KernelSearch, winner: Trial | None, finish: Finish) -> _Facts:
+    """Weighed side by side in this session's finals, or as their rows say."""
+    if winner is None:
+        return _Facts(search.defaults[0].text, "default", search.default_s, inf)
+    found = finish.weighed.get(search.task.key)
+    default_s, tuned_s = (found.default_s, found.winner_s) if found else (search.default_s, winner.measurement.seconds)
+    return _Facts(winner.actions, winner.origin, default_s, tuned_s)
 
 
 def _ms(seconds: float) -> float | None:

@@ -47,7 +47,7 @@ from tunegrad.search import (
 )
 from tunegrad.trial import Fingerprint, Policy
 
-from .finals import Effort, finals
+from .finals import Effort, Weighed, finals
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
 from .report import Finish, report_of
@@ -120,12 +120,14 @@ class _Session:
         else:
             self.tell(Warned(f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"))
         search_s = time.monotonic() - begun_s
-        self._finals(searches, measurer)
+        weighed = self._finals(searches, measurer)
         if left_s >= _LEAST_S:
-            self._charge(time.monotonic() - begun_s)
+            used_s = time.monotonic() - begun_s
+            # A search that ran to its end has used its budget, also the part that its finals did not need.
+            self._charge(used_s if self.interrupt.requested else max(used_s, left_s))
         device.close()
         whole = self._whole()
-        finish = Finish(self.interrupt.requested, search_s, time.monotonic() - started_s, whole)
+        finish = Finish(self.interrupt.requested, search_s, time.monotonic() - started_s, weighed, whole)
         report = report_of(
             self.settings, self.workload, searches, self.store, self.here, self.roofline, self.id, finish
         )
@@ -198,14 +200,16 @@ class _Session:
         fresh = [(s.task.kernel, d) for s in searches for d in s.defaults if (s, d.text) not in stored]
         measurer.prime(fresh)
 
-    def _finals(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
+    def _finals(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> dict[str, Weighed]:
+        weighed: dict[str, Weighed] = {}
         share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
         effort = Effort(deadline_s=time.monotonic() + share_s)
         self.interrupt.forgive()
         try:
-            finals(searches, measurer, self.store, self.here, effort, self.tell)
+            finals(searches, measurer, self.store, self.here, effort, self.tell, weighed)
         except KeyboardInterrupt:
             self.tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
+        return weighed
 
     def _whole(self) -> RunReport | None:
         try:

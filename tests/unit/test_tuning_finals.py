@@ -1,0 +1,177 @@
+"""Finals: who is promoted, on what evidence. Times are scripted; nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from tunegrad.db import key_of, open_store
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Event, Warned, WinnerPromoted
+from tunegrad.opts import Schedule
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.finals import Effort, Weighed, finals
+from tunegrad.tuning.measuring import CandidateMeasurer, Samples
+
+HERE = Fingerprint((("device", "cpu"),))
+TEXT = "kernel of the test"
+DEFAULT, A, B, C = "", "tile(axis=a, size=2)", "tile(axis=a, size=4)", "tile(axis=a, size=8)"
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str = "k"
+    key: str = key_of(TEXT)
+    uses: int = 1
+    kernel: object = None
+
+
+@dataclass(frozen=True)
+class Space:
+    version: int = 1
+
+
+@dataclass
+class Search:
+    """What finals ask of a KernelSearch."""
+
+    trials: list[Trial]
+    statuses: dict[str, int] = field(default_factory=lambda: {"ok": 1})
+    task: Task = field(default_factory=Task)
+    space: Space = field(default_factory=Space)
+    defaults: tuple[Schedule, ...] = (Schedule(()),)
+
+    def finalists(self, count: int) -> list[Trial]:
+        return sorted(self.trials, key=lambda t: t.measurement.seconds)[:count]
+
+
+@dataclass
+class Scripted:
+    """A measurer whose cold and warm times are given by schedule; each sample is a little longer than the last."""
+
+    cold: Mapping[str, float]
+    warm: Mapping[str, float]
+    broken: str = "nothing"
+    compared: list[tuple[str, str, bool, int]] = field(default_factory=list)
+
+    def prime(self, work: object) -> None:
+        pass
+
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+        if self.broken in (a.text, b.text):
+            raise CandidateFailure("it broke")
+        self.compared.append((a.text, b.text, cold, rounds))
+        times = self.cold if cold else self.warm
+        sides = [tuple(times[s.text] * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b)]
+        return sides[0], sides[1]
+
+
+def trial(actions: str, seconds: float) -> Trial:
+    measured = Measurement(Status.OK, (seconds,) * 3)
+    origin = "beam" if actions else "default"
+    return Trial(key_of(TEXT), TEXT, HERE, actions, f"hash of {actions}", 1, Policy(), measured, "s", origin, 1.0)
+
+
+class Final:
+    """Finals of one kernel on a fresh store: search times by schedule, then scripted ones."""
+
+    def __init__(self, searched: Mapping[str, float], measurer: Scripted, effort: Effort | None = None) -> None:
+        self.measurer, self.effort = measurer, effort or Effort()
+        self.store = open_store(":memory:", "write")
+        self.search = Search([trial(actions, seconds) for actions, seconds in searched.items()])
+        self.events: list[Event] = []
+        self.weighed: dict[str, Weighed] = {}
+        with self.store.session("tune", 0, {}, "0", "s"):
+            for t in self.search.trials:
+                self.store.add(t)
+
+    def run(self) -> list[str]:
+        """Texts of all promotions so far."""
+        searches, measurer = cast(Any, [self.search]), cast(CandidateMeasurer, self.measurer)
+        finals(searches, measurer, self.store, HERE, self.effort, self.events.append, self.weighed)
+        return [t.actions for t, _ in self.store.promotions(key_of(TEXT), HERE)]
+
+
+def test_faster_challenger_replaces_the_default_which_was_crowned_first():
+    final = Final({DEFAULT: 2.0, A: 1.0}, Scripted({DEFAULT: 2.0, A: 1.0}, {DEFAULT: 2.0, A: 1.0}))
+    assert final.run() == [DEFAULT, A]
+    (_, first), (_, second) = final.store.promotions(key_of(TEXT), HERE)
+    assert (first.test, first.incumbent_samples_s, first.cold) == ("first", (), True)
+    assert (second.test, len(second.challenger_samples_s), second.cold) == ("mannwhitneyu", 15, True)
+    assert second.p_value < 0.01
+    (promoted,) = final.events
+    assert isinstance(promoted, WinnerPromoted)
+    assert (promoted.actions, promoted.seconds, promoted.previous_s) == (A, 1.0, 2.0)
+
+
+def test_tie_keeps_the_default():
+    same = {DEFAULT: 1.0, A: 1.0}
+    assert Final({DEFAULT: 2.0, A: 1.0}, Scripted(same, same)).run() == [DEFAULT]
+
+
+def test_cold_tie_is_decided_warm():
+    final = Final({DEFAULT: 2.0, A: 1.0}, Scripted({DEFAULT: 1.0, A: 1.0}, {DEFAULT: 2.0, A: 1.0}))
+    assert final.run() == [DEFAULT, A]
+    assert not final.store.promotions(key_of(TEXT), HERE)[-1][1].cold
+
+
+def test_slower_cold_is_out_after_a_few_rounds_however_fast_warm():
+    measurer = Scripted({DEFAULT: 1.0, A: 1.1}, {DEFAULT: 2.0, A: 1.0})
+    assert Final({DEFAULT: 2.0, A: 1.0}, measurer).run() == [DEFAULT]
+    assert measurer.compared[0] == (DEFAULT, A, True, 5)
+    assert [c for c in measurer.compared if c[2]] == measurer.compared[:1]
+
+
+def test_each_challenger_meets_the_winner_of_the_last_match():
+    times = {DEFAULT: 4.0, A: 3.0, B: 2.0, C: 2.5}
+    measurer = Scripted(times, times)
+    assert Final(times, measurer).run() == [DEFAULT, B]
+    assert [(a, b) for a, b, cold, _ in measurer.compared if cold] == [
+        (DEFAULT, B), (DEFAULT, B), (B, C), (B, A),
+    ]  # fmt: skip
+
+
+def test_slower_in_the_search_is_no_challenger():
+    measurer = Scripted({DEFAULT: 1.0, A: 0.5}, {DEFAULT: 1.0, A: 0.5})
+    assert Final({DEFAULT: 1.0, A: 2.0}, measurer).run() == [DEFAULT]
+
+
+def test_late_finals_have_one_challenger_and_few_rounds():
+    times = {DEFAULT: 4.0, A: 3.0, B: 2.0}
+    measurer = Scripted(times, times)
+    assert Final(times, measurer, Effort(deadline_s=0.0)).run() == [DEFAULT, B]
+    assert [rounds for *_, cold, rounds in measurer.compared if cold] == [5, 2]
+
+
+def test_challenger_that_breaks_is_a_warning():
+    times = {DEFAULT: 4.0, A: 3.0, B: 2.0}
+    final = Final(times, Scripted(times, times, broken=B))
+    assert final.run() == [DEFAULT, A]
+    (warned, _) = final.events
+    assert isinstance(warned, Warned)
+    assert "it broke" in warned.message
+
+
+def test_second_final_with_nothing_new_changes_nothing():
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final(times, Scripted(times, times))
+    assert final.run() == [DEFAULT, A]
+    before = len(final.measurer.compared)
+    final.search = replace(final.search, statuses={})
+    assert final.run() == [DEFAULT, A]
+    assert len(final.measurer.compared) == before
+
+
+def test_nothing_that_ran_promotes_nothing():
+    final = Final({}, Scripted({}, {}))
+    assert final.run() == []
+    assert final.weighed == {}
+
+
+def test_default_and_winner_are_weighed_warm():
+    final = Final({DEFAULT: 2.0, A: 1.0}, Scripted({DEFAULT: 2.0, A: 1.0}, {DEFAULT: 20.0, A: 10.0}))
+    final.run()
+    weighed = final.weighed[key_of(TEXT)]
+    assert 20.0 <= weighed.default_s < 20.1
+    assert 10.0 <= weighed.winner_s < 10.1

@@ -1,0 +1,65 @@
+"""The bound that per cents of peak refer to."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tunegrad.devices import MachineLimits
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.tuning.roofline import Roofline, needed_flops
+from tunegrad.tuning.workload import workload_of_function
+
+LIMITS = MachineLimits(
+    fma_f32=((1, 100e9), (2, 200e9)),
+    read_dram=((1, 10e9), (2, 15e9)),
+    triad_dram=((1, 10e9), (2, 15e9)),
+    read_l2=((1, 50e9), (2, 100e9)),
+    triad_l2=((1, 50e9), (2, 100e9)),
+)
+TARGET = Target("cpu", "cpu", "x", threads=2, l3_bytes=1 << 20)
+
+
+def conv(size: int, stride: int = 1, padding: int = 1) -> Kernel:
+    x, w = np.ones((1, 3, size, size), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    (use,) = workload_of_function(lambda x, w: x.conv2d(w, stride=stride, padding=padding), (x, w)).kernels
+    return use.kernel
+
+
+@pytest.mark.parametrize(("size", "stride", "padding"), [(7, 1, 1), (8, 2, 1), (5, 1, 2), (6, 1, 0)])
+def test_taps_on_the_padding_are_not_counted(size: int, stride: int, padding: int) -> None:
+    out = (size + 2 * padding - 3) // stride + 1
+    inside = sum(
+        0 <= y * stride + dy - padding < size and 0 <= x * stride + dx - padding < size
+        for y, x, dy, dx in product(range(out), range(out), range(3), range(3))
+    )
+    kernel = conv(size, stride, padding)
+    assert kernel.flops == 2 * 4 * 3 * 9 * out * out
+    assert needed_flops(kernel) == 2 * 4 * 3 * inside
+
+
+def matmul(n: int) -> Kernel:
+    a = np.ones((n, n), np.float32)
+    (use,) = workload_of_function(lambda x, y: x @ y, (a, a)).kernels
+    return use.kernel
+
+
+def test_arithmetic_bounds_a_large_matmul() -> None:
+    kernel = matmul(256)
+    bound_s = 2 * 256**3 / 200e9
+    assert Roofline(LIMITS, TARGET).bound_s(kernel) == pytest.approx(bound_s)
+    assert Roofline(LIMITS, TARGET).pct_peak(kernel, 2 * bound_s) == pytest.approx(50.0)
+
+
+def test_bytes_bound_a_sum_in_cache_and_in_memory() -> None:
+    for n, bandwidth in ((256, 100e9), (1024, 15e9)):
+        (use,) = workload_of_function(lambda x: x.sum(1), (np.ones((n, n), np.float32),)).kernels
+        bound_s = use.kernel.unique_bytes / bandwidth
+        assert Roofline(LIMITS, TARGET).bound_s(use.kernel) == pytest.approx(bound_s)
+
+
+def test_time_that_is_not_known_is_no_per_cent() -> None:
+    assert Roofline(LIMITS, TARGET).pct_peak(matmul(8), float("inf")) == 0.0
