@@ -24,6 +24,8 @@ from tunegrad.trial import Measurement, Policy, Status
 __all__ = ["Bench", "Reply"]
 
 _POISON = 0xFF
+_HOPELESS = 8.0
+"""A candidate whose verified run takes this many times the best time is not run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +120,19 @@ class Bench:
 
     def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
         max_error = 0.0
+        hopeless_s = best_s * _HOPELESS if best_s > 0 else math.inf
         for index in range(len(bound.dataset.sets)):
             self._fill(bound, index)
-            self.team.run(bound.launch.address, bound.launch.buffers, bound.launch.workspace, bound.launch.threads)
+            once_s = self.team.time(bound.launch, 1)[0]
             fault = _inspect(bound)
             max_error = max(max_error, fault.max_error)
             if fault.error:
                 spent = time.monotonic() - start
                 wrong = replace(facts, status=Status.WRONG, error=fault.error, verify_s=spent, max_error=max_error)
                 return Reply(wrong, damaged=fault.damaged)
+            if once_s > hopeless_s:
+                spent = time.monotonic() - start
+                return Reply(replace(facts, samples_s=(once_s,), verify_s=spent, max_error=max_error))
         verified = time.monotonic()
         samples = self._time(bound, policy, best_s)
         timed = time.monotonic()

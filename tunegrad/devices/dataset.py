@@ -23,6 +23,9 @@ __all__ = ["Dataset", "DatasetCache", "InputSet", "References", "load_hook", "ma
 
 References = tuple[dict[str, Reference], ...]
 
+_PACKS = 8
+"""Packed constants that one kernel keeps: nearly every candidate packs in its own way."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputSet:
@@ -89,6 +92,8 @@ class Dataset:
             buffer = Buffer(param.elements * dtype_of(param.dtype).itemsize)
             buffer.array(param.dtype)[:] = values
             found = self.packs[pack] = (buffer, values)
+            while len(self.packs) > _PACKS:
+                del self.packs[next(iter(self.packs))]
         return found
 
 

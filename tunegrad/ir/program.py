@@ -120,7 +120,7 @@ class Pack:
         shape = (1,) * len(self.extents)
         env: dict[str, NDArray[np.int64]] = {}
         for i, (v, e) in enumerate(zip(self.variables, self.extents, strict=True)):
-            env[v] = np.arange(e, dtype=np.int64).reshape(shape[:i] + (e,) + shape[i + 1 :])
+            env[v] = np.arange(e, dtype=np.int64).reshape((*shape[:i], e, *shape[i + 1 :]))
         keep = np.ones(shape, bool)
         for r in self.valid:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
