@@ -124,7 +124,7 @@ def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: 
     assert report.candidates == {}
     assert not listener.of(CandidateMeasured)
     assert [w.message for w in listener.of(Warned)] == ["the budget of 3 s is spent; a larger one goes on from here"]
-    assert [(r.key, r.actions) for r in report.rows] == [(r.key, r.actions) for r in tuned.report.rows]
+    assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
 
 
 def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
