@@ -5,8 +5,8 @@
     python -m tools.process_replay compare before.json [after.json]
 
 A capture holds, for every kernel of the corpus on every target under many schedules: kernel text, action text, the hash
-of the program and of the rendered text. Everything follows from the code, so two captures of one commit are equal, on any
-machine and with any hash seed. ``compare`` prints every case that differs and in what, and exits 3.
+of the program and of the rendered text. Everything follows from the code, so two captures of one commit are equal, on
+any machine and with any hash seed. ``compare`` prints every case that differs and in what, and exits 3.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Case:
 def capture(decisions: int = 4, names: Sequence[str] = NAMES) -> tuple[Case, ...]:
     """Every case of today's code.
 
-    The hand-written schedules, and ``names`` of the corpus unscheduled, by default and under ``decisions`` random draws.
+    Hand-written schedules, and ``names`` of the corpus unscheduled, by default and under ``decisions`` random draws.
     """
     found = [*_hand()] if tuple(names) == NAMES else []
     for target in _TARGETS:
