@@ -1,0 +1,56 @@
+"""Ctrl-C is held back where something is being finished, and raised where the search only waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tunegrad.tuning.interrupt import Interrupt
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_outside_of_a_wait_it_is_noted_and_raised_at_the_next_one() -> None:
+    with Interrupt() as interrupt:
+        press()
+        assert interrupt.requested
+        with pytest.raises(KeyboardInterrupt), interrupt.breakable():
+            pytest.fail("entered")
+
+
+def test_inside_a_wait_it_is_raised_at_once() -> None:
+    with Interrupt() as interrupt:
+        with pytest.raises(KeyboardInterrupt), interrupt.breakable():
+            press()
+        assert interrupt.requested
+
+
+def test_second_one_is_raised_anywhere() -> None:
+    with Interrupt() as interrupt:
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        assert interrupt.requested
+
+
+def test_forgiven_one_lets_waiting_go_on_and_stays_on_record() -> None:
+    with Interrupt() as interrupt:
+        press()
+        interrupt.forgive()
+        with interrupt.breakable():
+            pass
+        assert interrupt.requested
+        press()  # the first again: noted, not raised
+        with pytest.raises(KeyboardInterrupt), interrupt.breakable():
+            pytest.fail("entered")
+
+
+def test_handler_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
