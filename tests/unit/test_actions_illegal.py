@@ -56,6 +56,7 @@ RULES = [
     (GEMM, AVX512, "thread(axis=m, count=2)", "tile(axis=m, size=4)", "m is thread, only a serial loop can be tiled"),
     (GEMM, AVX512, STAGED, "tile(axis=m, size=4)", "loops can not be tiled once something is staged"),
     (GEMM, AVX512, "", "tile(axis=m, size=0)", "the size must be at least 1"),
+    (gemm(1, 8, 8), AVX512, "", "tile(axis=m, size=4)", "loop m has one iteration: nothing depends on it"),
     (GEMM, AVX512, "tile(axis=m, size=12)", "tile(axis=m1, size=5)",
      "5 does not divide extent 12, which is not the axis's outermost loop"),
     # reorder
@@ -108,6 +109,7 @@ RULES = [
     # pad
     (GEMM, AVX512, "tile(axis=m, size=12)", "pad(axis=m0, multiple=4)", "m0 is not an untiled, unpadded axis"),
     (gemm(7, 16, 8), AVX512, "pad(axis=m, multiple=4)", "pad(axis=m, multiple=16)", "m is not an untiled, unpadded"),
+    (gemm(1, 8, 8), AVX512, "", "pad(axis=m, multiple=4)", "axis m has one point: nothing depends on it"),
     (GEMM, AVX512, "", "pad(axis=m, multiple=16)", "extent 64 is a multiple of 16 already"),
     (GEMM, AVX512, "", "pad(axis=m, multiple=1)", "extent 64 is a multiple of 1 already"),
     (gemm(7, 8, 8), AVX512, "", "pad(axis=m, multiple=64)", "extent 7 would more than double to 64"),

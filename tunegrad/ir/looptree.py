@@ -149,7 +149,7 @@ class LoopTree:
     @property
     def partial(self) -> tuple[Loop, ...]:
         """The reduce loops around the region: those between which partial sums live in memory."""
-        return tuple(x for x in self.outer if x.stage >= 0)
+        return tuple(x for x in self.outer if x.stage >= 0 and x.extent > 1)
 
     @property
     def shared_registers(self) -> tuple[Loop, ...]:

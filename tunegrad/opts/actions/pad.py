@@ -34,6 +34,8 @@ class Pad(Action):
         loop = tree.loop(self.axis)
         if loop.axes != (loop.name,) or loop.kind is not LoopKind.SERIAL or loop.name in tree.padded:
             raise self.fail(tree, f"{loop.name} is not an untiled, unpadded axis")
+        if loop.extent == 1:
+            raise self.fail(tree, f"axis {loop.name} has one point: nothing depends on it")
         if self.multiple < 2 or loop.extent % self.multiple == 0:
             raise self.fail(tree, f"extent {loop.extent} is a multiple of {self.multiple} already")
         extent = -(-loop.extent // self.multiple) * self.multiple

@@ -40,6 +40,8 @@ class Tile(Action):
             raise self.fail(tree, "loops can not be tiled once something is staged")
         if self.size < 1:
             raise self.fail(tree, "the size must be at least 1")
+        if self.size > 1 and loop.extent == 1:
+            raise self.fail(tree, f"loop {loop.name} has one iteration: nothing depends on it")
         if loop.extent % self.size and not self.outermost(tree, loop):
             raise self.fail(
                 tree, f"{self.size} does not divide extent {loop.extent}, which is not the axis's outermost loop"
