@@ -15,7 +15,7 @@ import tunegrad as tg
 from tunegrad import tune as tune_model
 from tunegrad.db import Evidence, open_store
 from tunegrad.errors import DeviceError
-from tunegrad.events import CandidateMeasured, SessionFinished, SessionStarted, Warned, WinnerPromoted
+from tunegrad.events import BudgetSpent, CandidateMeasured, SessionFinished, SessionStarted, Warned, WinnerPromoted
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
@@ -130,6 +130,8 @@ def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: 
 def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
     listener, store = Listener(), copied(tuned, tmp_path)
     tune_model(settings_of(tuned.directory, BUDGET_S + 2.0, store), [listener])
+    assert {e.budget_s for e in listener.of(BudgetSpent)} == {BUDGET_S + 2.0}
+    assert all(BUDGET_S <= e.spent_s for e in listener.of(BudgetSpent))
     before = {(t.kernel_key, t.actions) for t in tuned.trials}
     with open_store(store) as opened:
         rows = trials_of(opened, workload_in(tuned.directory))

@@ -94,7 +94,10 @@ def run_session(
 
 @dataclass(slots=True)
 class _Session:
-    """What the steps of one session share. Mutable: ``spent_s`` is what it has charged to the budget so far."""
+    """What the steps of one session share. Mutable.
+
+    ``before_s`` of the budget were spent by earlier sessions, ``spent_s`` is what this one has charged so far.
+    """
 
     settings: TuneSettings
     workload: Workload
@@ -105,13 +108,14 @@ class _Session:
     roofline: Roofline
     interrupt: Interrupt
     id: str
+    before_s: float = 0.0
     spent_s: float = 0.0
 
     def run(self, device: CpuMeasurer, started_s: float) -> TuneReport:
         """Search, settle the winners, measure the whole model, report."""
         measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt)
-        spent_s = self.store.spent(self.workload.key, self.here, self._spend_key)
-        left_s = self.settings.budget_s - spent_s
+        self.before_s = self.store.spent(self.workload.key, self.here, self._spend_key)
+        left_s = self.settings.budget_s - self.before_s
         searches = self._searches(measurer)
         self._announce(searches)
         begun_s = time.monotonic()
@@ -139,6 +143,7 @@ class _Session:
         match event:
             case BudgetSpent():
                 self._charge(event.spent_s)
+                event = replace(event, spent_s=self.before_s + event.spent_s, budget_s=self.settings.budget_s)
             case CandidateMeasured():
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
             case KernelFinished():
