@@ -131,7 +131,7 @@ def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path)
     listener, store = Listener(), copied(tuned, tmp_path)
     tune_model(settings_of(tuned.directory, BUDGET_S + 2.0, store), [listener])
     assert {e.budget_s for e in listener.of(BudgetSpent)} == {BUDGET_S + 2.0}
-    assert all(BUDGET_S <= e.spent_s for e in listener.of(BudgetSpent))
+    assert all(e.spent_s >= BUDGET_S for e in listener.of(BudgetSpent))
     before = {(t.kernel_key, t.actions) for t in tuned.trials}
     with open_store(store) as opened:
         rows = trials_of(opened, workload_in(tuned.directory))
