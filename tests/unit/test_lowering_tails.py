@@ -113,14 +113,20 @@ def test_lowering_blocked_reduction_with_a_tail_epilogue_runs_in_the_last_block(
 
 
 PRIMES = [
-    "tile(axis=m, size=5) tile(axis=n, size=8) tile(axis=k, size=4) reorder(order=(k0, m0, n0, k1, m1, n1)) "
-    "upcast(axis=m1) vectorize(axis=n1)",
-    "tile(axis=m, size=4) tile(axis=m1, size=2) tile(axis=n, size=16) upcast(axis=m2) vectorize(axis=n1) "
-    "thread(axis=m0)",
+    (
+        "tile(axis=m, size=5) tile(axis=n, size=8) tile(axis=k, size=4) reorder(order=(k0, m0, n0, k1, m1, n1)) "
+        "upcast(axis=m1) vectorize(axis=n1)"
+    ),
+    (
+        "tile(axis=m, size=4) tile(axis=m1, size=2) tile(axis=n, size=16) upcast(axis=m2) vectorize(axis=n1) "
+        "thread(axis=m0)"
+    ),
     "pad(axis=n, multiple=16) tile(axis=n, size=16) vectorize(axis=n1) tile(axis=k, size=3) unroll(axis=k1)",
     "tile(axis=k, size=8) group(axis=k1) tile(axis=m, size=3) upcast(axis=m1)",
-    "tile(axis=m, size=6) tile(axis=n, size=4) reorder(order=(n0, m0, m1, n1)) vectorize(axis=n1) unroll(axis=k) "
-    "stage(param=B, at=n0, layout=(k, n1)) stage(param=A, at=m0, layout=())",
+    (
+        "tile(axis=m, size=6) tile(axis=n, size=4) reorder(order=(n0, m0, m1, n1)) vectorize(axis=n1) unroll(axis=k) "
+        "stage(param=B, at=n0, layout=(k, n1)) stage(param=A, at=m0, layout=())"
+    ),
 ]
 
 

@@ -1,0 +1,88 @@
+"""Machine code of the hand-written schedules, compiled for an AVX-512 core and never run: what is in the hot loop."""
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.hand_schedules import AVX512, FULL
+from tunegrad.devices import assembly
+from tunegrad.opts import Schedule, Space
+from tunegrad.render.llvm import render_llvm
+
+if platform.machine() not in ("x86_64", "AMD64"):
+    pytest.skip(f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True)
+
+SPILL = re.compile(r"\b[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+")
+
+
+def compiled(name):
+    entry = FULL[name]
+    return assembly(render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule)), AVX512)
+
+
+def loops(text):
+    """Every innermost loop: the lines from a label to a jump back to it, with no other label between."""
+    back = r"^(\.L\w+):.*\n((?:(?!^\.L\w+:)[^\n]*\n)*?)^\s+j\w+\s+\1\s*$"
+    return [m.group(2) for m in re.finditer(back, text, re.MULTILINE)]
+
+
+def hottest(text):
+    return max(loops(text), key=lambda body: body.count("vfmadd"))
+
+
+@pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 2), ("direct_conv", 28, 2)])
+def test_llvm_hot_loop_is_the_register_tile(name, fmas, loads):
+    body = hottest(compiled(name))
+    assert len(re.findall(r"vfmadd\w+\s.*%zmm\d+, %zmm\d+", body)) == fmas
+    assert len(re.findall(r"vfmadd", body)) == fmas, "an FMA is narrower than a register, or reads memory"
+    assert len(re.findall(r"vmovup[sd]\s.*, %zmm", body)) == loads
+    assert len(re.findall(r"vbroadcastss\s", body)) == fmas // loads
+
+
+@pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
+def test_llvm_hot_loop_spills_and_calls_nothing(name):
+    body = hottest(compiled(name))
+    assert SPILL.findall(body) == []
+    assert not re.search(r"\bcall", body)
+    assert not re.search(r"vmov\w+\s+%zmm\d+, [^%]", body), "a vector is stored inside the loop"
+
+
+@pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
+def test_llvm_hot_loop_is_little_else_than_the_arithmetic(name):
+    body = hottest(compiled(name))
+    lines = [line for line in body.splitlines() if line.strip() and not line.strip().startswith((".", "#"))]
+    useful = sum(bool(re.search(r"vfmadd|vmovup|vbroadcast", line)) for line in lines)
+    assert len(lines) - useful <= 4, "address arithmetic in the loop"
+
+
+@pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
+def test_llvm_kernel_spills_no_vector_at_all(name):
+    assert SPILL.findall(compiled(name)) == []
+
+
+@pytest.mark.parametrize("name", ["packed_gemm", "direct_conv", "softmax_rows"])
+def test_llvm_kernel_calls_no_function_of_a_library(name):
+    called = set(re.findall(r"call\w*\s+\*?([\w.@]+)", compiled(name))) - {"kernel.body"}
+    assert called <= {"memcpy@PLT", "memset@PLT"}, "elementary functions are inline"
+
+
+def test_llvm_softmax_runs_in_whole_vectors():
+    bodies = [b for b in loops(compiled("softmax_rows")) if "zmm" in b]
+    assert len(bodies) == 3
+    assert not any(re.search(r"\bv(add|mul|max)ss\b", b) for b in bodies)
+
+
+def test_llvm_row_of_a_narrow_target_uses_its_registers():
+    narrow = replace(AVX512, arch="haswell", vector_bytes=32, registers=16)
+    actions = (
+        "tile(axis=m, size=4) tile(axis=n, size=16) tile(axis=n1, size=8) reorder(order=(m0, n0, k, m1, n1, n2)) "
+        "upcast(axis=m1) upcast(axis=n1) vectorize(axis=n2)"
+    )
+    program = Space(FULL["packed_gemm"].kernel, narrow).lower(Schedule.parse(actions))
+    body = hottest(assembly(render_llvm(program), narrow))
+    assert len(re.findall(r"vfmadd\w+\s.*%ymm", body)) == 8
+    assert SPILL.findall(body) == []

@@ -1,0 +1,107 @@
+"""LLVM IR text: deterministic, well formed, its addresses computed in the loop that decides them, its scratch apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from kernel_corpus import NAMES, corpus_kernel
+
+from benchmarks.hand_schedules import AVX512, FULL, SMALL, gemm
+from tunegrad.devices import compile_llvm
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.index import as_index, var
+from tunegrad.ir.program import Alloc, Buffer, For, Number, Program, Store, VType
+from tunegrad.opts import Schedule, Space
+from tunegrad.render.llvm import render_llvm, workspace_bytes
+
+F = VType(F32)
+OUT = (Buffer("y", F32, 64, "out"),)
+
+
+def rendered(kernel, text="", target=AVX512):
+    return render_llvm(Space(kernel, target).lower(Schedule.parse(text)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_llvm_text_is_the_same_each_time(name):
+    space = Space(corpus_kernel(name), AVX512)
+    schedule = space.defaults()[0]
+    assert render_llvm(space.lower(schedule)) == render_llvm(space.lower(schedule))
+
+
+@pytest.mark.parametrize("name", ["conv3x3s2", "softmax", "halves", "compare", "pad"])
+def test_llvm_text_compiles_for_another_machine(name):
+    target = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16)
+    space = Space(corpus_kernel(name), target)
+    assert compile_llvm(render_llvm(space.lower(space.defaults()[0])), target)
+
+
+def test_llvm_text_names_every_value_once():
+    text = rendered(FULL["direct_conv"].kernel, FULL["direct_conv"].actions)
+    body = text[: text.index("define void")]
+    defined = re.findall(r"^  (%\w+) = ", body, re.MULTILINE)
+    assert len(defined) == len(set(defined))
+
+
+def test_llvm_inner_loop_adds_to_addresses_of_the_outer_ones():
+    text = rendered(gemm(64, 64, 64))
+    number = re.findall(r"^loop(\d+):", text, re.MULTILINE)[-1]
+    inner = text[text.index(f"loop{number}:") : text.index(f"latch{number}:")]
+    assert re.findall(r"mul nsw i64 (%v\d+), 64", inner) == [f"%v{number}"], "only the row of B moves with k"
+
+
+def test_llvm_pointers_do_not_alias():
+    text = rendered(gemm(8, 8, 8), "stage(param=B, at=(), layout=(k, n))")
+    (signature,) = re.findall(r"define internal void @kernel.body\((.*?)\)", text)
+    assert signature.count("ptr noalias") == 4
+
+
+def test_llvm_thread_buffers_are_apart_and_team_buffers_shared():
+    allocs = (Alloc("a", F32, 10, "thread"), Alloc("b", F32, 100, "team"))
+    program = Program("p", OUT, allocs, (), (), threads=3)
+    text = render_llvm(program)
+    strides = [int(x) for x in re.findall(r"mul i64 %tid, (\d+)", text)]
+    assert len(strides) == 1
+    assert strides[0] >= 40
+    (offset,) = re.findall(r"%p2 = getelementptr i8, ptr %workspace, i64 (\d+)", text)
+    assert int(offset) == 3 * strides[0]
+    assert workspace_bytes(program) >= 3 * strides[0] + 400
+    assert workspace_bytes(replace(program, threads=1)) < workspace_bytes(program)
+
+
+def test_llvm_scratch_starts_on_a_cache_line():
+    allocs = tuple(Alloc(f"a{i}", F32, 3 + i, "thread") for i in range(4))
+    text = render_llvm(Program("p", OUT, allocs, (), (), threads=2))
+    assert all(int(x) % 64 == 0 for x in re.findall(r"(?:mul i64 %tid|add i64 %o\d+), (\d+)", text))
+
+
+def test_llvm_barriers_are_for_teams():
+    entry = "stage(param=B, at=(), layout=(k, n))"
+    assert "call void @tg_barrier" not in rendered(gemm(8, 8, 8), entry)
+    assert "call void @tg_barrier" in rendered(gemm(8, 8, 8), f"thread(axis=m, count=2) {entry}")
+
+
+def test_llvm_threads_take_contiguous_shares():
+    text = rendered(gemm(10, 8, 8), "thread(axis=m, count=2)")
+    assert re.search(r"mul i64 10, %t\d+\n.*sdiv i64 %t\d+, 2", text)
+
+
+def test_llvm_refuses_work_items():
+    body = (Number(1, 0.0, F), For("i", 64, (as_index(64),), (Store("y", var("i", 64), 1, F),), "local", 64))
+    with pytest.raises(InternalError, match="program p: loop i over work-items on a CPU"):
+        render_llvm(Program("p", OUT, (), (), body, local=64))
+
+
+def test_llvm_refuses_a_variable_that_no_loop_makes():
+    body = (Number(1, 0.0, F), Store("y", var("i", 64), 1, F))
+    with pytest.raises(InternalError, match="program p: variable i is not in scope"):
+        render_llvm(Program("p", OUT, (), (), body))
+
+
+@pytest.mark.parametrize("entry", [e for e in SMALL.values() if e.target is AVX512], ids=lambda e: e.name)
+def test_llvm_text_size_follows_the_program(entry):
+    program = Space(entry.kernel, entry.target).lower(entry.schedule)
+    assert len(render_llvm(program)) < 400 * len(program.text.splitlines())
