@@ -182,7 +182,8 @@ class Region:
     # -- loops of one stage
 
     def _loops(self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None]) -> None:
-        serial = [x for x in self.tree.own(i) if not x.kind.is_register]
+        """A stage's serial loops, peeled where they must be; what work-items share is ``_over_items``'s."""
+        serial = [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
         if at == len(serial):
             body(env, limits)
             return
@@ -198,11 +199,7 @@ class Region:
             return
         stops = tuple(s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True))
         if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
-            block = self._block(lambda: inside(env, limits))
-            local = loop.kind is LoopKind.LOCAL
-            self.b.add(
-                For(loop.name, loop.extent, stops, block, "local" if local else "serial", loop.extent if local else 1)
-            )
+            self.b.add(For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits))))
         if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
             self._peel(loop, shape, env, limits, inside)
 
@@ -300,7 +297,7 @@ class Region:
         shares: list[Known] = []
 
         def share() -> None:
-            self._loops_inside_local(i, local, limits, body)
+            self._loops(i, 0, {}, limits, body)
             for j, p in enumerate(points):
                 total = self._combine(s, p, spread, self.lanes_of[i], vtype)
                 offset = var(local.name, local.extent) * len(points) + j
@@ -322,19 +319,6 @@ class Region:
             b.add(Write(_register(s.name, p + spread[0]), new[0], vtype))
         b.add(For(f"{name}.i", local.extent, (as_index(local.extent),), b.close()))
         b.add(Barrier())
-
-    def _loops_inside_local(self, i: int, local: Loop, limits: Limits, body: Callable[[Env, Limits], None]) -> None:
-        serial = [x for x in self.tree.own(i) if not x.kind.is_register and x is not local]
-
-        def go(at: int) -> None:
-            if at == len(serial):
-                body({}, limits)
-                return
-            loop = serial[at]
-            block = self._block(lambda: go(at + 1))
-            self.b.add(For(loop.name, loop.extent, loop_stops(self.tree, self.shapes, loop, whole=True), block))
-
-        go(0)
 
     # -- partial sums
 
