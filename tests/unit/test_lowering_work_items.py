@@ -17,8 +17,10 @@ CASES = {
     ),
     "tail_of_another_axis_with_a_staged_operand": (
         conv3x3(3, 1, 3),
-        "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) upcast(axis=x) "
-        "stage(param=X, at=y, layout=(r1, s, c0, x, c1)) thread(axis=y) upcast(axis=r1)",
+        (
+            "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) upcast(axis=x) "
+            "stage(param=X, at=y, layout=(r1, s, c0, x, c1)) thread(axis=y) upcast(axis=r1)"
+        ),
     ),
     "two_tails_in_registers": (
         conv3x3(5, 2, 3),
@@ -27,8 +29,10 @@ CASES = {
     # A loop of one step counted to a stop that named a loop inside it.
     "outer_loop_of_one_step": (
         conv3x3(1, 3, 4),
-        "thread(axis=x) tile(axis=s, size=2) upcast(axis=s1) tile(axis=s0, size=4) thread(axis=o) upcast(axis=y) "
-        "group(axis=r)",
+        (
+            "thread(axis=x) tile(axis=s, size=2) upcast(axis=s1) tile(axis=s0, size=4) thread(axis=o) upcast(axis=y) "
+            "group(axis=r)"
+        ),
     ),
 }
 

@@ -293,12 +293,14 @@ class Ops:
     def _division(self, op: Op, a: list[str], s: VType) -> str:
         """Python's: the quotient rounds down and the remainder has the divisor's sign.
 
-        X // 0 is 0 and x % 0 is 0, like numpy.
+        X // 0 is 0 and x % 0 is 0, like numpy. Neither 0 nor -1 reaches the division: the least integer over -1 traps.
         """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
-        zero, one = literal(0, s), literal(1, s)
+        zero, one, minus_one = literal(0, s), literal(1, s), literal(-1, s)
         none = self._named(f"icmp eq {ty} {a[1]}, {zero}")
-        d = self._named(f"select {mask} {none}, {ty} {one}, {ty} {a[1]}")
+        minus = self._named(f"icmp eq {ty} {a[1]}, {minus_one}")
+        special = self._named(f"or {mask} {none}, {minus}")
+        d = self._named(f"select {mask} {special}, {ty} {one}, {ty} {a[1]}")
         r = self._named(f"srem {ty} {a[0]}, {d}")
         signs = self._named(f"xor {ty} {r}, {d}")
         opposite = self._named(f"icmp slt {ty} {signs}, {zero}")
@@ -310,7 +312,9 @@ class Ops:
         else:
             q = self._named(f"sdiv {ty} {a[0]}, {d}")
             less = self._named(f"sub {ty} {q}, {one}")
-            result = self._named(f"select {mask} {fix}, {ty} {less}, {ty} {q}")
+            rounded = self._named(f"select {mask} {fix}, {ty} {less}, {ty} {q}")
+            negated = self._named(f"sub {ty} {zero}, {a[0]}")
+            result = self._named(f"select {mask} {minus}, {ty} {negated}, {ty} {rounded}")
         return self._named(f"select {mask} {none}, {ty} {zero}, {ty} {result}")
 
     def fold(self, i: Fold) -> None:
