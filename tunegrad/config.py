@@ -43,12 +43,14 @@ __all__ = [
     "DtypeName",
     "InputSpec",
     "ModelSpec",
+    "Numerics",
     "Scalar",
     "Searcher",
     "TuneDefaults",
     "TuneSettings",
     "build_model",
     "cache_dir",
+    "check_numerics",
     "config_names",
     "configs_dir",
     "default_store",
@@ -61,6 +63,8 @@ __all__ = [
 
 Scalar = bool | int | float | str
 Searcher = Literal["beam", "random"]
+Numerics = Literal["contract", "strict"]
+"""``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are not."""
 DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
 
@@ -119,6 +123,7 @@ class TuneSettings:
     seed: int
     json: bool = False
     log: Path | None = None
+    numerics: Numerics = "contract"
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +333,7 @@ def resolve_settings(
     seed: int | None = None,
     json: bool = False,
     log: str | Path | None = None,
+    numerics: str = "contract",
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the default.
@@ -347,12 +353,22 @@ def resolve_settings(
         seed=_first(seed, file.seed, 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
+        numerics=check_numerics(numerics),
     )
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:
         raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
     return settings
+
+
+def check_numerics(numerics: str) -> Numerics:
+    """The setting of that name. Raises ConfigError for a word that is none."""
+    for known in get_args(Numerics):
+        if numerics == known:
+            found: Numerics = known
+            return found
+    raise ConfigError(f"numerics {numerics!r} is unknown; valid: {', '.join(get_args(Numerics))}")
 
 
 def _first(*choices: Any) -> Any:

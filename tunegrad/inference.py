@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.artifact import Compiler
-from tunegrad.config import build_model, cache_dir, default_store, default_threads, resolve_model
+from tunegrad.config import (
+    Numerics,
+    build_model,
+    cache_dir,
+    check_numerics,
+    default_store,
+    default_threads,
+    resolve_model,
+)
 from tunegrad.db import Difference, Hit, Lookup, Store, open_store
 from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
 from tunegrad.devices.inputs import draw
@@ -40,8 +48,8 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
-from tunegrad.trial import Status, Trial
-from tunegrad.variants import Numerics, check_numerics, pick_variants, stored_variant
+from tunegrad.trial import Fingerprint, Trial
+from tunegrad.variants import pick_variants
 
 __all__ = ["DEVICES", "Choice", "LoadedModel", "OnMiss", "StorePath", "choices", "compile", "load", "realize"]
 
@@ -126,17 +134,17 @@ class Choice:
     differs: tuple[str, ...] = ()
 
 
-def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss) -> Iterator[Choice]:
+def choices(
+    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss
+) -> Iterator[Choice]:
     """What ``kernel`` may run with, best first; the last one is its default schedule. A stored one may be illegal here.
 
     Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit.
     """
-    found = None if store is None else store.lookup(kernel.key, fingerprint(target), SPACE_VERSION)
+    found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
     differs = ("store: there is none",) if found is None else _differs(found)
-    if isinstance(found, Hit) and store is not None:
-        trial = _direct(found.trial, store)
-        if trial is not None:
-            yield Choice(kernel, "hit", trial.actions, trial)
+    if isinstance(found, Hit):
+        yield Choice(kernel, "hit", found.trial.actions, found.trial)
         differs = ("actions: the stored winner is not legal here",)
     if on_miss == "error":
         raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
@@ -144,21 +152,6 @@ def choices(kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss
         for near in found.nearest:
             yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(map(_difference, near.differences)))
     yield Choice(kernel, "miss", Space(kernel, target).defaults()[0].text, None, differs)
-
-
-def _direct(winner: Trial, store: Store) -> Trial | None:
-    """The winner, or the fastest schedule of the kernel itself where a variant won; None where there is none."""
-    if stored_variant(winner.actions) is None:
-        return winner
-    rows = store.trials(winner.kernel_key, winner.fingerprint)
-    own = [
-        t
-        for t in rows
-        if t.measurement.status is Status.OK
-        and t.space_version == winner.space_version
-        and stored_variant(t.actions) is None
-    ]
-    return min(own, key=lambda t: t.measurement.seconds, default=None)
 
 
 def _differs(found: Lookup) -> tuple[str, ...]:
@@ -170,10 +163,10 @@ def _difference(d: Difference) -> str:
 
 
 def _chosen(
-    kernel: Kernel, target: Target, store: Store | None, on_miss: OnMiss, compiler: Compiler
+    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> tuple[Choice, Code]:
     """The first choice that is legal here and compiles."""
-    for choice in choices(kernel, target, store, on_miss):
+    for choice in choices(kernel, target, here, store, on_miss):
         try:
             return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
         except (IllegalAction, CandidateFailure) as error:
@@ -278,7 +271,9 @@ class LoadedModel:
             return self._runner
         if self._default is None:
             codes = {
-                key: code if c.trial is None else _chosen(c.kernel, self._target, None, "default", _compiler())[1]
+                key: code
+                if c.trial is None
+                else _chosen(c.kernel, self._target, fingerprint(self._target), None, "default", _compiler())[1]
                 for key, (c, code) in self._chosen.items()
             }
             self._default = self._bound(codes)
@@ -380,9 +375,11 @@ def _load(
     with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         direct = fusion.schedule(fold_constants(tuple(t.node for t in outputs)))
-        plan, _ = pick_variants(direct, target, fingerprint(target), opened, numerics)
+        here = fingerprint(target, numerics)
+        plan, _ = pick_variants(direct, target, here, opened, numerics)
         chosen = {
-            key: _chosen(kernel, target, opened, on_miss, _compiler()) for key, (kernel, _) in plan.kernels().items()
+            key: _chosen(kernel, target, here, opened, on_miss, _compiler())
+            for key, (kernel, _) in plan.kernels().items()
         }
         read = "" if opened is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
@@ -443,8 +440,10 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
     direct = fusion.schedule(fold_constants(nodes))
-    plan, _ = pick_variants(direct, target, fingerprint(target), None, "contract")
+    here = fingerprint(target)
+    plan, _ = pick_variants(direct, target, here, None, "contract")
     codes = {
-        key: _chosen(kernel, target, None, "default", _compiler())[1] for key, (kernel, _) in plan.kernels().items()
+        key: _chosen(kernel, target, here, None, "default", _compiler())[1]
+        for key, (kernel, _) in plan.kernels().items()
     }
     return Runner(plan, codes, _engine(target.threads))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, get_args
 
+from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
-from tunegrad.errors import ConfigError
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -20,21 +19,12 @@ from tunegrad.ir.variants import DIRECT, match_conv3x3, parts_of, rewrite, varia
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
-__all__ = ["Numerics", "check_numerics", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
-
-Numerics = Literal["contract", "strict"]
-"""``contract``: sums may be reassociated and Winograd used, within the stated tolerance. ``strict``: no Winograd."""
+__all__ = ["expected", "pick_variants", "picked", "stored_variant", "variant_text"]
 
 _TEXT = re.compile(r"variant\((\w+)\)")
 _PEAK_FLOPS_PER_CORE = 1e11
 _CACHE_BYTES_PER_S = 5e10
 _MEMORY_BYTES_PER_S = 2.5e10
-
-
-def check_numerics(numerics: str) -> None:
-    """Raises ConfigError for a word that is no setting of the numerics."""
-    if numerics not in get_args(Numerics):
-        raise ConfigError(f"numerics {numerics!r} is unknown; valid: {', '.join(get_args(Numerics))}")
 
 
 def variant_text(variant: str) -> str:

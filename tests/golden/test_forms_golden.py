@@ -9,7 +9,9 @@ from tools.golden import CASES, FOLDER, golden_text, main
 
 @pytest.mark.parametrize("name", CASES)
 def test_forms_are_the_golden_ones(name: str) -> None:
-    assert (FOLDER / f"{name}.txt").read_text(encoding="utf-8") == golden_text(name), "run: python -m tools.golden --write"
+    assert (FOLDER / f"{name}.txt").read_text(encoding="utf-8") == golden_text(name), (
+        "run: python -m tools.golden --write"
+    )
 
 
 def test_forms_golden_files_all_have_a_case() -> None:

@@ -235,7 +235,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     assert run(["run", "mlp", "--threads", "1", "--store", "t.db", "--seed", "5", "--on-miss", "nearest"]) == 0
     assert given == {
         "model": "mlp", "device": "cpu", "store": Path("t.db"), "on_miss": "nearest", "threads": 1, "weights": None,
-        "seed": 5,
+        "seed": 5, "numerics": "contract",
     }  # fmt: skip
     assert capsys.readouterr().out == (
         "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default schedules, gain 1.50x "

@@ -92,7 +92,9 @@ def test_process_replay_command_line(before, tmp_path, capsys, monkeypatch):
     assert f"{before[0].name}: program changed\n1 of {len(before)} cases differ" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 9, "cases": []}', '{"version": 1, "cases": [{"name": 1}]}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 9, "cases": []}', '{"version": 1, "cases": [{"name": 1}]}']
+)
 def test_process_replay_refuses_a_file_that_is_no_capture(text, tmp_path, capsys):
     file = tmp_path / "broken.json"
     file.write_text(text)

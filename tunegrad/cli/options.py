@@ -9,6 +9,7 @@ __all__ = [
     "example",
     "json_option",
     "model_argument",
+    "numerics_option",
     "seed_option",
     "store_option",
     "threads_option",
@@ -26,6 +27,12 @@ store_option = click.option(
 )
 seed_option = click.option(
     "--seed", type=int, metavar="N", help="Seed of every random choice, weights too.  [default: 0]"
+)
+numerics_option = click.option(
+    "--numerics",
+    metavar="contract|strict",
+    default="contract",
+    help="Whether Winograd convolutions are allowed, within the stated tolerance.  [default: contract]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
 

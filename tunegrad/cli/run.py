@@ -11,6 +11,7 @@ from tunegrad.cli.options import (
     example,
     json_option,
     model_argument,
+    numerics_option,
     seed_option,
     store_option,
     threads_option,
@@ -34,6 +35,7 @@ __all__ = ["run"]
 )
 @click.option("--weights", metavar="FILE.safetensors", help="A checkpoint.  [default: weights drawn from the seed]")
 @seed_option
+@numerics_option
 @json_option
 def run(
     model: str,
@@ -43,6 +45,7 @@ def run(
     on_miss: Literal["default", "nearest", "error"],
     weights: str | None,
     seed: int | None,
+    numerics: str,
     as_json: bool,
 ) -> None:
     """Measure MODEL's latency: stored winners, then default schedules.
@@ -53,7 +56,9 @@ def run(
     from tunegrad.cli.tables import run_text
     from tunegrad.config import resolve_settings
 
-    settings = resolve_settings(model, device=device, threads=threads, store=store, seed=seed, json=as_json)
+    settings = resolve_settings(
+        model, device=device, threads=threads, store=store, seed=seed, json=as_json, numerics=numerics
+    )
     from tunegrad.inference import load
 
     loaded = load(
@@ -64,6 +69,7 @@ def run(
         threads=settings.threads,
         weights=weights,
         seed=settings.seed,
+        numerics=settings.numerics,
     )
     report = loaded.benchmark()
     emit(report, run_text(report), as_json=as_json)

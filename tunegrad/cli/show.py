@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from tunegrad.cli.options import device_option, example, json_option, model_argument, store_option, threads_option
+from tunegrad.cli.options import (
+    device_option,
+    example,
+    json_option,
+    model_argument,
+    numerics_option,
+    store_option,
+    threads_option,
+)
 from tunegrad.cli.output import emit
 
 __all__ = ["show"]
@@ -15,13 +23,14 @@ __all__ = ["show"]
 @device_option
 @threads_option
 @store_option
+@numerics_option
 @json_option
-def show(model: str, device: str | None, threads: int | None, store: str | None, as_json: bool) -> None:
+def show(model: str, device: str | None, threads: int | None, store: str | None, numerics: str, as_json: bool) -> None:
     """Show MODEL's kernels, their actions, and where each came from."""
     from tunegrad.cli.tables import show_text
     from tunegrad.config import resolve_settings
 
-    settings = resolve_settings(model, device=device, threads=threads, store=store, json=as_json)
+    settings = resolve_settings(model, device=device, threads=threads, store=store, json=as_json, numerics=numerics)
     from tunegrad.tune import show as show_model
 
     rows = show_model(model, settings)

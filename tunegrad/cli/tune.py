@@ -16,6 +16,7 @@ from tunegrad.cli.options import (
     example,
     json_option,
     model_argument,
+    numerics_option,
     seed_option,
     store_option,
     threads_option,
@@ -38,6 +39,7 @@ __all__ = ["tune"]
 @click.option("--searcher", metavar="beam|random", help="How to search.  [default: beam]")
 @store_option
 @seed_option
+@numerics_option
 @json_option
 @click.option("--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line.")
 @click.pass_context
@@ -50,6 +52,7 @@ def tune(
     searcher: str | None,
     store: str | None,
     seed: int | None,
+    numerics: str,
     as_json: bool,
     log: str | None,
 ) -> None:
@@ -74,6 +77,7 @@ def tune(
         seed=seed,
         json=as_json,
         log=log,
+        numerics=numerics,
     )
     if store is None:
         _make_default_place(settings.store)

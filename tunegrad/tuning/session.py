@@ -32,6 +32,7 @@ from tunegrad.events import (
     SessionStarted,
     Warned,
 )
+from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.reports import RunReport, TuneReport
@@ -46,14 +47,16 @@ from tunegrad.search import (
     TrialLog,
 )
 from tunegrad.trial import Fingerprint, Policy
+from tunegrad.variants import picked
 
 from .finals import Effort, Weighed, finals
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
+from .variants import settle_variants
 from .whole import measure_whole
-from .workload import KernelUse, Workload
+from .workload import KernelUse, Workload, with_variants
 
 __all__ = ["SEARCH_POLICY", "run_session"]
 
@@ -87,7 +90,16 @@ def run_session(
         with interrupt.breakable():
             roofline = Roofline(device.machine_limits(), target)
         session = _Session(
-            settings, workload, target, fingerprint(target), store, tuple(observers), roofline, interrupt, row.id
+            settings,
+            workload,
+            target,
+            fingerprint(target, settings.numerics),
+            store,
+            tuple(observers),
+            roofline,
+            interrupt,
+            row.id,
+            workload.key,
         )
         return session.run(device, started_s)
 
@@ -108,19 +120,21 @@ class _Session:
     roofline: Roofline
     interrupt: Interrupt
     id: str
+    work_key: str
     before_s: float = 0.0
     spent_s: float = 0.0
 
     def run(self, device: CpuMeasurer, started_s: float) -> TuneReport:
         """Search, settle the winners, measure the whole model, report."""
         measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt)
-        self.before_s = self.store.spent(self.workload.key, self.here, self._spend_key)
+        self.before_s = self.store.spent(self.work_key, self.here, self._spend_key)
         left_s = self.settings.budget_s - self.before_s
-        searches = self._searches(measurer)
-        self._announce(searches)
+        self._announce()
         begun_s = time.monotonic()
+        self._settle_variants(measurer, left_s)
+        searches = self._searches(measurer, self.workload.kernels)
         if left_s >= _LEAST_S:
-            self._search(searches, measurer, left_s)
+            self._search(searches, measurer, max(_LEAST_S, left_s - (time.monotonic() - begun_s)))
         else:
             self.tell(Warned(f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"))
         search_s = time.monotonic() - begun_s
@@ -155,10 +169,32 @@ class _Session:
 
     # ---- steps
 
-    def _searches(self, measurer: CandidateMeasurer) -> tuple[KernelSearch, ...]:
+    def _settle_variants(self, measurer: CandidateMeasurer, left_s: float) -> None:
+        """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
+        if left_s < _LEAST_S or self.settings.numerics == "strict":
+            picks = picked(self.workload.plan, self.target, self.here, self.store, self.settings.numerics)
+            self.workload = with_variants(self.workload, picks)
+            return
+
+        def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
+            searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
+            self._prime(searches, measurer)
+            for s in searches:
+                s.measure_defaults()
+            return {s.task.key: s.default_s for s in searches}
+
+        try:
+            picks = settle_variants(self.workload, self.target, self.here, self.store, measure, self.id)
+        except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
+            picks = picked(self.workload.plan, self.target, self.here, self.store, self.settings.numerics)
+        self.workload = with_variants(self.workload, picks)
+
+    def _searches(self, measurer: CandidateMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
         log = TrialLog(self.store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
         searches = []
-        for use in self.workload.kernels:
+        for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
             space = Space(use.kernel, self.target)
             searcher = _searcher(self.settings, space, use.key)
@@ -176,14 +212,14 @@ class _Session:
         same = [s for s in self.store.sessions() if s.id != self.id and s.command == "tune"]
         return frozenset(s.id for s in same if s.seed == self.settings.seed and _same(_parsed(s.settings)) == mine)
 
-    def _announce(self, searches: Sequence[KernelSearch]) -> None:
+    def _announce(self) -> None:
         s = self.settings
         known = sum(len(self.store.trials(u.key, self.here, SEARCH_POLICY)) for u in self.workload.kernels)
         peak = self.roofline.peak_flops_per_s
         self.tell(
             SessionStarted(
-                self.id, self.workload.name, s.device, s.threads, s.searcher, s.seed, s.budget_s, len(searches),
-                str(s.store), known, peak,
+                self.id, self.workload.name, s.device, s.threads, s.searcher, s.seed, s.budget_s,
+                len(self.workload.kernels), str(s.store), known, peak,
             )
         )  # fmt: skip
 
@@ -218,7 +254,9 @@ class _Session:
 
     def _whole(self) -> RunReport | None:
         try:
-            return measure_whole(self.workload, self.store, self.target, 0.3 if self.interrupt.requested else 2.0)
+            return measure_whole(
+                self.workload, self.store, self.target, self.here, 0.3 if self.interrupt.requested else 2.0
+            )
         except CandidateFailure as error:
             self.tell(Warned(f"the whole model was not measured: {error}"))
             return None
@@ -233,11 +271,13 @@ class _Session:
     def _charge(self, total_s: float) -> None:
         """Note that this session has spent ``total_s`` in all."""
         if total_s > self.spent_s:
-            self.store.add_spend(self.workload.key, self.here, self._spend_key, total_s - self.spent_s)
+            self.store.add_spend(self.work_key, self.here, self._spend_key, total_s - self.spent_s)
             self.spent_s = total_s
 
     def _pct(self, name: str, seconds: float) -> float:
-        use = next(u for u in self.workload.kernels if u.name == name)
+        use = next((u for u in self.workload.kernels if u.name == name), None)
+        if use is None:  # a part of a variant that is only being tried
+            return 0.0
         return self.roofline.pct_peak(use.kernel, seconds)
 
 
@@ -259,6 +299,7 @@ def _record(settings: TuneSettings) -> dict[str, object]:
         "searcher": settings.searcher,
         "space_version": SPACE_VERSION,
         "policy": SEARCH_POLICY.text,
+        "numerics": settings.numerics,
     }
 
 

@@ -9,8 +9,9 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
+from tunegrad.variants import picked
 
-from .workload import KernelUse, workload_of_spec
+from .workload import KernelUse, with_variants, workload_of_spec
 
 __all__ = ["show"]
 
@@ -18,9 +19,11 @@ __all__ = ["show"]
 def show(settings: TuneSettings) -> list[ShowRow]:
     """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing."""
     target = host_target(settings.threads)
-    here = fingerprint(target)
+    here = fingerprint(target, settings.numerics)
     workload = workload_of_spec(settings.model, settings.seed)
     with open_store(settings.store) as store:
+        picks = picked(workload.plan, target, here, store, settings.numerics)
+        workload = with_variants(workload, picks)
         return [_row(use, store, here, target) for use in workload.kernels]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Schedule, schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.variants import rewrite
 from tunegrad.runtime import Argument
 
-__all__ = ["KernelUse", "Workload", "workload_of", "workload_of_function", "workload_of_spec"]
+__all__ = ["KernelUse", "Workload", "with_variants", "workload_of", "workload_of_function", "workload_of_spec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,19 @@ def workload_of(model: Model, name: str, seed: int) -> Workload:
     """The work of a model."""
     outputs = model.build(model.weights(None, seed))
     plan = schedule(fold_constants(tuple(t.node for t in outputs)))
+    return Workload(name, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
+
+
+def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
+    """The work with its kernels as the variants that ``picks`` names by key."""
+    plan = rewrite(workload.plan, picks)
+    return replace(workload, plan=plan, kernels=_uses(plan))
+
+
+def _uses(plan: Schedule) -> tuple[KernelUse, ...]:
     found = plan.kernels()
     repeated = Counter(kernel.name for kernel, _ in found.values())
-    return Workload(
-        name,
-        plan,
-        tuple(
-            KernelUse(k, key, k.name if repeated[k.name] == 1 else f"{k.name} [{key[:6]}]", uses)
-            for key, (k, uses) in found.items()
-        ),
-        tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs),
+    return tuple(
+        KernelUse(k, key, k.name if repeated[k.name] == 1 else f"{k.name} [{key[:6]}]", uses)
+        for key, (k, uses) in found.items()
     )

@@ -1,0 +1,166 @@
+"""Which variant each kernel of a model runs as, settled by measuring before its kernels are searched.
+
+every part of every variant, default schedules   -->   verified and timed by the device, rows in the store
+the fastest sum per kernel                       -->   the first picks
+whole model, one pick changed, interleaved       -->   close calls are decided where caches are as they will be
+the variant alone against the direct kernel      -->   a row and a promotion: ``variant(NAME)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from time import time
+
+from tunegrad.artifact import Compiler
+from tunegrad.config import cache_dir
+from tunegrad.db import Evidence, Hit, Store
+from tunegrad.inference import LoadedModel
+from tunegrad.ir.fusion import Buffer, Schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.layout import Layout
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import DIRECT, parts_of, rewrite, variants_of
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.runtime import Argument, ObjectCache
+from tunegrad.search import TEST, decide
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.variants import stored_variant, variant_text
+
+from .whole import chosen_kernel
+from .workload import Workload
+
+__all__ = ["settle_variants"]
+
+_CLOSE = 1.2
+"""Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
+
+_ROUNDS = 12
+_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
+
+
+def settle_variants(
+    workload: Workload,
+    target: Target,
+    here: Fingerprint,
+    store: Store,
+    measure: Callable[[Sequence[Kernel]], dict[str, float]],
+    session: str,
+) -> dict[str, str]:
+    """A variant by key for every kernel of the workload that has several.
+
+    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. What the store
+    has settled is left as it is.
+    """
+    picks = _settled(workload, here, store)
+    open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(variants_of(u.kernel)) > 1]
+    if not open_kernels:
+        return picks
+    work = _Settling(workload, target, store, here, session)
+    parts = {p.key: p for k in open_kernels for v in variants_of(k) for p in parts_of(k, v)}
+    seconds = measure(list(parts.values()))
+    sums = {k.key: {v: sum(seconds[p.key] for p in parts_of(k, v)) for v in variants_of(k)} for k in open_kernels}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for k in open_kernels:
+        groups.setdefault(_work_of(k), []).append(k.key)
+    totals = {g: {v: sum(sums[key][v] for key in keys) for v in sums[keys[0]]} for g, keys in groups.items()}
+    for g, keys in groups.items():
+        picks |= dict.fromkeys(keys, min(totals[g], key=lambda v, g=g: (totals[g][v], v != DIRECT)))  # type: ignore[misc]
+    for g, keys in groups.items():
+        picks = work.close_calls(keys, totals[g], picks)
+    for kernel in open_kernels:
+        if picks[kernel.key] != DIRECT:
+            work.record(kernel, picks[kernel.key])
+    return picks
+
+
+def _settled(workload: Workload, here: Fingerprint, store: Store) -> dict[str, str]:
+    picks = {}
+    for use in workload.kernels:
+        names = variants_of(use.kernel)
+        found = store.lookup(use.key, here, SPACE_VERSION) if len(names) > 1 else None
+        if isinstance(found, Hit):
+            name = stored_variant(found.trial.actions) or DIRECT
+            if name != DIRECT or store.promotions(use.key, here):
+                picks[use.key] = name if name in names else DIRECT
+    return picks
+
+
+def _work_of(kernel: Kernel) -> tuple[str, ...]:
+    """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are settled together."""
+    return tuple(parts_of(kernel, v)[1].key for v in variants_of(kernel) if v != DIRECT)
+
+
+@dataclass(slots=True)
+class _Settling:
+    """The steps that need whole models. Mutable: it keeps the model of the picks so far."""
+
+    workload: Workload
+    target: Target
+    store: Store
+    here: Fingerprint
+    session: str
+    current: LoadedModel | None = None
+
+    def close_calls(self, keys: Sequence[str], sums: Mapping[str, float], picks: dict[str, str]) -> dict[str, str]:
+        """``picks`` with the close rivals of these kernels tried in the whole model."""
+        mine = picks[keys[0]]
+        for rival in [v for v in sums if v != mine and sums[v] < inf and sums[v] <= _CLOSE * sums[mine]]:
+            if self.current is None:
+                self.current = self._model(self.workload.plan, picks, self.workload.inputs)
+            other_picks = {**picks, **dict.fromkeys(keys, rival)}
+            other = self._model(self.workload.plan, other_picks, self.workload.inputs)
+            if decide(*_interleaved(self.current, other)).promoted:
+                picks, self.current = other_picks, other
+        return picks
+
+    def record(self, kernel: Kernel, variant: str) -> None:
+        """Time the variant alone against the direct kernel; a row, and its promotion with that evidence."""
+        plan = _alone(self.workload.plan, kernel.key)
+        inputs = [Argument(plan.buffers[i].name, plan.buffers[i].shape, plan.buffers[i].dtype) for i in plan.inputs]
+        direct, other = self._model(plan, {}, inputs), self._model(plan, {kernel.key: variant}, inputs)
+        incumbent, challenger = _interleaved(direct, other)
+        verdict = decide(incumbent, challenger)
+        trial = Trial(
+            kernel.key, kernel.text, self.here, variant_text(variant), "", SPACE_VERSION, _POLICY,
+            Measurement(Status.OK, tuple(challenger)), self.session, "variant", time(),
+        )  # fmt: skip
+        number = self.store.add(trial)
+        evidence = Evidence(TEST, verdict.p_value, tuple(incumbent), tuple(challenger), cold=False)
+        self.store.promote(number, evidence)
+
+    def _model(self, plan: Schedule, picks: Mapping[str, str], inputs: Sequence[Argument]) -> LoadedModel:
+        compiler = Compiler(ObjectCache(cache_dir() / "objects"))
+        rewritten = rewrite(plan, picks)
+        chosen = {
+            key: chosen_kernel(kernel, self.target, self.here, self.store, compiler)
+            for key, (kernel, _) in rewritten.kernels().items()
+        }
+        return LoadedModel(self.workload.name, inputs, rewritten, chosen, self.target)
+
+
+def _interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:
+    """Samples of two models in turns; the first of every turn only warms the caches."""
+    samples: tuple[list[float], list[float]] = ([], [])
+    for turn in range(_ROUNDS):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            samples[side].append(min((a, b)[side].benchmark_s(3)[1:]))
+    return samples
+
+
+def _alone(plan: Schedule, key: str) -> Schedule:
+    """The first launch of a kernel as a schedule of its own; buffers that it reads are flat inputs."""
+    launch = next(x for x in plan.launches if x.kernel.key == key)
+    buffers: list[Buffer] = []
+    for i, (p, old) in enumerate(zip(launch.kernel.params, launch.args, strict=True)):
+        b = plan.buffers[old]
+        flat = Layout.row_major((b.layout.size,))
+        if p.role == "const":
+            buffers.append(replace(b, id=i))
+        else:
+            role: str = "output" if p.role == "out" else "input"
+            buffers.append(Buffer(i, b.dtype, flat.shape, flat, role, f"b{i}"))  # type: ignore[arg-type]
+    inputs = tuple(b.id for b in buffers if b.role == "input")
+    outputs = tuple(b.id for b in buffers if b.role == "output")
+    return Schedule(tuple(buffers), (replace(launch, args=tuple(range(len(buffers)))),), inputs, outputs)
