@@ -94,7 +94,9 @@ class Winograd:
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
     """How ``kernel`` is a dense 3x3 f32 convolution of stride 1 with constant weights; None when it is not."""
-    if len(kernel.reduces) != 1 or len(kernel.stores) != 1 or kernel.stores[0].axes:
+    if len(kernel.reduces) != 1 or len(kernel.stores) != 1:
+        return None
+    if kernel.stores[0].axes or not kernel.stores[0].valid.always:
         return None
     r = kernel.reduces[0]
     if r.op is not Op.ADD or r.dtype != F32 or not isinstance(r.expr, Apply) or r.expr.op is not Op.MUL:
@@ -125,6 +127,8 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     if len(windows) != 2 or len(channel) != 1:
         return None
     (dy, rows, kr, sy), (dx, columns, ks, sx) = windows
+    if rows == columns:
+        return None
     dc, c = channel[0][0], channel[0][1].key
     w_names = [i.key for i in w.index]
     outputs = [n for n in w_names if n in shared]
@@ -155,7 +159,8 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     channels = next(a.extent for a in kernel.reduces[0].axes if a.name == conv.channels)
     positions = (m + 2) ** 2
     grid = [*batch, ty, tx]
-    transform = _transform(kernel, conv, m, batch, ty, tx, Axis("c", channels))
+    # its own name for the channels: "c" may be a batch axis
+    transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
     tiles = Axis("t", _count(grid))
     product = _product(positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]))
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
