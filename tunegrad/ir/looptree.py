@@ -240,9 +240,10 @@ def _check_partial(t: LoopTree) -> None:
         raise IllegalAction(
             f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may"
         )
-    if not any(k.param(s.param).dtype == k.reduces[0].dtype for s in k.stores):
+    if not any(k.param(s.param).dtype == k.reduces[0].dtype and s.valid.always for s in k.stores):
         raise IllegalAction(
-            f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums"
+            f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums, "
+            "or it is not stored at every point"
         )
     for x in partial:
         tail = [a for a in x.axes if t.nominal(a) != t.extent(a)]

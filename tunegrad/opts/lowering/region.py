@@ -345,7 +345,8 @@ class Region:
     def _partial(self, s: Reduce, limits: Limits, points: list[Point]) -> None:
         tree, b = self.tree, self.b
         first, last = self._ends()
-        store = next(x for x in tree.kernel.stores if tree.kernel.param(x.param).dtype == s.dtype)
+        whole = (x for x in tree.kernel.stores if x.valid.always)
+        store = next(x for x in whole if tree.kernel.param(x.param).dtype == s.dtype)
         at = tree.kernel.stages.index(store)
         kept: dict[Point, str] = {}
         lanes = tree.lane_loop(at)
