@@ -8,6 +8,7 @@ then sleep. ``native_ir`` holds the code; it is compiled once per process.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import threading
@@ -165,6 +166,7 @@ class Team:
         """Launch once and wait. ``buffers`` is the address of the buffer table; ``threads`` at most the team's."""
         count = self._count(threads)
         with self._lock:
+            self._part()
             self._run(self._alive(), address, buffers, workspace, count)
 
     def time(
@@ -181,6 +183,7 @@ class Team:
         count, seconds = self._count(launch.threads), np.zeros(max(1, samples))
         base, size = (0, 0) if flush is None else (flush.ctypes.data, flush.nbytes)
         with self._lock:
+            self._part()
             _runtime().functions["tg_time"](
                 self._alive(), launch.address, launch.buffers, launch.workspace, count,
                 samples, max(1, inner), base, size, seconds.ctypes.data,
@@ -191,6 +194,7 @@ class Team:
         """Run a plan's launches in order, with no Python between them."""
         self._count(plan.threads)
         with self._lock:
+            self._part()
             self._plan(self._alive(), plan.address, len(plan))
 
     def time_plan(
@@ -208,12 +212,28 @@ class Team:
         seconds, parts = np.zeros(max(1, samples)), np.zeros(max(1, len(plan)))
         base, size = (0, 0) if flush is None else (flush.ctypes.data, flush.nbytes)
         with self._lock:
+            self._part()
             _runtime().functions["tg_plan_time"](
                 self._alive(), plan.address, len(plan), samples, base, size,
                 seconds.ctypes.data, parts.ctypes.data if each else 0,
             )  # fmt: skip
         means = tuple((parts[: len(plan)] / max(1, samples)).tolist()) if each else ()
         return tuple(seconds[:samples].tolist()), means
+
+    def _part(self) -> None:
+        """Leave a helper's core.
+
+        The caller is not pinned, and where it shares a core with a pinned helper the system may take a second to part
+        them; moving to the core that is kept for it, and being let go again, is at once.
+        """
+        if self.threads == 1 or _current_cpu() not in self._cpus[1:]:
+            return
+        try:
+            allowed = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {self._cpus[0]})
+            os.sched_setaffinity(0, allowed)
+        except OSError:
+            return  # a system that refuses to pin: nothing is pinned there
 
     def _alive(self) -> int:
         if self._pid != os.getpid():
@@ -232,6 +252,16 @@ class Team:
 def _destroy(handle: int, pid: int) -> None:
     if os.getpid() == pid:
         _runtime().functions["tg_team_destroy"](handle)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _current_cpu() -> int:
+    """The core that this thread runs on right now."""
+    return int(_libc().sched_getcpu())
 
 
 def _places(threads: int) -> tuple[int, ...]:

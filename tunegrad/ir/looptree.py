@@ -102,6 +102,9 @@ class LoopTree:
     index: tuple[tuple[str, Index], ...]
     staged: tuple[Staged, ...] = ()
     padded: tuple[str, ...] = ()
+    kept: tuple[int, ...] = ()
+    streamed: tuple[str, ...] = ()
+    prefetched: tuple[tuple[str, int], ...] = ()
 
     def loop(self, name: str) -> Loop:
         """The loop of that name; IllegalAction lists the ones there are."""

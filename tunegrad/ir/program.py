@@ -157,7 +157,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``id`` = ``buffer[offset]``; lanes where ``mask`` (a bool value id) is false read nothing and give zero."""
+    """``id`` = ``buffer[offset]``; lanes where ``mask`` (a bool value id) is false read nothing and give zero.
+
+    ``prefetch`` asks for the cache line that many bytes further on; a hint without meaning.
+    """
 
     id: int
     buffer: str
@@ -165,11 +168,15 @@ class Load:
     vtype: VType
     lane: str = ""
     mask: int | None = None
+    prefetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``buffer[offset] = value`` in the lanes where ``mask`` is true."""
+    """``buffer[offset] = value`` in the lanes where ``mask`` is true.
+
+    ``stream`` says that nobody reads it soon, so caches may be passed by; a hint without meaning.
+    """
 
     buffer: str
     offset: Index
@@ -177,6 +184,7 @@ class Store:
     vtype: VType
     lane: str = ""
     mask: int | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +387,12 @@ def _line(i: Instr) -> str:
     match i:
         case Number(id, value, t):
             return f"%{id} = {value!r} {t}"
-        case Load(id, buffer, offset, t, lane, mask):
-            return f"%{id} = {buffer}[{offset}] {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
-        case Store(buffer, offset, value, t, lane, mask):
-            return f"{buffer}[{offset}] = %{value} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
+        case Load(id, buffer, offset, t, lane, mask, ahead):
+            hint = f" prefetch {ahead}" if ahead else ""
+            return f"%{id} = {buffer}[{offset}] {t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
+        case Store(buffer, offset, value, t, lane, mask, stream):
+            hint = " stream" if stream else ""
+            return f"{buffer}[{offset}] = %{value} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
         case Compute(id, op, args, t):
             return f"%{id} = {op} {' '.join(f'%{a}' for a in args)} {t}"
         case Convert(id, arg, t):

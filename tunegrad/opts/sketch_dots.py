@@ -9,6 +9,7 @@ from tunegrad.ir.target import Target
 
 from .actions import Action, Group, Reorder, Thread, Upcast
 from .analysis import accesses
+from .hints import memory_hints
 from .tiling import Levels, balance, vector_lanes
 
 if TYPE_CHECKING:
@@ -56,4 +57,4 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
         if chosen != "none":
             actions.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
-    return tuple(actions)
+    return tuple(actions + memory_hints(kernel, target, ask, 4096))

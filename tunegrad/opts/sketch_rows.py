@@ -15,6 +15,7 @@ from tunegrad.ir.target import Target
 
 from .actions import Action, Group, Thread, Upcast, Vectorize
 from .analysis import accesses, output_stride
+from .hints import keep_hints, memory_hints
 from .tiling import Levels, balance, vector_lanes
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
         if chosen != "none":
             threads.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
-    return (*levels.actions, *kinds, *threads)
+    hints = [*keep_hints(kernel, target, ask), *memory_hints(kernel, target, ask)]
+    return (*levels.actions, *kinds, *threads, *hints)
 
 
 def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:

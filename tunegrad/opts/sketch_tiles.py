@@ -18,12 +18,16 @@ from tunegrad.ir.target import Target
 
 from .actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from .analysis import Access, accesses, output_stride
+from .hints import memory_hints
 from .tiling import Levels, balance, blocks, vector_lanes
 
 if TYPE_CHECKING:
     from .space import Recorder
 
 __all__ = ["sketch_tiles"]
+
+_CROSSED_BLOCK = 256
+"""Rows that a transpose finishes before it moves on: their lines stay in the first cache meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,17 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
     row = _row_axis(kernel, shared, lane, found, ask)
     reused = row is not None and any(not x.depends(row.name) for x in found)
-    mu, nv = _register_tile(target, lane, width, row, bool(reduces), reused, ask)
+    crossed = not reduces and row is not None and any(x.stride(lane.name) not in (0, 1) for x in found)
+    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed), ask)
     levels = Levels(kernel)
     unit = nv * width
     lane_block = ask.pick("lane.block", blocks(lane.extent, unit))
     lanes = levels.split(lane.name, (lane_block, unit, width))
     rows = ["", "", ""]
     if row is not None:
-        block = ask.pick("row.block", blocks(row.extent, mu))
+        sizes = blocks(row.extent, mu)
+        near = min(range(len(sizes)), key=lambda i: abs(sizes[i] - _CROSSED_BLOCK)) if crossed else 0
+        block = ask.pick("row.block", sizes, near)
         rows = levels.split(row.name, (block, mu))
     others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
     k, inner = _split_reduces(kernel, target, reduces, found, levels, ask)
@@ -76,7 +83,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
     actions += unrolled
-    return tuple(actions + threads + _stages(kernel, nest, order, found, lane, ask))
+    stages = _stages(kernel, nest, order, found, lane, ask)
+    return tuple(actions + threads + stages + memory_hints(kernel, target, ask))
 
 
 def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
@@ -103,7 +111,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
 
 
 def _register_tile(
-    target: Target, lane: Axis, width: int, row: Axis | None, reduces: bool, reused: bool, ask: Recorder
+    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool], ask: Recorder
 ) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     vectors = -(-lane.extent // width)
@@ -111,9 +119,11 @@ def _register_tile(
     options = [
         (m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= target.registers
     ] or [(1, 1)]
+    reduces, reused, crossed = kind
     if not reduces:
         options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= 16] or [(1, 1)]
-        options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
+        want = (4, 1) if crossed else (1, 4)  # a transpose reads short runs of several lines
+        options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
         return ask.pick("tile", options)
     if not reused:  # pooling, column sums: more rows in registers save nothing
         options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
@@ -163,11 +173,13 @@ def _split_reduces(
     if not reduces:
         return "", ()
     longest = max(reduces, key=lambda a: a.extent)
-    sizes = [0, *[b for b in (512, 256, 128, 64) if b < longest.extent]]
+    reused = all(any(not x.depends(a.name) for a in kernel.axes if a.extent > 1) for x in found)
+    choices = (512, 256, 128, 64) if reused else (256, 128, 64, 32, 16, 8)
+    sizes = [0, *[b for b in choices if b < longest.extent]]
     dtypes_fit = any(kernel.param(s.param).dtype == kernel.reduces[0].dtype for s in kernel.stores)
     total = prod(a.extent for a in reduces)
     streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes]
-    default = sizes.index(256) if 256 in sizes and total >= 512 and len(streamed) > 1 else 0
+    default = sizes.index(256) if 256 in sizes and total >= 512 and len(streamed) > int(reused) else 0
     block = ask.pick("k.block", sizes if dtypes_fit else [0], default if dtypes_fit else 0)
 
     def order_key(a: Axis) -> tuple[int, int]:

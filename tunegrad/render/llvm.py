@@ -80,6 +80,7 @@ class _Renderer(Ops):
         self.slots: dict[str, str] = {}
         self.allocas: list[str] = []
         self.label = "entry"
+        self.streams = False
 
     # -- module
 
@@ -101,6 +102,7 @@ class _Renderer(Ops):
             "  %sink = alloca <64 x i8>, align 64",
             *self.allocas,
             body,
+            *(["  fence seq_cst"] if self.streams else []),
             "  ret void",
             "}",
             *self._wrapper(buffers),
@@ -108,6 +110,7 @@ class _Renderer(Ops):
             "@tg.zero = private unnamed_addr constant [64 x i8] zeroinitializer, align 64",
             *(f"declare {d}" for d in sorted(self.declared)),
             *(self.defined[k] for k in sorted(self.defined)),
+            *(["!0 = !{i32 1}"] if self.streams else []),
         ]
         return "\n".join(text) + "\n"
 
@@ -374,10 +377,18 @@ class _Renderer(Ops):
             self.bind(i.id, i.vtype, self._splat_load(i, lanes))
         elif step == 1:
             address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(0)}))
+            if i.prefetch:
+                self._prefetch(address, i.prefetch)
             raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
         else:
             self.bind(i.id, i.vtype, self.from_memory(self._gather(i), i.vtype))
+
+    def _prefetch(self, address: str, ahead: int) -> None:
+        line = self.fresh()
+        self.emit(f"{line} = getelementptr i8, ptr {address}, i64 {ahead}")
+        self.declared.add("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
 
     def _splat_load(self, i: Load, lanes: int) -> str:
         dtype = i.vtype.dtype
@@ -406,8 +417,16 @@ class _Renderer(Ops):
         if lanes == 1:
             self.store_scalar(self.address(i.buffer, i.offset), raw, dtype, mask)
         elif i.offset.coefficient(i.lane) == 1:
-            address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(0)}))
-            self.store_vector(address, raw, dtype, lanes, mask)
+            base = i.offset.substitute({i.lane: as_index(0)})
+            address = self.address(i.buffer, base)
+            # parameters and scratch are 64-byte aligned, so an offset in whole vectors is aligned too
+            whole = base.const % lanes == 0 and all(c % lanes == 0 for _, c in base.terms)
+            if i.stream and mask is None and whole and not dtype.is_bool and lanes * dtype.itemsize <= _ALIGN:
+                self.streams = True
+                t = f"<{lanes} x {memory_type(dtype)}>"
+                self.emit(f"store {t} {raw}, ptr {address}, align {lanes * dtype.itemsize}, !nontemporal !0")
+            else:
+                self.store_vector(address, raw, dtype, lanes, mask)
         else:
             for lane in range(lanes):
                 address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(lane)}))

@@ -3,10 +3,13 @@
 from .base import ACTIONS, Action, action_names, apply_actions, parse_actions, print_actions
 from .fuse import Fuse
 from .group import Group
+from .keep import Keep
 from .local import Local
 from .pad import Pad
+from .prefetch import Prefetch
 from .reorder import Reorder
 from .stage import Stage
+from .stream import Stream
 from .thread import Thread
 from .tile import Tile
 from .unroll import Unroll
@@ -18,10 +21,13 @@ __all__ = [
     "Action",
     "Fuse",
     "Group",
+    "Keep",
     "Local",
     "Pad",
+    "Prefetch",
     "Reorder",
     "Stage",
+    "Stream",
     "Thread",
     "Tile",
     "Unroll",

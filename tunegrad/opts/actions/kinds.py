@@ -8,6 +8,7 @@ from math import prod
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
 
+from ..keeping import kept_of
 from ..staging import copy_plan
 from .base import Action
 
@@ -30,6 +31,8 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
     changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
     for staged in changed.staged:
         copy_plan(changed, staged)
+    for stage in changed.kept:
+        kept_of(changed, stage)
     for i, s in enumerate(changed.kernel.stages):
         lane = changed.lane_loop(i)
         copies = prod(

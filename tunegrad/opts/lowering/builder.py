@@ -85,7 +85,9 @@ class Builder:
         self.add(Test(i, valid, width, lane if per_lane else ""))
         return self.remember(key, (i, width))
 
-    def load(self, buffer: str, offset: Index, valid: Valid, dtype: DType, lane: str, lanes: int) -> Known:
+    def load(
+        self, buffer: str, offset: Index, valid: Valid, dtype: DType, lane: str, lanes: int, ahead: int = 0
+    ) -> Known:
         """``buffer[offset]``, a vector when the offset or the condition depends on the lane."""
         if valid.never:
             return self.number(0.0 if dtype.is_float else 0, dtype), 1
@@ -99,19 +101,27 @@ class Builder:
         if not valid.always:
             mask = self.splat(self.test(valid, lane, lanes), BOOL, width)
         i = self.new()
-        self.add(Load(i, buffer, offset, VType(dtype, width), lane if wide else "", mask))
+        self.add(Load(i, buffer, offset, VType(dtype, width), lane if wide else "", mask, ahead if wide else 0))
         return self.remember(key, (i, width))
 
     def store(
-        self, buffer: str, offset: Index, valid: Valid, value: Known, dtype: DType, lane: str, lanes: int
+        self,
+        buffer: str,
+        offset: Index,
+        valid: Valid,
+        value: Known,
+        dtype: DType,
+        lane: str,
+        lanes: int,
+        stream: bool = False,
     ) -> None:
         """``buffer[offset] = value``; a vector store when there is a lane loop."""
         if valid.never:
             return
         mask = None if valid.always else self.splat(self.test(valid, lane, lanes), BOOL, lanes)
-        self.add(
-            Store(buffer, offset, self.splat(value, dtype, lanes), VType(dtype, lanes), lane if lanes > 1 else "", mask)
-        )
+        wide = lanes > 1
+        whole = self.splat(value, dtype, lanes)
+        self.add(Store(buffer, offset, whole, VType(dtype, lanes), lane if wide else "", mask, stream and wide))
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
         lanes = max(w for _, w in args)

@@ -22,6 +22,7 @@ from tunegrad.ir.kernel import Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Barrier, For, If, Read, Register, VType, Write
 
+from ..keeping import kept_of
 from ..staging import CopyPlan
 from .builder import Builder, Known
 from .copies import emit_copies
@@ -45,6 +46,9 @@ class Region:
         self.allocs: list[Alloc] = []
         self.results: dict[tuple[str, Point], Known] = {}
         self.assumed: frozenset[str] = frozenset()
+        for made in tree.kept:
+            kept = kept_of(tree, made)
+            self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
 
     def emit(self) -> None:
         """The region, without its conditions where they all hold, and split into full and remainder tiles."""
@@ -268,6 +272,12 @@ class Region:
     def _fold_in(self, values: Values, s: Reduce, old: Known, p: Point, active: int | None) -> Known:
         """op(old, expr), as one FMA for a sum of products"""
         x: Expr = s.expr
+        if values.kept_here is not None:
+            value = values.emit(x, p, active)
+            buffer, offset, dtype = values.kept_here
+            fixed = offset.substitute({n: as_index(v) for n, v in p})
+            self.b.store(buffer, fixed, ALWAYS, value, dtype, values.lane, values.lanes)
+            return self.b.compute(s.op, [old, value], [s.dtype] * 2, s.dtype)
         if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
             a, c = (values.emit(y, p, active) for y in x.args)
             return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
@@ -409,7 +419,8 @@ class Region:
                 offset, valid = self._target(values, s, p, active)
                 value = values.emit(s.expr, p, active)
                 dtype = tree.kernel.param(s.param).dtype
-                self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes)
+                stream = s.param in tree.streamed
+                self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes, stream)
 
         self._loops(i, 0, {}, limits, body)
 

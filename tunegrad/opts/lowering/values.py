@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import BOOL
+from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopTree
 
+from ..keeping import Kept, kept_of, readers_of
 from ..staging import CopyPlan, tails
 from .builder import Builder, Known
 from .shape import AxisShape
@@ -50,10 +51,24 @@ class Values:
         self.lane = loop.name if loop else ""
         self.lanes = loop.extent if loop else 1
         self.axes = dict(tree.index)
+        self.ahead = dict(tree.prefetched)
         self.results: dict[tuple[str, Point], Known] = {}
         self._deps: dict[int, frozenset[str]] = {}
         self._sites: dict[int, tuple[str, Index, Valid]] = {}
         self._keep: list[Expr] = []
+        self.kept: dict[int, tuple[str, Index, DType]] = {}
+        self.kept_here: tuple[str, Index, DType] | None = None
+        for made in tree.kept:
+            kept = kept_of(tree, made)
+            where = kept.buffer, kept.offset(tree, stage).substitute(env) if self._has(kept, stage) else as_index(0)
+            if made == stage:
+                self.kept_here = (*where, kept.dtype)
+            for node in readers_of(tree.kernel, made).get(stage, ()):
+                self.kept[id(node)] = (*where, kept.dtype)
+
+    def _has(self, kept: Kept, stage: int) -> bool:
+        """Whether a stage makes or reads the kept values: it has axes like the producer's."""
+        return len(self.tree.kernel.stages[stage].axes) == len(kept.extents)
 
     def site(self, x: Load) -> tuple[str, Index, Valid]:
         """The buffer, offset and condition of a load, over loops."""
@@ -91,6 +106,8 @@ class Values:
     def deps(self, x: Expr) -> frozenset[str]:
         """Names of the loops that an expression depends on."""
         found = self._deps.get(id(x))
+        if found is None and id(x) in self.kept:
+            found = self._deps[id(x)] = frozenset(self.kept[id(x)][1].names())
         if found is None:
             found = self._deps[id(x)] = self._depends(x)
             self._keep.append(x)
@@ -122,6 +139,9 @@ class Values:
 
     def _emit(self, x: Expr, here: Point, point: Point, active: int | None) -> Known:
         b = self.builder
+        if id(x) in self.kept:
+            buffer, offset, dtype = self.kept[id(x)]
+            return b.load(buffer, fix(offset, here), ALWAYS, dtype, self.lane, self.lanes)
         if isinstance(x, Const):
             return b.number(x.value, x.dtype), 1
         if isinstance(x, Load):
@@ -129,7 +149,8 @@ class Values:
             valid = fix_valid(valid, here)
             if active is not None and self.lane in offset.names() and (self.stage, x.param) not in self.plans:
                 valid = valid & self.first_lanes(active)
-            return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes)
+            ahead = self.ahead.get(buffer, 0)
+            return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes, ahead)
         if isinstance(x, Apply):
             args = [self.emit(a, point, active) for a in x.args]
             if x.op is Op.WHERE:

@@ -1,0 +1,57 @@
+"""Decisions about memory traffic that every sketch asks for last: streaming stores, prefetches, kept values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+
+from .actions import Action, Keep, Prefetch, Stream
+from .keeping import readers_of
+
+if TYPE_CHECKING:
+    from .space import Recorder
+
+__all__ = ["keep_hints", "memory_hints"]
+
+_DISTANCES = (0, 256, 512, 1024, 4096)
+_COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV))
+
+
+def memory_hints(kernel: Kernel, target: Target, ask: Recorder, distance: int = 512) -> list[Action]:
+    """Streaming stores of outputs and prefetches of inputs that the last-level cache does not hold.
+
+    ``distance`` is the default look-ahead in bytes.
+    """
+    if target.kind != "cpu":
+        return []
+    actions: list[Action] = []
+    for p in kernel.params:
+        if p.nbytes <= target.l3_bytes // 2:
+            continue
+        large = p.nbytes > target.l3_bytes
+        if p.role == "out":
+            if ask.pick(f"stream.{p.name}", [False, True], int(large)):
+                actions.append(Stream(p.name))
+        else:
+            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, _DISTANCES.index(distance) if large else 0)
+            actions += [Prefetch(p.name, ahead)] if ahead else []
+    return actions
+
+
+def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
+    """Keeping what a later stage would compute again; by default where that is costly."""
+    if target.kind != "cpu":
+        return []
+    actions: list[Action] = []
+    for i, stage in enumerate(kernel.stages):
+        again = bool(readers_of(kernel, i))
+        if again and ask.pick(f"keep{i}", [False, True], int(_costly(stage.expr))):
+            actions.append(Keep(i))
+    return actions
+
+
+def _costly(x: Expr) -> bool:
+    return isinstance(x, Apply) and (x.op in _COSTLY or any(_costly(a) for a in x.args))
