@@ -8,9 +8,13 @@ from functools import cache
 import numpy as np
 
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.index import Range, Valid
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
+from tunegrad.ir.variants import parts_of
 
 __all__ = ["NAMES", "corpus_kernel", "kernels_of"]
 
@@ -78,12 +82,69 @@ _MAKERS: dict[str, Callable[[], Tensor]] = {
     "compare": lambda: _x(35) < _x(1),
 }
 
-NAMES = tuple(_MAKERS)
+
+def _part(name: str, variant: str, at: int) -> Kernel:
+    """A kernel of a variant of a corpus entry."""
+    return parts_of(corpus_kernel(name), variant)[at]
+
+
+def _masked_stores() -> Kernel:
+    """Rows in pairs, the second of the last pair missing; a store with an axis of its own; shared subexpressions.
+
+    Y[2a+i] = 2 X[a].max() + i        Z[s, a] = X[a].max() + B[s]  for s in two parts
+    """
+    a, k, s, t = Axis("a", 4), Axis("k", 9), Axis("s", 8), Axis("t", 8)
+    params = (
+        Param.dense("Y", F32, (7,), "out"), Param.dense("Z", F32, (13, 4), "out"),
+        Param.dense("X", F32, (4, 9), "in"), Param.dense("B", F32, (13,), "const"),
+    )  # fmt: skip
+    top = Reduce("v0", Op.MAX, (k,), Load("X", (a.index, k.index), F32), F32)
+    double = Apply(Op.MUL, (Value("v0", F32), Const(2.0, F32)), F32)
+    more = Apply(Op.ADD, (double, Const(1.0, F32)), F32)
+    inside = Valid((Range(t.index + 8, 0, 13),))
+    left = Apply(Op.ADD, (Value("v0", F32), Load("B", (s.index,), F32)), F32)
+    right = Apply(Op.ADD, (Value("v0", F32), Load("B", (t.index + 8,), F32, inside)), F32)
+    stores = (
+        Store("Y", (a.index * 2,), double),
+        Store("Y", (a.index * 2 + 1,), more, (), Valid((Range(a.index * 2 + 1, 0, 7),))),
+        Store("Z", (s.index, a.index), left, (s,)),
+        Store("Z", (t.index + 8, a.index), right, (t,), inside),
+    )
+    return Kernel(params, (a,), (top, *stores), "masked stores").canonical()
+
+
+def _masked_sums() -> Kernel:
+    """A product whose rows go to two places, the masked one first: partial sums must not live in it."""
+    a, b, k = Axis("a", 4), Axis("b", 18), Axis("k", 6)
+    params = (
+        Param.dense("Y", F32, (7, 18), "out"), Param.dense("A", F32, (4, 6), "in"), Param.dense("B", F32, (6, 18), "in")
+    )  # fmt: skip
+    terms = (Load("A", (a.index, k.index), F32), Load("B", (k.index, b.index), F32))
+    total = Reduce("v0", Op.ADD, (k,), Apply(Op.MUL, terms, F32), F32)
+    double = Apply(Op.MUL, (Value("v0", F32), Const(2.0, F32)), F32)
+    row = a.index * 2 + 1
+    masked = Store("Y", (row, b.index), double, (), Valid((Range(row, 0, 7),)))
+    return Kernel(params, (a, b), (total, masked, Store("Y", (a.index * 2, b.index), Value("v0", F32))), "masked sums")
+
+
+_KERNELS: dict[str, Callable[[], Kernel]] = {
+    "winograd_input": lambda: _part("conv3x3", "winograd2", 0),
+    "winograd_product": lambda: _part("conv3x3", "winograd2", 1),
+    "winograd_output": lambda: _part("conv3x3", "winograd2", 2),
+    "winograd_residual_input": lambda: _part("conv_residual", "winograd4", 0),
+    "winograd_residual_output": lambda: _part("conv_residual", "winograd4", 2),
+    "masked_stores": _masked_stores,
+    "masked_sums": _masked_sums,
+}
+
+NAMES = (*_MAKERS, *_KERNELS)
 
 
 @cache
 def kernels_of(name: str) -> tuple[Kernel, ...]:
     """Every kernel of a corpus entry."""
+    if name in _KERNELS:
+        return (_KERNELS[name](),)
     nodes = fold_constants((_MAKERS[name]().node,))
     return tuple(launch.kernel for launch in schedule(tuple(nodes)).launches)
 
