@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from typing import Literal
 
 import pytest
 
@@ -18,8 +19,8 @@ from tunegrad.render.math import FUNCTIONS, declarations, definition, library
 x86_only = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
 
 
-def _calls(op: Op, arch: str, lanes: int, dtype: object = F32) -> list[str]:
-    text = assembly(loop(op, F64 if dtype is F64 else F32, lanes), Target("t", "cpu", arch))
+def _calls(op: Op, arch: str, lanes: int, dtype: object = F32, opt_level: Literal[1, 2] = 2) -> list[str]:
+    text = assembly(loop(op, F64 if dtype is F64 else F32, lanes), Target("t", "cpu", arch), opt_level)
     return re.findall(r"^\s+(?:call\w*\s.*|jmp\w*\s+[A-Za-z_*].*)$", text, re.MULTILINE)
 
 
@@ -28,6 +29,12 @@ def _calls(op: Op, arch: str, lanes: int, dtype: object = F32) -> list[str]:
 @pytest.mark.parametrize("op", sorted(FUNCTIONS))
 def test_f32_code_calls_nothing(op: Op, arch: str) -> None:
     assert {lanes: _calls(op, arch, lanes) for lanes in (1, 4, 8, 16)} == {1: [], 4: [], 8: [], 16: []}
+
+
+@x86_only
+@pytest.mark.parametrize("op", sorted(FUNCTIONS))
+def test_the_light_pipeline_inlines_f32_code(op: Op) -> None:
+    assert {lanes: _calls(op, "znver4", lanes, opt_level=1) for lanes in (1, 16)} == {1: [], 16: []}
 
 
 @x86_only

@@ -76,6 +76,9 @@ def _optimised(text: str, target: Target, opt_level: OptLevel) -> tuple[Any, Any
 def _run_light(module: Any, machine: Any) -> None:
     # No NewGVN, the only value numbering that llvmlite offers here: it miscompiles and fails its own assertions.
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    inliner = llvm.create_new_module_pass_manager()
+    inliner.add_always_inliner_pass()  # exp and its like: a call spills every register and loads every constant again
+    inliner.run(module, builder)
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
