@@ -1,0 +1,84 @@
+"""Lowered transforms: no conditions where the image is interior, the border's in another body (decision 0004)."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_corpus import corpus_kernel
+from variant_builders import Conv
+
+from benchmarks.hand_schedules import AVX512, GPU
+from tests.property.test_schedules_agree import assert_agrees
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import If, Load, Program, Store, walk
+from tunegrad.ir.program import Test as Condition
+from tunegrad.ir.variants import parts_of
+from tunegrad.ir.verify_program import verify_program
+from tunegrad.opts import Schedule, Space
+
+
+def lowered(kernel: Kernel, text: str, target=AVX512) -> Program:
+    program = Space(kernel, target).lower(Schedule.parse(text))
+    assert verify_program(program) == (), "every access is proved in bounds"
+    assert_agrees(kernel, program, text)
+    return program
+
+
+def conditions(body: object) -> int:
+    return sum(
+        isinstance(i, Condition | If) or (isinstance(i, Load | Store) and i.mask is not None) for i in walk(body)
+    )
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_a_transform_is_one_branch_with_no_condition_inside(tile: int) -> None:
+    transform = parts_of(Conv(channels=16, height=12, width=12, last=True).kernel(), f"winograd{tile}")[0]
+    program = lowered(transform, "vectorize(axis=c)")
+    (branch, *_) = (i for i in walk(program.body) if isinstance(i, If))
+    assert conditions(branch.body) == 0
+    assert conditions(branch.orelse) > 0
+
+
+def test_an_output_transform_writes_whole_tiles_without_masks() -> None:
+    finish = parts_of(Conv(outputs=16, height=7, width=7, last=True).kernel(), "winograd4")[2]
+    program = lowered(finish, "vectorize(axis=c)")
+    (branch, *_) = (i for i in walk(program.body) if isinstance(i, If))
+    assert conditions(branch.body) == 0
+    assert sum(isinstance(i, Store) for i in walk(branch.body)) == 16
+
+
+def test_where_tiles_fit_and_nothing_is_padded_there_is_no_branch() -> None:
+    transform, _, finish = parts_of(Conv(height=10, width=10, padding=0).kernel(), "winograd2")
+    assert [conditions(lowered(k, "").body) for k in (transform, finish)] == [0, 0]
+
+
+def test_a_condition_that_never_holds_for_the_whole_region_leaves_it_as_it_is() -> None:
+    """All columns of tiles in registers: some of them are always at the border, so nothing is hoisted."""
+    transform = parts_of(Conv(channels=4, height=12, width=8).kernel(), "winograd2")[0]
+    tiled = lowered(transform, "reorder(order=(a, c, b)) upcast(axis=b)")
+    assert not any(isinstance(i, If) and i.orelse for i in walk(tiled.body))
+
+
+def test_a_gpu_gets_no_branch() -> None:
+    program = lowered(corpus_kernel("winograd_input"), "", GPU)
+    assert not any(isinstance(i, If) for i in walk(program.body))
+
+
+# ---- partial sums of kernels with masked stores
+
+
+def test_partial_sums_live_in_the_store_that_runs_at_every_point() -> None:
+    for text in (
+        "reorder(order=(ra, a, b))",
+        "tile(axis=ra, size=4) tile(axis=b, size=8) vectorize(axis=b1) reorder(order=(ra0, a, b0, ra1))",
+    ):
+        kernel = corpus_kernel("masked_sums").canonical()
+        lowered(kernel, text)
+
+
+def test_partial_sums_without_such_a_store_are_refused() -> None:
+    kernel = corpus_kernel("masked_sums").canonical()
+    (reduce,), (masked, _) = kernel.reduces, kernel.stores
+    alone = Kernel(kernel.params, kernel.axes, (reduce, masked))
+    with pytest.raises(IllegalAction, match="or it is not stored at every point"):
+        Space(alone, AVX512).tree(Schedule.parse("reorder(order=(ra, a, b))"))

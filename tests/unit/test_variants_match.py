@@ -1,0 +1,160 @@
+"""Which kernels are 3x3 convolutions that Winograd computes, and which are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from variant_builders import Conv, bound, constant, kernel_of, only, ran
+
+from benchmarks.hand_schedules import conv3x3, gemm
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Apply, Load, Op
+from tunegrad.ir.index import Range, Valid
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
+from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, variants_of
+from tunegrad.ir.verify_kernel import verify_kernel
+
+ALL = ("direct", "winograd2", "winograd4")
+
+
+def input_of(*shape: int, dtype: str = "f32") -> Tensor:
+    return Tensor.input("x", shape, dtype)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels-last"])
+def test_a_convolution_is_matched(padding: int, batch: int, last: bool) -> None:
+    kernel = Conv(padding=padding, batch=batch, last=last).kernel()
+    found = match_conv3x3(kernel)
+    assert found is not None
+    assert found.shifts == (-padding, -padding)
+    assert variants_of(kernel) == ALL
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_any_epilogue_is_matched(bias: bool, residual: bool, relu: bool) -> None:
+    assert variants_of(Conv(bias=bias, residual=residual, relu=relu).kernel()) == ALL
+
+
+@pytest.mark.parametrize("height", range(1, 10))
+@pytest.mark.parametrize("width", [1, 2, 5, 9])
+def test_every_size_of_image_is_matched_but_a_line(height: int, width: int) -> None:
+    """A line has no windows in one direction, and most of a tile's outputs would be thrown away."""
+    assert (len(variants_of(Conv(height=height, width=width).kernel())) == 3) == (height > 1 and width > 1)
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(2, 2), (3, 3), (3, 7), (9, 3)])
+def test_channels_of_the_window_s_extent_are_told_apart(channels: int, outputs: int) -> None:
+    conv = Conv(channels=channels, outputs=outputs)
+    found = match_conv3x3(conv.kernel())
+    assert found is not None
+    assert found.w.index[found.w_dims[1]].key == found.channels
+    assert {a.name: a.extent for a in conv.kernel().reduces[0].axes}[found.channels] == channels
+
+
+def test_a_hand_written_kernel_is_matched() -> None:
+    found = match_conv3x3(conv3x3(4, 8, 6))
+    assert found is not None
+    assert (found.rows, found.columns, found.outputs, found.channels) == ("y", "x", "o", "c")
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
+def test_an_output_of_any_order_is_matched_and_computed(order: tuple[int, ...]) -> None:
+    """A batch axis may have any canonical name, that of another kernel's axis too."""
+    conv = Conv(batch=2, channels=3, height=5)
+    x = conv.inputs
+    plan = only(Tensor.input("x", x["x"].shape).conv2d(constant(5, 3, 3, 3), padding=1).permute(*order))
+    kernel = kernel_of(plan)
+    for part in parts_of(kernel, "winograd2"):
+        verify_kernel(part)
+    error = ran(rewrite(plan, {kernel.key: "winograd2"}), x) - ran(plan, x, as_float64=True)
+    assert abs(error).max() <= bound(conv, "winograd2")
+
+
+
+
+REFUSED: dict[str, Callable[[], Tensor]] = {
+    "stride": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), stride=2, padding=1),
+    "dilation": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), padding=2, dilation=2),
+    "groups": lambda: input_of(1, 4, 9, 9).conv2d(constant(6, 2, 3, 3), padding=1, groups=2),
+    "depthwise": lambda: input_of(1, 4, 9, 9).conv2d(constant(4, 1, 3, 3), padding=1, groups=4),
+    "groups of three": lambda: input_of(1, 9, 9, 9).conv2d(constant(9, 3, 3, 3), padding=1, groups=3),
+    "1x1": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 1)),
+    "5x5": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 5, 5), padding=2),
+    "1x3": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 3)),
+    "weights that are an input": lambda: input_of(1, 4, 9, 9).conv2d(Tensor.input("w", (5, 4, 3, 3)), padding=1),
+    "f64": lambda: input_of(1, 4, 9, 9, dtype="f64").conv2d(constant(5, 4, 3, 3).cast("f64"), padding=1),
+    "f16": lambda: input_of(1, 4, 9, 9, dtype="f16").cast("f32").conv2d(constant(5, 4, 3, 3), padding=1),
+    "something before it": lambda: (input_of(1, 4, 9, 9) * 2).conv2d(constant(5, 4, 3, 3), padding=1),
+    "pooling": lambda: input_of(1, 4, 9, 9).max_pool2d(3, stride=1, padding=1),
+    "a product": lambda: input_of(9, 4) @ constant(4, 8),
+    "one channel": lambda: input_of(1, 1, 9, 9).conv2d(constant(5, 1, 3, 3), padding=1),
+    "one output": lambda: input_of(1, 4, 9, 9).conv2d(constant(1, 4, 3, 3), padding=1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_kernel_is_refused(name: str) -> None:
+    for launch in only(REFUSED[name]()).launches:
+        assert match_conv3x3(launch.kernel) is None
+        assert variants_of(launch.kernel) == ("direct",)
+
+
+def changed(kernel: Kernel, **reduce: object) -> Kernel:
+    first, *rest = kernel.stages
+    return replace(kernel, stages=(replace(first, **reduce), *rest))  # type: ignore[arg-type]
+
+
+def test_another_operation_is_refused() -> None:
+    kernel = conv3x3(4, 8, 6)
+    (reduce,) = kernel.reduces
+    assert isinstance(reduce.expr, Apply)
+    assert match_conv3x3(changed(kernel, expr=reduce.expr)) is not None
+    assert match_conv3x3(changed(kernel, op=Op.MAX)) is None
+    assert match_conv3x3(changed(kernel, expr=Apply(Op.ADD, reduce.expr.args, F32))) is None
+
+
+def test_a_window_that_is_not_padded_with_zeros_alone_is_refused() -> None:
+    kernel = conv3x3(4, 8, 6)
+    x, w = kernel.reduces[0].expr.args  # type: ignore[union-attr]
+    assert isinstance(x, Load)
+    inner = replace(x, valid=x.valid & Valid((Range(x.index[0], 1, 5),)))
+    assert match_conv3x3(changed(kernel, expr=Apply(Op.MUL, (inner, w), F32))) is None
+
+
+def test_a_diagonal_is_refused() -> None:
+    """Both windows slide along one axis: ``Y[y, o] = sum of X[y+r, y+s, c] * W[o, c, r, s]``."""
+    y, o, c, r, s = Axis("y", 6), Axis("o", 4), Axis("c", 5), Axis("r", 3), Axis("s", 3)
+    x = Load("X", (y.index + r.index, y.index + s.index, c.index), F32)
+    w = Load("W", (o.index, c.index, r.index, s.index), F32)
+    params = (
+        Param.dense("Y", F32, (6, 4), "out"), Param.dense("X", F32, (8, 8, 5), "in"),
+        Param.dense("W", F32, (4, 5, 3, 3), "const"),
+    )  # fmt: skip
+    stages = (
+        Reduce("v0", Op.ADD, (c, r, s), Apply(Op.MUL, (x, w), F32), F32),
+        Store("Y", (y.index, o.index), conv3x3(4, 8, 6).stores[0].expr),
+    )
+    kernel = Kernel(params, (y, o), stages)
+    verify_kernel(kernel)
+    assert match_conv3x3(kernel) is None
+
+
+def test_a_masked_store_is_refused() -> None:
+    kernel = conv3x3(4, 8, 6)
+    *rest, store = kernel.stages
+    assert isinstance(store, Store)
+    masked = replace(store, valid=Valid((Range(store.index[0], 0, 5),)))
+    assert match_conv3x3(replace(kernel, stages=(*rest, masked))) is None
+
+
+def test_a_product_has_one_variant() -> None:
+    kernel = gemm(4, 5, 6)
+    assert parts_of(kernel, "direct") == (kernel,)
