@@ -1,0 +1,155 @@
+"""Which variant runs: strict allows none, what is stored wins, without either a model of the machine decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from variant_builders import Conv, constant, kernel_of, only
+
+from tunegrad.db import Evidence, Store, open_store
+from tunegrad.frontend import Tensor
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import variants_of
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.variants import expected, pick_variants, picked, stored_variant, variant_text
+
+SERVER = Target(
+    "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
+)  # fmt: skip
+HERE = Fingerprint((("device", "cpu"), ("numerics", "contract")))
+PLAN = Conv(channels=64, outputs=64, height=28, width=28).plan()
+KERNEL = kernel_of(PLAN)
+EVIDENCE = Evidence("test", 0.001, (2e-3,), (1e-3,), cold=False)
+
+
+def trial(actions: str, seconds: float = 1e-3, kernel: Kernel = KERNEL, here: Fingerprint = HERE) -> Trial:
+    return Trial(
+        kernel.key, kernel.text, here, actions, "", SPACE_VERSION, Policy(),
+        Measurement(Status.OK, (seconds,) * 5), "s1", "variant", 1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:", "write") as opened, opened.session("tune", 0, {}, "0", "s1"):
+        yield opened
+
+
+def pick(store: Store | None, numerics: str = "contract") -> str | None:
+    return picked(PLAN, SERVER, HERE, store, numerics).get(KERNEL.key)  # type: ignore[arg-type]
+
+
+# ---- the text
+
+
+@pytest.mark.parametrize("name", ["direct", "winograd2", "winograd4"])
+def test_text_of_a_variant_reads_back(name: str) -> None:
+    assert stored_variant(variant_text(name)) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "tile(axis=a, size=4)", "variant()", "variant(winograd2) tile(axis=a, size=4)", " variant(winograd2)",
+        "variant(winograd2)\n", "variant(a b)", "variant(__import__('os'))", "variant(winograd2))", "Variant(winograd2)",
+    ],
+)  # fmt: skip
+def test_another_text_names_no_variant(text: str) -> None:
+    assert stored_variant(text) is None
+
+
+# ---- the choice
+
+
+def test_strict_picks_nothing_whatever_is_stored(store: Store) -> None:
+    store.promote(store.add(trial("variant(winograd4)")), EVIDENCE)
+    assert pick(store, "strict") is None
+    plan, picks = pick_variants(PLAN, SERVER, HERE, store, "strict")
+    assert plan is PLAN
+    assert picks == {}
+
+
+def test_without_a_store_the_expected_one_is_picked() -> None:
+    assert pick(None) == expected(KERNEL, SERVER) == "winograd4"
+
+
+def test_an_empty_store_is_as_none(store: Store) -> None:
+    assert pick(store) == expected(KERNEL, SERVER)
+
+
+@pytest.mark.parametrize("name", ["winograd2", "winograd4", "direct"])
+def test_a_stored_choice_wins(store: Store, name: str) -> None:
+    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    assert pick(store) == name
+
+
+def test_a_stored_schedule_is_a_choice_of_the_direct_kernel(store: Store) -> None:
+    store.add(trial("tile(axis=a, size=4)"))
+    assert pick(store) == "direct"
+
+
+def test_the_last_promotion_wins(store: Store) -> None:
+    for actions in ("variant(winograd2)", "tile(axis=a, size=4)", "variant(winograd4)"):
+        store.promote(store.add(trial(actions)), EVIDENCE)
+    assert pick(store) == "winograd4"
+
+
+def test_a_choice_of_another_machine_is_none(store: Store) -> None:
+    elsewhere = Fingerprint((("device", "cpu"), ("numerics", "strict")))
+    store.promote(store.add(trial("variant(winograd2)", here=elsewhere)), EVIDENCE)
+    assert pick(store) == expected(KERNEL, SERVER)
+
+
+@pytest.mark.parametrize("name", ["winograd6", "im2col", "winograd", "eval", "winograd٤"])
+def test_a_stored_name_that_is_no_variant_falls_back(store: Store, name: str) -> None:
+    """Also a text that no version of this program wrote: it is looked up, and nothing else."""
+    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    assert pick(store) == expected(KERNEL, SERVER)
+
+
+def test_a_kernel_of_one_variant_is_not_picked(store: Store) -> None:
+    plan = only(Tensor.input("x", (4, 5)) @ constant(5, 6))
+    store.add(trial("variant(winograd2)", kernel=kernel_of(plan)))
+    assert picked(plan, SERVER, HERE, store, "contract") == {}
+
+
+def test_picked_variants_are_in_the_plan(store: Store) -> None:
+    store.add(trial("variant(winograd2)"))
+    plan, picks = pick_variants(PLAN, SERVER, HERE, store, "contract")
+    assert picks == {KERNEL.key: "winograd2"}
+    assert [x.name.split(" ")[0] for x in plan.launches] == ["winograd2", "winograd", "winograd2"]
+
+
+# ---- what is expected
+
+
+def test_expectation_is_the_same_every_time() -> None:
+    shapes = [(c, n) for c in (2, 16, 64, 256) for n in (4, 7, 28)]
+    kernels = [Conv(channels=c, outputs=c, height=n, width=n).kernel() for c, n in shapes]
+    first = [expected(k, SERVER) for k in kernels]
+    again = [expected(Conv(channels=c, outputs=c, height=n, width=n).kernel(), SERVER) for c, n in shapes]
+    assert first == again
+    assert len(set(first)) > 1
+
+
+def test_expectation_is_one_of_the_variants() -> None:
+    for conv in (Conv(), Conv(channels=64, outputs=64, height=14, width=14)):
+        assert expected(conv.kernel(), SERVER) in variants_of(conv.kernel())
+
+
+def test_few_channels_are_expected_to_be_direct() -> None:
+    """The transforms' bytes cost more than the products that they save."""
+    assert expected(Conv(channels=2, outputs=2, height=56, width=56).kernel(), SERVER) == "direct"
+
+
+def test_slow_arithmetic_favours_fewer_products() -> None:
+    kernel = Conv(channels=16, outputs=16, height=16, width=16).kernel()
+    assert expected(kernel, replace(SERVER, vector_bytes=16)).startswith("winograd")
+
+
+def test_a_product_is_expected_to_be_direct() -> None:
+    assert expected(kernel_of(only(Tensor.input("x", (4, 5)) @ constant(5, 6))), SERVER) == "direct"
