@@ -107,7 +107,10 @@ def errors(shape: Shape, seeds: int = SEEDS) -> dict[str, float]:
 
 def table(shapes: tuple[Shape, ...]) -> str:
     """Markdown: one row a shape."""
-    rows = ["| convolution | direct | F(2x2) | F(4x4) | F(2x2) / direct | F(4x4) / direct |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| convolution | direct | F(2x2) | F(4x4) | F(2x2) / direct | F(4x4) / direct |",
+        "|---|---|---|---|---|---|",
+    ]
     for shape in shapes:
         e = errors(shape)
         direct, small, large = e["direct"], e["winograd2"], e["winograd4"]

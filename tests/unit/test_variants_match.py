@@ -78,8 +78,6 @@ def test_an_output_of_any_order_is_matched_and_computed(order: tuple[int, ...]) 
     assert abs(error).max() <= bound(conv, "winograd2")
 
 
-
-
 REFUSED: dict[str, Callable[[], Tensor]] = {
     "stride": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), stride=2, padding=1),
     "dilation": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), padding=2, dilation=2),

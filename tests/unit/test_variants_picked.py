@@ -55,7 +55,8 @@ def test_text_of_a_variant_reads_back(name: str) -> None:
     "text",
     [
         "", "tile(axis=a, size=4)", "variant()", "variant(winograd2) tile(axis=a, size=4)", " variant(winograd2)",
-        "variant(winograd2)\n", "variant(a b)", "variant(__import__('os'))", "variant(winograd2))", "Variant(winograd2)",
+        "variant(winograd2)\n", "variant(a b)", "variant(__import__('os'))", "variant(winograd2))",
+        "Variant(winograd2)",
     ],
 )  # fmt: skip
 def test_another_text_names_no_variant(text: str) -> None:

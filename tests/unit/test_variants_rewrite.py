@@ -139,7 +139,7 @@ def test_an_unknown_variant_is_an_error_that_lists_the_known_ones(name: str) -> 
 
 def test_a_variant_of_a_product_is_an_error() -> None:
     kernel = kernel_of(only(Tensor.input("x", (4, 5)) @ constant(5, 6)))
-    with pytest.raises(InternalError, match="has no variant 'winograd2'; it has direct$"):
+    with pytest.raises(InternalError, match=r"has no variant 'winograd2'; it has direct$"):
         parts_of(kernel, "winograd2")
 
 

@@ -1,0 +1,240 @@
+"""Tuning settles variants: rows, promotions, what is not measured twice, and what strict leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import planted_direct
+import pytest
+from small_models import THREADS, Listener
+
+import tunegrad as tg
+from tunegrad.config import ModelSpec, Numerics, TuneSettings
+from tunegrad.db import Evidence, Store, open_store
+from tunegrad.devices import fingerprint, host_target
+from tunegrad.events import CandidateMeasured
+from tunegrad.frontend import Tensor
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.variants import DIRECT, parts_of, variants_of
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.reports import TuneReport
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.session import run_session
+from tunegrad.tuning.variants import settle_variants
+from tunegrad.tuning.workload import Workload, workload_of_function
+
+BUDGET_S = 2.0
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((1, 8, 10, 9), dtype=np.float32)
+W = [RNG.standard_normal((8, 8, 3, 3), dtype=np.float32) / 8 for _ in range(2)]
+
+
+def two(x: Tensor) -> Tensor:
+    """Two convolutions of equal products and other epilogues."""
+    y = x.conv2d(Tensor.constant(W[0]), padding=1).relu()
+    return y.conv2d(Tensor.constant(W[1]), padding=1) + y
+
+
+def workload() -> Workload:
+    return workload_of_function(two, (X,))
+
+
+def convolutions() -> list[Kernel]:
+    return [u.kernel for u in workload().kernels if len(variants_of(u.kernel)) > 1]
+
+
+def here(numerics: Numerics = "contract") -> Fingerprint:
+    return fingerprint(host_target(THREADS), numerics)
+
+
+def settings_of(store: Path, budget_s: float = BUDGET_S, numerics: Numerics = "contract") -> TuneSettings:
+    spec = ModelSpec("two", f"kernels:{workload().key}", source="a function")
+    return TuneSettings(spec, "cpu", THREADS, budget_s, "beam", store, 3, numerics=numerics)
+
+
+def variant_rows(store: Store, place: Fingerprint | None = None) -> list[Trial]:
+    rows = [t for k in convolutions() for t in store.trials(k.key, here() if place is None else place)]
+    return [t for t in rows if t.actions.startswith("variant(")]
+
+
+# ---- a session
+
+
+@dataclass(frozen=True)
+class Tuned:
+    store: Path
+    report: TuneReport
+    listener: Listener
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Tuned:
+    store, listener = tmp_path_factory.mktemp("variants") / "v.db", Listener()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in places.items():
+            patch.setenv(name, value)
+        report = run_session(settings_of(store), workload(), [listener], planted_direct.HOOKS)
+    return Tuned(store, report, listener)
+
+
+def test_each_convolution_has_one_variant_row_and_its_promotion(tuned: Tuned) -> None:
+    with open_store(tuned.store) as store:
+        for kernel in convolutions():
+            (row,) = [t for t in variant_rows(store) if t.kernel_key == kernel.key]
+            assert row.actions in {f"variant({v})" for v in variants_of(kernel)} - {"variant(direct)"}
+            assert (row.origin, row.session, row.measurement.status) == ("variant", tuned.report.session, Status.OK)
+            ((promoted, evidence),) = store.promotions(kernel.key, here())
+            assert promoted == row
+            assert evidence.challenger_samples_s == row.measurement.samples_s
+            assert len(evidence.incumbent_samples_s) == len(row.measurement.samples_s) > 5
+
+
+def test_convolutions_of_equal_products_run_as_one_variant(tuned: Tuned) -> None:
+    with open_store(tuned.store) as store:
+        assert len({t.actions for t in variant_rows(store)}) == 1
+
+
+def test_the_variant_s_kernels_were_searched_and_reported(tuned: Tuned) -> None:
+    with open_store(tuned.store) as store:
+        variant = variant_rows(store)[0].actions[len("variant(") : -1]
+    parts = {p.key for k in convolutions() for p in parts_of(k, variant)}
+    assert parts == {row.key for row in tuned.report.rows}
+    assert all(row.tuned_ms is not None for row in tuned.report.rows)
+    assert tuned.report.tuned_ms is not None
+
+
+def test_the_tuned_model_loads_its_variants_and_computes_the_same(tuned: Tuned) -> None:
+    model = tg.compile(two, X, store=tuned.store, threads=THREADS, on_miss="error")
+    assert {r.key for r in model.report()} == {r.key for r in tuned.report.rows}
+    strict = tg.compile(two, X, store=False, threads=THREADS, numerics="strict")
+    np.testing.assert_allclose(model(X), strict(X), rtol=0, atol=2e-5 * abs(strict(X)).max())
+
+
+def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path: Path) -> None:
+    path, listener = tmp_path / "again.db", Listener()
+    path.write_bytes(tuned.store.read_bytes())
+    with open_store(path) as store:
+        before = store.stats().trials
+    report = run_session(settings_of(path), workload(), [listener], planted_direct.HOOKS)
+    assert not listener.of(CandidateMeasured)
+    assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
+    with open_store(path) as store:
+        assert store.stats().trials == before
+
+
+def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> None:
+    path, listener = tmp_path / "more.db", Listener()
+    path.write_bytes(tuned.store.read_bytes())
+    run_session(settings_of(path, BUDGET_S + 1.0), workload(), [listener], planted_direct.HOOKS)
+    with open_store(path) as store, open_store(tuned.store) as old:
+        assert variant_rows(store) == variant_rows(old)
+        for kernel in convolutions():
+            assert store.promotions(kernel.key, here()) == old.promotions(kernel.key, here())
+    rows = [(e.kernel, e.actions) for e in (*listener.of(CandidateMeasured), *tuned.listener.of(CandidateMeasured))]
+    assert len(set(rows)) == len(rows), "a candidate was measured twice"
+
+
+def test_strict_tuning_knows_no_variant(tmp_path: Path) -> None:
+    path, listener = tmp_path / "strict.db", Listener()
+    report = run_session(settings_of(path, 1.0, "strict"), workload(), [listener])
+    assert {row.key for row in report.rows} == {u.key for u in workload().kernels}
+    with open_store(path) as store:
+        assert variant_rows(store, here("strict")) == variant_rows(store) == []
+        parts = {p.key for k in convolutions() for v in ("winograd2", "winograd4") for p in parts_of(k, v)}
+        assert not [key for key in parts if store.knows(key)]
+
+
+# ---- the decision, on seconds that the test makes up
+
+Measure = Callable[[Sequence[Kernel]], dict[str, float]]
+
+
+def seconds(**by_variant: float) -> Measure:
+    """Times in which every variant's parts add up to the given seconds."""
+
+    def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
+        found = dict.fromkeys((k.key for k in kernels), 0.0)
+        for k in convolutions():
+            for variant, s in by_variant.items():
+                for part in parts_of(k, variant):
+                    found[part.key] = s / len(parts_of(k, variant))
+        return found
+
+    return measure
+
+
+def never(kernels: Sequence[Kernel]) -> dict[str, float]:
+    raise AssertionError(f"measured again: {[k.name for k in kernels]}")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:", "write") as opened, opened.session("tune", 0, {}, "0", "s1"):
+        yield opened
+
+
+def settled(store: Store, measure: Measure) -> dict[str, str]:
+    return settle_variants(workload(), host_target(THREADS), here(), store, measure, "s1")
+
+
+@pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
+def test_the_fastest_sum_of_parts_is_picked(store: Store, best: str) -> None:
+    times = {v: 1e-3 if v == best else 1e-2 for v in ("direct", "winograd2", "winograd4")}
+    assert settled(store, seconds(**times)) == {k.key: best for k in convolutions()}
+    wanted = [] if best == DIRECT else [f"variant({best})"] * 2
+    assert [t.actions for t in variant_rows(store)] == wanted
+
+
+def test_a_variant_of_which_a_part_does_not_run_is_not_picked(store: Store) -> None:
+    picks = settled(store, seconds(direct=1e-2, winograd2=inf, winograd4=inf))
+    assert set(picks.values()) == {DIRECT}
+
+
+def test_ties_keep_the_direct_kernel(store: Store) -> None:
+    picks = settled(store, seconds(direct=inf, winograd2=inf, winograd4=inf))
+    assert set(picks.values()) == {DIRECT}
+
+
+def test_what_is_settled_is_not_measured(store: Store) -> None:
+    first = settled(store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-2))
+    assert settled(store, never) == first
+    assert len(variant_rows(store)) == 2
+
+
+def test_a_promoted_direct_schedule_is_settled_and_an_unpromoted_one_is_not(store: Store) -> None:
+    ok = Measurement(Status.OK, (1e-3,) * 3)
+    rows = {}
+    for k in convolutions():
+        row = Trial(k.key, k.text, here(), "", "", SPACE_VERSION, Policy(), ok, "s1", "default", 1.0)
+        rows[k.key] = store.add(row)
+    with pytest.raises(AssertionError, match="measured again"):
+        settled(store, never)
+    for row_id in rows.values():
+        store.promote(row_id, Evidence("first", 1.0, (), (1e-3,), cold=False))
+    assert set(settled(store, never).values()) == {DIRECT}
+
+
+def test_a_settled_name_that_is_no_variant_is_direct(store: Store) -> None:
+    first = settled(store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-2))
+    for key in first:
+        ((row, evidence),) = store.promotions(key, here())
+        store.promote(store.add(replace(row, actions="variant(winograd64)")), evidence)
+    assert settled(store, never) == dict.fromkeys(first, DIRECT)
+
+
+def test_parts_that_variants_share_are_measured_once(store: Store) -> None:
+    asked: list[Any] = []
+
+    def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
+        asked.extend(k.key for k in kernels)
+        return seconds(direct=1e-3, winograd2=1.0, winograd4=1.0)(kernels)
+
+    settled(store, measure)
+    assert len(set(asked)) == len(asked)
+    wanted = {p.key for k in convolutions() for v in variants_of(k) for p in parts_of(k, v)}
+    assert set(asked) == wanted
