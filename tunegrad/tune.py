@@ -17,6 +17,7 @@ from typing import Any
 from tunegrad.config import (
     DEFAULT_BUDGET_S,
     ModelSpec,
+    Numerics,
     Searcher,
     TuneSettings,
     default_store,
@@ -40,6 +41,7 @@ def tune(
     threads: int | None = None,
     seed: int | None = None,
     searcher: Searcher | None = None,
+    numerics: Numerics = "contract",
 ) -> TuneReport:
     """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
 
@@ -53,7 +55,14 @@ def tune(
     if not isinstance(settings, TuneSettings):
         place = None if store is None else os.fspath(store)
         settings = resolve_settings(
-            settings, device=device, threads=threads, budget=budget_s, searcher=searcher, store=place, seed=seed
+            settings,
+            device=device,
+            threads=threads,
+            budget=budget_s,
+            searcher=searcher,
+            store=place,
+            seed=seed,
+            numerics=numerics,
         )
     return run_session(settings, workload_of_spec(settings.model, settings.seed), observers)
 
@@ -68,6 +77,7 @@ def tune_callable(
     seed: int = 0,
     searcher: Searcher = "beam",
     observers: Sequence[Observer] = (),
+    numerics: Numerics = "contract",
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants."""
     from tunegrad.tuning.session import run_session
@@ -82,6 +92,7 @@ def tune_callable(
         searcher=searcher,
         store=default_store() if store is None else Path(store).expanduser(),
         seed=seed,
+        numerics=numerics,
     )
     return run_session(settings, workload, observers)
 

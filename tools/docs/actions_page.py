@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import partial
 
-from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum
+from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
@@ -26,8 +26,10 @@ Example = tuple[Kernel, Target, str, str, tuple[str, ...]]
 EXAMPLES: dict[str, Example] = {
     "fuse": (_GEMM, AVX512, "", "fuse(outer=m, inner=n)", ("fuse(outer=n, inner=m)", "fuse(outer=n, inner=k)")),
     "group": (_ROWS, AVX512, "tile(axis=k, size=16)", "group(axis=k1)", ("group(axis=k0)", "group(axis=i)")),
+    "keep": (softmax(64, 96), AVX512, "", "keep(stage=1)", ("keep(stage=0)", "keep(stage=2)")),
     "local": (_GEMM, GPU, "tile(axis=m, size=8)", "local(axis=m1)", ("local(axis=k)",)),
     "pad": (gemm(7, 16, 8), AVX512, "", "pad(axis=m, multiple=4)", ("pad(axis=n, multiple=16)",)),
+    "prefetch": (_ROWS, AVX512, "", "prefetch(param=X, distance=512)", ("prefetch(param=X, distance=1)",)),
     "reorder": (_GEMM, AVX512, "", "reorder(order=(n, m))", ("reorder(order=(n, n))",)),
     "stage": (
         conv3x3(8, 16, 14), AVX512, "tile(axis=y, size=7)", "stage(param=X, at=y0, layout=())",
@@ -36,6 +38,7 @@ EXAMPLES: dict[str, Example] = {
             "stage(param=V, at=y0, layout=())",
         ),
     ),
+    "stream": (_GEMM, AVX512, "", "stream(param=C)", ("stream(param=A)",)),
     "thread": (_GEMM, AVX512, "", "thread(axis=m, count=2)", ("thread(axis=m, count=64)", "thread(axis=k, count=2)")),
     "tile": (_GEMM, AVX512, "", "tile(axis=m, size=12)", ("tile(axis=m, size=0)", "tile(axis=z, size=4)")),
     "unroll": (_GEMM, AVX512, "tile(axis=k, size=4)", "unroll(axis=k1)", ("unroll(axis=m)",)),

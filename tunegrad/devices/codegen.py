@@ -18,14 +18,17 @@ __all__ = ["assembly", "compile_llvm", "compiler_version"]
 
 OptLevel = Literal[0, 1, 2, 3]
 
+PIPELINE = 2
+"""Bumped when a list of passes below changes: objects and measurements of another list are another compiler's."""
+
 _MAX_MESSAGE = 4000
 
 
 def compiler_version() -> str:
-    """The compiler in words: the llvmlite release and the LLVM inside it."""
+    """The compiler in words: the llvmlite release, the LLVM inside it, and our list of passes."""
     import llvmlite
 
-    return f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(str(part) for part in llvm.llvm_version_info)}"
+    return f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(map(str, llvm.llvm_version_info))} passes-{PIPELINE}"
 
 
 def compile_llvm(text: str, target: Target, opt_level: OptLevel = 2) -> bytes:

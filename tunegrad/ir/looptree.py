@@ -278,6 +278,9 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
 
 
 def _lines(t: LoopTree) -> Iterator[str]:
+    yield from (f"prefetch {name}, {ahead} bytes ahead" for name, ahead in t.prefetched)
+    yield from (f"stream {name}" for name in t.streamed)
+    yield from (f"keep the values of stage {i}" for i in t.kept)
     pad = ""
     for s in t.staged:
         if s.at in ("", "load"):

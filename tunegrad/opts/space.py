@@ -7,9 +7,8 @@ changed. ``actions(schedule)`` lists legal single steps to append. Both give sch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -18,68 +17,14 @@ from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 
 from .actions import ACTIONS, Action, apply_actions, parse_actions, print_actions
+from .choosing import Chooser, Decision, DefaultChooser, Recorder
 from .lowering import lower
+from .sketches import sketch
 
-__all__ = ["SPACE_VERSION", "Chooser", "Decision", "DefaultChooser", "Schedule", "Space", "TraceChooser"]
+__all__ = ["SPACE_VERSION", "Schedule", "Space"]
 
 SPACE_VERSION = 1
 """Bumped when an action text starts to mean another program; part of the store's key."""
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One answered question: the option taken, of how many, and which one is the default."""
-
-    name: str
-    choice: int
-    options: int
-    default: int = 0
-
-
-class Chooser(Protocol):
-    """Answers the questions that ``Space.sample`` asks, in order."""
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        """The position of the option to take; ``default`` is the heuristic's choice. Names are unique in a sample."""
-
-
-class DefaultChooser:
-    """Takes every default: the heuristic schedule."""
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:  # noqa: ARG002  # the protocol's
-        return default
-
-
-class TraceChooser:
-    """Takes the recorded choice where the question occurs with that many options, else the fallback's."""
-
-    def __init__(self, choices: Mapping[str, int], fallback: Chooser | None = None) -> None:
-        self.choices = dict(choices)
-        self.fallback: Chooser = fallback or DefaultChooser()
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        found = self.choices.get(name)
-        return found if found is not None and found < len(options) else self.fallback.choose(name, options, default)
-
-
-class Recorder:
-    """Asks a chooser, checks its answers and keeps them."""
-
-    def __init__(self, chooser: Chooser) -> None:
-        self.chooser = chooser
-        self.trace: list[Decision] = []
-
-    def pick(self, name: str, options: Sequence[T], default: int = 0) -> T:
-        """The option taken; a single one is not asked about."""
-        if len(options) == 1:
-            return options[0]
-        choice = self.chooser.choose(name, options, default)
-        if not 0 <= choice < len(options):
-            raise IllegalAction(f"decision {name}: choice {choice} is not one of {len(options)} options")
-        self.trace.append(Decision(name, choice, len(options), default))
-        return options[choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +55,6 @@ class Space:
 
     def sample(self, chooser: Chooser) -> Schedule:
         """The schedule that a chooser's answers give; IllegalAction when those answers do not go together."""
-        from .sketch import sketch
-
         recorder = Recorder(chooser)
         actions = sketch(self.kernel, self.target, recorder)
         return Schedule(actions, tuple(recorder.trace))

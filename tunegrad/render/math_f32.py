@@ -47,19 +47,23 @@ _PI_3 = (math.pi - _PI_1 - _PI_2) + 1.2246467991473532e-16
 
 _TWO_THIRDS_BITS = 0x3F2AAAAB
 
+# The f32 numbers next to -126 ln(2) and 128 ln(2) whose exponentials are normal; the next ones out have none.
+_EXP_LEAST = -87.33654022216797
+_EXP_MOST = 88.72283172607422
+
 
 def exp(b: Body, x: Val) -> Val:
-    """e^x. Subnormal results are gradual; the two factors of the scale keep 2^128 and 2^-149 in range."""
-    # The bounds lie where the result is already inf and already rounds to zero.
-    x = b.at_least(b.at_most(x, 89.0), -104.0)
+    """e^x. Results below 2^-126 are zero: what the exponent can not hold is replaced, so no scale is multiplied in."""
     shifted = b.fma(x, math.log2(math.e), _MAGIC)
     n = b.sub(shifted, _MAGIC)
     r = b.fma(n, -_LN2_LOWER, b.fma(n, -_LN2_UPPER, x))
     mantissa = b.add(b.fma(b.mul(r, r), b.polynomial(r, EXP), r), 1.0)
-    k = b.sub(b.cast("bitcast", shifted, "i32"), _MAGIC_BITS)
-    half = b.bits("ashr", k, 1)
-    rest = b.sub(k, half)
-    return b.mul(b.mul(mantissa, _power_of_two(b, half)), _power_of_two(b, rest))
+    # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the top.
+    scale = b.bits("shl", b.cast("bitcast", shifted, "i32"), 23)
+    raw = b.add(b.cast("bitcast", mantissa, "i32"), scale)
+    value = b.cast("bitcast", b.where(b.compare("olt", x, _EXP_LEAST), 0, raw, "i32"), "float")
+    # x + inf is inf beyond, and NaN for NaN.
+    return b.where(b.compare("oge", b.literal(_EXP_MOST, "float"), x), value, b.add(x, math.inf))
 
 
 def log(b: Body, x: Val) -> Val:

@@ -176,6 +176,8 @@ class _Session:
             self.workload = with_variants(self.workload, picks)
             return
 
+        deadline_s = time.monotonic() + 0.15 * left_s
+
         def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
             searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
             self._prime(searches, measurer)
@@ -184,7 +186,7 @@ class _Session:
             return {s.task.key: s.default_s for s in searches}
 
         try:
-            picks = settle_variants(self.workload, self.target, self.here, self.store, measure, self.id)
+            picks = settle_variants(self.workload, self.target, self.here, self.store, measure, self.id, deadline_s)
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from time import time
+from time import monotonic, time
 
 from tunegrad.artifact import Compiler
 from tunegrad.config import cache_dir
@@ -47,6 +47,7 @@ def settle_variants(
     store: Store,
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
     session: str,
+    deadline_s: float = inf,
 ) -> dict[str, str]:
     """A variant by key for every kernel of the workload that has several.
 
@@ -68,10 +69,11 @@ def settle_variants(
     for g, keys in groups.items():
         picks |= dict.fromkeys(keys, min(totals[g], key=lambda v, g=g: (totals[g][v], v != DIRECT)))  # type: ignore[misc]
     for g, keys in groups.items():
-        picks = work.close_calls(keys, totals[g], picks)
+        if monotonic() < deadline_s:
+            picks = work.close_calls(keys, totals[g], picks)
     for kernel in open_kernels:
-        if picks[kernel.key] != DIRECT:
-            work.record(kernel, picks[kernel.key])
+        if picks[kernel.key] != DIRECT and not work.record(kernel, picks[kernel.key]):
+            picks[kernel.key] = DIRECT
     return picks
 
 
@@ -115,8 +117,8 @@ class _Settling:
                 picks, self.current = other_picks, other
         return picks
 
-    def record(self, kernel: Kernel, variant: str) -> None:
-        """Time the variant alone against the direct kernel; a row, and its promotion with that evidence."""
+    def record(self, kernel: Kernel, variant: str) -> bool:
+        """Time the variant alone against the direct kernel: a row, and its promotion where a test says it is faster."""
         plan = _alone(self.workload.plan, kernel.key)
         inputs = [Argument(plan.buffers[i].name, plan.buffers[i].shape, plan.buffers[i].dtype) for i in plan.inputs]
         direct, other = self._model(plan, {}, inputs), self._model(plan, {kernel.key: variant}, inputs)
@@ -128,7 +130,9 @@ class _Settling:
         )  # fmt: skip
         number = self.store.add(trial)
         evidence = Evidence(TEST, verdict.p_value, tuple(incumbent), tuple(challenger), cold=False)
-        self.store.promote(number, evidence)
+        if verdict.promoted:
+            self.store.promote(number, evidence)
+        return verdict.promoted
 
     def _model(self, plan: Schedule, picks: Mapping[str, str], inputs: Sequence[Argument]) -> LoadedModel:
         compiler = Compiler(ObjectCache(cache_dir() / "objects"))

@@ -42,6 +42,16 @@ class Action(ABC):
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         """Legal and sensible instances for this tree, in a fixed order."""
 
+    @staticmethod
+    def legal(tree: LoopTree, actions: Iterable[Action]) -> Iterator[Action]:
+        """Those of ``actions`` that are legal on ``tree``, in order."""
+        for action in actions:
+            try:
+                action.check(tree)
+            except IllegalAction:
+                continue
+            yield action
+
     def check(self, tree: LoopTree) -> None:
         """Raises IllegalAction when ``apply`` would."""
         self.apply(tree)

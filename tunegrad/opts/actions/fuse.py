@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.index import var
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 
@@ -53,10 +52,4 @@ class Fuse(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        for a, b in pairwise(tree.loops):
-            action = cls(a.name, b.name)
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        return cls.legal(tree, (cls(a.name, b.name) for a, b in pairwise(tree.loops)))

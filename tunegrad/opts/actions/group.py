@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
@@ -55,12 +54,4 @@ class Group(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        for loop in tree.loops:
-            if not loop.reduce or loop.extent < 2:
-                continue
-            action = cls(loop.name)
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        return cls.legal(tree, (cls(x.name) for x in tree.loops if x.reduce and x.extent > 1))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 
 from ..keeping import kept_of
@@ -37,10 +36,4 @@ class Keep(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        for i in range(len(tree.kernel.stages)):
-            action = cls(i)
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        return cls.legal(tree, (cls(i) for i in range(len(tree.kernel.stages))))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
@@ -42,12 +41,5 @@ class Local(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        if tree.target.kind != "gpu":
-            return
-        for loop in tree.loops:
-            action = cls(loop.name)
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        loops = tree.loops if tree.target.kind == "gpu" else ()
+        return cls.legal(tree, (cls(x.name) for x in loops))

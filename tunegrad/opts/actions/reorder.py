@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 
 from .base import Action
@@ -44,13 +43,5 @@ class Reorder(Action):
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         """Swaps of neighbouring serial loops."""
-        if tree.staged:
-            return
-        plain = [x for x in tree.loops if not x.kind.is_register]
-        for a, b in pairwise(plain):
-            action = cls((b.name, a.name))
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        plain = () if tree.staged else [x for x in tree.loops if not x.kind.is_register]
+        return cls.legal(tree, (cls((b.name, a.name)) for a, b in pairwise(plain)))

@@ -58,14 +58,8 @@ class Stage(Action):
                 continue
             places = ["load"] if p.role == "const" else []
             places += ["", *(x.name for x in tree.outer), *(x.name for x in tree.own(stage) if not x.kind.is_register)]
-            for at in places:
-                for layout in _layouts(tree, Staged(p.name, at)):
-                    action = cls(p.name, at, layout)
-                    try:
-                        action.check(tree)
-                    except IllegalAction:
-                        continue
-                    yield action
+            layouts = ((at, layout) for at in places for layout in _layouts(tree, Staged(p.name, at)))
+            yield from cls.legal(tree, (cls(p.name, at, layout) for at, layout in layouts))
 
 
 def _layouts(tree: LoopTree, staged: Staged) -> tuple[tuple[str, ...], ...]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
@@ -49,14 +48,6 @@ class Thread(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        if tree.target.threads < 2 and tree.target.kind == "cpu":
-            return
-        for loop in tree.loops:
-            if loop.extent < 2 or loop.stage >= 0:
-                continue
-            action = cls(loop.name)
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        alone = tree.target.threads < 2 and tree.target.kind == "cpu"
+        loops = () if alone else tree.loops
+        return cls.legal(tree, (cls(x.name) for x in loops if x.extent > 1 and x.stage < 0))

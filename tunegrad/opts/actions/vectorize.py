@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
@@ -40,12 +39,4 @@ class Vectorize(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        for loop in tree.loops:
-            action = cls(loop.name)
-            if loop.extent < 2:
-                continue
-            try:
-                action.check(tree)
-            except IllegalAction:
-                continue
-            yield action
+        return cls.legal(tree, (cls(x.name) for x in tree.loops if x.extent > 1))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tunegrad.ir.kernel import Kernel
 
-from .actions import Action, Tile
+from ..actions import Action, Tile
 
 __all__ = ["Levels", "balance", "blocks", "vector_lanes"]
 

@@ -8,18 +8,14 @@ or, where the rows themselves are contiguous in memory, lanes along the rows and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
 from tunegrad.ir.target import Target
 
-from .actions import Action, Group, Thread, Upcast, Vectorize
+from ..actions import Action, Group, Thread, Upcast, Vectorize
+from ..choosing import Recorder
 from .analysis import accesses, output_stride
 from .hints import keep_hints, memory_hints
 from .tiling import Levels, balance, vector_lanes
-
-if TYPE_CHECKING:
-    from .space import Recorder
 
 __all__ = ["sketch_rows"]
 

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from .actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
+from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
+from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
 from .hints import memory_hints
 from .tiling import Levels, balance, blocks, vector_lanes
-
-if TYPE_CHECKING:
-    from .space import Recorder
 
 __all__ = ["sketch_tiles"]
 

@@ -3,26 +3,22 @@
 Which sketch fits follows from the kernel:
 
     tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling, elementwise, copies.
-            Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       sketch_tiles.py
-    dots    the same, lanes along the reduction: matrix-vector products, row sums                        sketch_dots.py
-    rows    several stages over a row: softmax, layer norm                                               sketch_rows.py
+            Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       tiles.py
+    dots    the same, lanes along the reduction: matrix-vector products, row sums                        dots.py
+    rows    several stages over a row: softmax, layer norm                                               rows.py
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 
-from .actions import Action
+from ..actions import Action
+from ..choosing import Recorder
 from .analysis import accesses, contiguous_axes
-from .sketch_dots import sketch_dots
-from .sketch_rows import sketch_rows
-from .sketch_tiles import sketch_tiles
-
-if TYPE_CHECKING:
-    from .space import Recorder
+from .dots import sketch_dots
+from .rows import sketch_rows
+from .tiles import sketch_tiles
 
 __all__ = ["sketch"]
 

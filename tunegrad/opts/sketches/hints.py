@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tunegrad.ir.expr import Apply, Expr, Op
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 
-from .actions import Action, Keep, Prefetch, Stream
-from .keeping import readers_of
-
-if TYPE_CHECKING:
-    from .space import Recorder
+from ..actions import Action, Keep, Prefetch, Stream
+from ..choosing import Recorder
+from ..keeping import readers_of
 
 __all__ = ["keep_hints", "memory_hints"]
 

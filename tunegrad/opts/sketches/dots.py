@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from .actions import Action, Group, Reorder, Thread, Upcast
+from ..actions import Action, Group, Reorder, Thread, Upcast
+from ..choosing import Recorder
 from .analysis import accesses
 from .hints import memory_hints
 from .tiling import Levels, balance, vector_lanes
-
-if TYPE_CHECKING:
-    from .space import Recorder
 
 __all__ = ["sketch_dots"]
 
