@@ -48,6 +48,19 @@ def odd_loads() -> Kernel:
 ODD = odd_loads()
 
 RULES = [
+    # keep
+    (SOFTMAX, AVX512, "", "keep(stage=0)", "no later stage of kernel"),
+    (SOFTMAX, AVX512, "", "keep(stage=7)", "has no reduction at that place"),
+    (SOFTMAX, AVX512, "keep(stage=1)", "keep(stage=1)", "stage 1 is kept already"),
+    (SOFTMAX, GPU, "", "keep(stage=1)", "needs a CPU"),
+    # stream
+    (GEMM, AVX512, "", "stream(param=A)", "A is no output that is not streamed yet"),
+    (GEMM, GPU, "", "stream(param=C)", "has no such stores"),
+    # prefetch
+    (GEMM, AVX512, "", "prefetch(param=C, distance=512)", "C is no input"),
+    (GEMM, AVX512, "", "prefetch(param=A, distance=1)", "the distance must be from 64 to 65536 bytes"),
+    (GEMM, AVX512, "prefetch(param=A, distance=64)", "prefetch(param=A, distance=64)", "A is prefetched already"),
+    (GEMM, GPU, "", "prefetch(param=A, distance=512)", "has no such hint"),
     # every action that names a loop
     (GEMM, AVX512, "", "tile(axis=z, size=4)", "no loop 'z' in kernel gemm 64x96x32; its loops are m, n, k"),
     (GEMM, AVX512, "", "upcast(axis=z)", "no loop 'z'"),

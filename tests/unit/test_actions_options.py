@@ -7,7 +7,7 @@ import random
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from benchmarks.hand_schedules import AVX512, GPU, gemm
+from benchmarks.hand_schedules import AVX512, GPU, gemm, softmax
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import loop_tree
 from tunegrad.opts import Schedule, Space, parse_actions
@@ -36,10 +36,19 @@ def test_actions_options_are_legal(name, target):
                 assert parse_actions(str(option)) == (option,)
 
 
-@pytest.mark.parametrize("action", sorted(set(ACTIONS) - {"group", "local"}))
+@pytest.mark.parametrize("action", sorted(set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch"}))
 def test_actions_options_of_a_gemm_are_many(action):
     tree = Space(gemm(37, 48, 60), AVX512).tree(Schedule.parse("tile(axis=n, size=16) tile(axis=m, size=4)"))
     assert list(ACTIONS[action].options(tree)), action
+
+
+def test_actions_options_about_memory_are_for_what_caches_do_not_hold():
+    small, large = loop_tree(gemm(8, 8, 16), AVX512), loop_tree(gemm(1024, 1024, 1024), AVX512)
+    assert not list(ACTIONS["stream"].options(small))
+    assert not list(ACTIONS["prefetch"].options(small))
+    assert [str(a) for a in ACTIONS["stream"].options(large)] == ["stream(param=C)"]
+    assert {a.param for a in ACTIONS["prefetch"].options(large)} == {"A", "B"}
+    assert [str(a) for a in ACTIONS["keep"].options(loop_tree(softmax(8, 64), AVX512))] == ["keep(stage=1)"]
 
 
 def test_actions_options_of_a_reduction_group():

@@ -14,6 +14,36 @@ from tunegrad.opts.actions import ACTIONS
 GEMM, ROWS, SOFTMAX, CONV = gemm(64, 96, 32), row_sum(64, 96), softmax(8, 64), conv3x3(8, 16, 14)
 
 REWRITES = {
+    "prefetch": (GEMM, AVX512, "", "prefetch(param=A, distance=512)", """
+        prefetch A, 512 bytes ahead
+        for m in 64:
+            for n in 96:
+                v0 = identity
+                for k in 32:
+                    v0 = add(v0, mul(A[m, k], B[k, n]))
+                C[m, n] = v0
+    """),
+    "keep": (SOFTMAX, AVX512, "", "keep(stage=1)", """
+        keep the values of stage 1
+        for i in 8:
+            top = identity
+            for p in 64:
+                top = max(top, X[i, p])
+            total = identity
+            for q in 64:
+                total = add(total, exp(sub(X[i, q], top)))
+            for t in 64:
+                Y[i, t] = div(exp(sub(X[i, t], top)), total)
+    """),
+    "stream": (GEMM, AVX512, "", "stream(param=C)", """
+        stream C
+        for m in 64:
+            for n in 96:
+                v0 = identity
+                for k in 32:
+                    v0 = add(v0, mul(A[m, k], B[k, n]))
+                C[m, n] = v0
+    """),
     "tile": (GEMM, AVX512, "", "tile(axis=m, size=12)", """
         for m0 in 6:
             for m1 in 12:
