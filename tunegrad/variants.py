@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.kernel import Kernel, loads
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, match_conv3x3, parts_of, rewrite, variants_of
+from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, rewrite, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
-__all__ = ["expected", "pick_variants", "picked", "stored_variant", "variant_text"]
+__all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
 
 _TEXT = re.compile(r"variant\((\w+)\)")
 _PEAK_FLOPS_PER_CORE = 1e11
@@ -38,25 +38,47 @@ def stored_variant(actions: str) -> str | None:
     return found.group(1) if found else None
 
 
-def expected(kernel: Kernel, target: Target) -> str:
+def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
+    """The variants of a kernel that a setting of the numerics allows."""
+    return tuple(v for v in variants_of(kernel) if numerics == "contract" or exact(v))
+
+
+def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 
     Each kernel of a variant takes the longer of its arithmetic at peak and its bytes: what fits the last-level cache at
     that cache's rate, the rest at memory's.
     """
-    best = min(variants_of(kernel), key=lambda v: (_expected_s(kernel, v, target), v != DIRECT))
-    conv = match_conv3x3(kernel)
-    return best if conv is not None else DIRECT
+    return min(allowed(kernel, numerics), key=lambda v: (_expected_s(kernel, v, target), v != DIRECT))
 
 
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
     total = 0.0
     for part in parts_of(kernel, variant):
-        rate = _CACHE_BYTES_PER_S if part.unique_bytes < target.l3_bytes // 2 else _MEMORY_BYTES_PER_S
+        near = part.flops and part.unique_bytes < target.l3_bytes // 2  # copies that change the layout run at half rate
+        rate = _CACHE_BYTES_PER_S if near else _MEMORY_BYTES_PER_S
         lanes = target.vector_bytes / 64
-        flops_s = part.flops / (_PEAK_FLOPS_PER_CORE * lanes * target.threads)
+        flops_s = part.flops / (_PEAK_FLOPS_PER_CORE * lanes * target.threads) * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total
+
+
+def _crossing(kernel: Kernel, target: Target) -> float:
+    """How much slower a sum of products runs whose output is not channels-last.
+
+    Lanes along a row of the image are partly empty, and a stride between the pixels that they read makes every load a
+    gather.
+    """
+    if channels_last(kernel) is None:
+        return 1.0
+    store = kernel.stores[0]
+    row = next((a for a in kernel.axes if store.index and a.name == store.index[-1].key), None)
+    if row is None:
+        return 1.0
+    lanes = target.lanes(4)
+    empty = -(-row.extent // lanes) * lanes / row.extent
+    steps = [i.coefficient(row.name) for _, x in loads(kernel) for i in x.index if row.name in i.names()]
+    return empty * (1.1 if all(s == 1 for s in steps) else 2.0)
 
 
 def picked(
@@ -64,15 +86,13 @@ def picked(
 ) -> dict[str, str]:
     """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the expected one."""
     picks: dict[str, str] = {}
-    if numerics == "strict":
-        return picks
     for key, (kernel, _) in plan.kernels().items():
-        names = variants_of(kernel)
+        names = allowed(kernel, numerics)
         if len(names) == 1:
             continue
         found = None if store is None else store.lookup(key, here, SPACE_VERSION)
         stored = stored_variant(found.trial.actions) or DIRECT if isinstance(found, Hit) else None
-        picks[key] = stored if stored in names else expected(kernel, target)
+        picks[key] = stored if stored in names else expected(kernel, target, numerics)
     return picks
 
 

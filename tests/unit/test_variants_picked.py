@@ -66,12 +66,12 @@ def test_another_text_names_no_variant(text: str) -> None:
 # ---- the choice
 
 
-def test_strict_picks_nothing_whatever_is_stored(store: Store) -> None:
+def test_strict_picks_direct_whatever_is_stored(store: Store) -> None:
     store.promote(store.add(trial("variant(winograd4)")), EVIDENCE)
-    assert pick(store, "strict") is None
+    assert pick(store, "strict") == "direct"
     plan, picks = pick_variants(PLAN, SERVER, HERE, store, "strict")
     assert plan is PLAN
-    assert picks == {}
+    assert set(picks.values()) == {"direct"}
 
 
 def test_without_a_store_the_expected_one_is_picked() -> None:

@@ -39,7 +39,7 @@ def literal(value: float | int | bool, t: VType) -> str:
     if t.lanes == 1:
         return one
     scalar = _SCALAR[t.dtype.name]
-    return "<" + ", ".join([f"{scalar} {one}"] * t.lanes) + ">"
+    return f"splat ({scalar} {one})"
 
 
 def _literal(value: float | int | bool, dtype: DType) -> str:
@@ -103,7 +103,7 @@ class Ops:
             return value
         one = _SCALAR[t.dtype.name]
         if not value.startswith("%"):
-            return "<" + ", ".join([f"{one} {value}"] * t.lanes) + ">"
+            return f"splat ({one} {value})"
         first, whole = self.fresh(), self.fresh()
         self.emit(f"{first} = insertelement <{t.lanes} x {one}> poison, {one} {value}, i64 0")
         self.emit(

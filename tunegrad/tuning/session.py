@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tunegrad import __version__
@@ -123,6 +123,7 @@ class _Session:
     work_key: str
     before_s: float = 0.0
     spent_s: float = 0.0
+    named: dict[str, Kernel] = field(default_factory=dict)
 
     def run(self, device: CpuMeasurer, started_s: float) -> TuneReport:
         """Search, settle the winners, measure the whole model, report."""
@@ -171,7 +172,7 @@ class _Session:
 
     def _settle_variants(self, measurer: CandidateMeasurer, left_s: float) -> None:
         """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
-        if left_s < _LEAST_S or self.settings.numerics == "strict":
+        if left_s < _LEAST_S:
             picks = picked(self.workload.plan, self.target, self.here, self.store, self.settings.numerics)
             self.workload = with_variants(self.workload, picks)
             return
@@ -186,7 +187,16 @@ class _Session:
             return {s.task.key: s.default_s for s in searches}
 
         try:
-            picks = settle_variants(self.workload, self.target, self.here, self.store, measure, self.id, deadline_s)
+            picks = settle_variants(
+                self.workload,
+                self.target,
+                self.here,
+                self.store,
+                measure,
+                self.id,
+                self.settings.numerics,
+                deadline_s,
+            )
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
@@ -196,6 +206,7 @@ class _Session:
     def _searches(self, measurer: CandidateMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
         log = TrialLog(self.store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
         searches = []
+        self.named.update((use.name, use.kernel) for use in uses)
         for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
             space = Space(use.kernel, self.target)
@@ -277,10 +288,7 @@ class _Session:
             self.spent_s = total_s
 
     def _pct(self, name: str, seconds: float) -> float:
-        use = next((u for u in self.workload.kernels if u.name == name), None)
-        if use is None:  # a part of a variant that is only being tried
-            return 0.0
-        return self.roofline.pct_peak(use.kernel, seconds)
+        return self.roofline.pct_peak(self.named[name], seconds)
 
 
 def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:

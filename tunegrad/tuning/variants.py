@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic, time
 
 from tunegrad.artifact import Compiler
-from tunegrad.config import cache_dir
+from tunegrad.config import Numerics, cache_dir
 from tunegrad.db import Evidence, Hit, Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Buffer, Schedule
@@ -26,7 +26,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.runtime import Argument, ObjectCache
 from tunegrad.search import TEST, decide
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.variants import stored_variant, variant_text
+from tunegrad.variants import allowed, expected, stored_variant, variant_text
 
 from .whole import chosen_kernel
 from .workload import Workload
@@ -35,6 +35,9 @@ __all__ = ["settle_variants"]
 
 _CLOSE = 1.2
 """Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
+
+_CLOSE_LARGE = 2.0
+"""The same where the constants are a good part of the last-level cache."""
 
 _ROUNDS = 12
 _POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
@@ -47,6 +50,7 @@ def settle_variants(
     store: Store,
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
     session: str,
+    numerics: Numerics = "contract",
     deadline_s: float = inf,
 ) -> dict[str, str]:
     """A variant by key for every kernel of the workload that has several.
@@ -54,14 +58,15 @@ def settle_variants(
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. What the store
     has settled is left as it is.
     """
-    picks = _settled(workload, here, store)
-    open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(variants_of(u.kernel)) > 1]
+    names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
+    picks = _settled(workload, names, here, store)
+    open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1]
     if not open_kernels:
         return picks
     work = _Settling(workload, target, store, here, session)
-    parts = {p.key: p for k in open_kernels for v in variants_of(k) for p in parts_of(k, v)}
+    parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
     seconds = measure(list(parts.values()))
-    sums = {k.key: {v: sum(seconds[p.key] for p in parts_of(k, v)) for v in variants_of(k)} for k in open_kernels}
+    sums = {k.key: {v: sum(seconds[p.key] for p in parts_of(k, v)) for v in names[k.key]} for k in open_kernels}
     groups: dict[tuple[str, ...], list[str]] = {}
     for k in open_kernels:
         groups.setdefault(_work_of(k), []).append(k.key)
@@ -71,16 +76,20 @@ def settle_variants(
     for g, keys in groups.items():
         if monotonic() < deadline_s:
             picks = work.close_calls(keys, totals[g], picks)
+        elif work.depends_on_caches(next(k for k in open_kernels if k.key == keys[0])):
+            picks |= {k.key: expected(k, target, numerics) for k in open_kernels if k.key in keys}
     for kernel in open_kernels:
         if picks[kernel.key] != DIRECT and not work.record(kernel, picks[kernel.key]):
             picks[kernel.key] = DIRECT
     return picks
 
 
-def _settled(workload: Workload, here: Fingerprint, store: Store) -> dict[str, str]:
+def _settled(
+    workload: Workload, allowed_here: Mapping[str, Sequence[str]], here: Fingerprint, store: Store
+) -> dict[str, str]:
     picks = {}
     for use in workload.kernels:
-        names = variants_of(use.kernel)
+        names = allowed_here[use.key]
         found = store.lookup(use.key, here, SPACE_VERSION) if len(names) > 1 else None
         if isinstance(found, Hit):
             name = stored_variant(found.trial.actions) or DIRECT
@@ -91,7 +100,7 @@ def _settled(workload: Workload, here: Fingerprint, store: Store) -> dict[str, s
 
 def _work_of(kernel: Kernel) -> tuple[str, ...]:
     """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are settled together."""
-    return tuple(parts_of(kernel, v)[1].key for v in variants_of(kernel) if v != DIRECT)
+    return tuple(p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces)
 
 
 @dataclass(slots=True)
@@ -108,7 +117,8 @@ class _Settling:
     def close_calls(self, keys: Sequence[str], sums: Mapping[str, float], picks: dict[str, str]) -> dict[str, str]:
         """``picks`` with the close rivals of these kernels tried in the whole model."""
         mine = picks[keys[0]]
-        for rival in [v for v in sums if v != mine and sums[v] < inf and sums[v] <= _CLOSE * sums[mine]]:
+        kernel = next(u.kernel for u in self.workload.kernels if u.key == keys[0])
+        for rival in [v for v in sums if v != mine and self._close(kernel, (mine, v), sums)]:
             if self.current is None:
                 self.current = self._model(self.workload.plan, picks, self.workload.inputs)
             other_picks = {**picks, **dict.fromkeys(keys, rival)}
@@ -116,6 +126,24 @@ class _Settling:
             if decide(*_interleaved(self.current, other)).promoted:
                 picks, self.current = other_picks, other
         return picks
+
+    def _close(self, kernel: Kernel, pair: tuple[str, str], sums: Mapping[str, float]) -> bool:
+        """Whether the parts' times do not decide.
+
+        They are near, or were taken with constants in a cache that the whole model needs for others.
+        """
+        mine, rival = pair
+        limit = _CLOSE_LARGE if self.depends_on_caches(kernel, pair) else _CLOSE
+        return sums[rival] < inf and sums[rival] <= limit * sums[mine]
+
+    def depends_on_caches(self, kernel: Kernel, variants: Sequence[str] = ()) -> bool:
+        """Whether one of the variants (of all) has constants that are a good part of the last-level cache."""
+        return any(
+            p.role == "const" and p.nbytes > self.target.l3_bytes // 4
+            for v in variants or variants_of(kernel)
+            for part in parts_of(kernel, v)
+            for p in part.params
+        )
 
     def record(self, kernel: Kernel, variant: str) -> bool:
         """Time the variant alone against the direct kernel: a row, and its promotion where a test says it is faster."""

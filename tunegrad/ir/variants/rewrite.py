@@ -4,7 +4,8 @@
                                               launch winograd product (M, V, U)        U: a new constant
                                               launch winograd output (y, M, b)
 
-A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``.
+A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``,
+"channels_last" puts the kernel between copies, and "channels_last_winograd4" does both.
 """
 
 from __future__ import annotations
@@ -21,26 +22,52 @@ from ..fusion import Buffer, Launch, Schedule
 from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
+from .channels_last import ChannelsLast, channels_last
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
-__all__ = ["DIRECT", "parts_of", "rewrite", "variants_of"]
+__all__ = ["DIRECT", "exact", "parts_of", "rewrite", "variants_of"]
 
 DIRECT = "direct"
+_MOVED = "channels_last"
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
     """The variants that compute what ``kernel`` does, "direct" first."""
-    if match_conv3x3(kernel) is None:
-        return (DIRECT,)
-    return (DIRECT, *(f"winograd{m}" for m in TILES))
+    names = [DIRECT]
+    if match_conv3x3(kernel) is not None:
+        names += [f"winograd{m}" for m in TILES]
+    moved = channels_last(kernel)
+    if moved is not None:
+        names += [_MOVED, *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:])]
+    return tuple(names)
+
+
+def exact(variant: str) -> bool:
+    """Whether a variant adds the same products in the same way: all but Winograd's."""
+    return "winograd" not in variant
 
 
 def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     """The kernels that a variant launches, in order."""
     if variant == DIRECT:
         return (kernel,)
+    if variant.startswith(_MOVED):
+        moved = _channels_last(kernel, variant)
+        parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
+        return tuple(p for p in parts if p is not None)
     made = _winograd(kernel, variant)
     return (made.transform, made.product, made.finish)
+
+
+def _inner(variant: str) -> str:
+    return variant.removeprefix(_MOVED).removeprefix("_") or DIRECT
+
+
+def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
+    found = channels_last(kernel)
+    if found is None:
+        raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
+    return found
 
 
 def _winograd(kernel: Kernel, variant: str) -> Winograd:
@@ -72,6 +99,10 @@ class _Rewriting:
 
     def replaced(self, launch: Launch, variant: str) -> list[Launch]:
         """The launches of a variant in place of one."""
+        if variant == DIRECT:
+            return [launch]
+        if variant.startswith(_MOVED):
+            return self._moved(launch, variant)
         key = launch.kernel.key, variant
         made = self.made[key] = self.made.get(key) or _winograd(launch.kernel, variant)
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
@@ -86,6 +117,18 @@ class _Rewriting:
             Launch(made.product, (m, v, u), made.product.name, launch.origin),
             Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
         ]
+
+    def _moved(self, launch: Launch, variant: str) -> list[Launch]:
+        moved = _channels_last(launch.kernel, variant)
+        args, before, after = list(launch.args), [], []
+        if moved.before is not None:
+            args[moved.x] = self._add(moved.before, f"{self.buffers[args[moved.x]].name} channels last")
+            before = [Launch(moved.before, (args[moved.x], launch.args[moved.x]), moved.before.name, launch.origin)]
+        if moved.after is not None:
+            args[moved.y] = self._add(moved.kernel, f"{self.buffers[args[moved.y]].name} channels last")
+            after = [Launch(moved.after, (launch.args[moved.y], args[moved.y]), moved.after.name, launch.origin)]
+        inner = Launch(moved.kernel, tuple(args), moved.kernel.name, launch.origin)
+        return [*before, *self.replaced(inner, _inner(variant)), *after]
 
     def _add(self, kernel: Kernel, name: str) -> int:
         """A temporary for the output of a kernel."""

@@ -46,6 +46,7 @@ class Region:
         self.allocs: list[Alloc] = []
         self.results: dict[tuple[str, Point], Known] = {}
         self.assumed: frozenset[str] = frozenset()
+        self.together: dict[frozenset[str], Values] = {}
         for made in tree.kept:
             kept = kept_of(tree, made)
             self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
@@ -179,6 +180,17 @@ class Region:
         return None if n >= lane.extent else n
 
     def _values(self, i: int, env: Env) -> Values:
+        """The values of a stage; stages that run at the same points share one, and what it has worked out."""
+        alone = bool(env) or bool(self.tree.kernel.stages[i].axes) or any(s == i for s, _ in self.plans)
+        if alone:
+            return self._new_values(i, env)
+        found = self.together.get(self.assumed)
+        if found is None:
+            found = self.together[self.assumed] = self._new_values(i, env)
+        found.results = self.results
+        return found
+
+    def _new_values(self, i: int, env: Env) -> Values:
         values = Values(self.tree, self.b, self.plans, self.shapes, i, env, self.assumed)
         values.results = self.results
         return values

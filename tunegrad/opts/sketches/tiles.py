@@ -23,6 +23,9 @@ from .tiling import Levels, balance, blocks, vector_lanes
 
 __all__ = ["sketch_tiles"]
 
+_ACCESSES = 64
+"""Loads and stores of one iteration, at most, of a kernel of several stores."""
+
 _CROSSED_BLOCK = 256
 """Rows that a transpose finishes before it moves on: their lines stay in the first cache meanwhile."""
 
@@ -52,7 +55,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     row = _row_axis(kernel, shared, lane, found, ask)
     reused = row is not None and any(not x.depends(row.name) for x in found)
     crossed = not reduces and row is not None and any(x.stride(lane.name) not in (0, 1) for x in found)
-    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed), ask)
+    accessed = len(found) + len(kernel.stores) if len(kernel.stores) > 1 else 1
+    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed, accessed), ask)
     levels = Levels(kernel)
     unit = nv * width
     lane_block = ask.pick("lane.block", blocks(lane.extent, unit))
@@ -108,7 +112,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
 
 
 def _register_tile(
-    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool], ask: Recorder
+    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool, int], ask: Recorder
 ) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     vectors = -(-lane.extent // width)
@@ -116,9 +120,10 @@ def _register_tile(
     options = [
         (m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= target.registers
     ] or [(1, 1)]
-    reduces, reused, crossed = kind
+    reduces, reused, crossed, accessed = kind
     if not reduces:
-        options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= 16] or [(1, 1)]
+        most = max(1, min(16, _ACCESSES // accessed))  # a point of many loads and stores fills the registers alone
+        options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
         want = (4, 1) if crossed else (1, 4)  # a transpose reads short runs of several lines
         options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
         return ask.pick("tile", options)

@@ -1,0 +1,161 @@
+"""Channels last: a convolution on a tensor of the caller's, between two copies that change the layout.
+
+    Y[o, y, x] = epilogue(sum over c, r, s of X[c, y+r, x+s] * W[o, c, r, s])
+        -->
+    X'[y, x, c] = X[c, y, x]
+    Y'[y, x, o] = epilogue(sum over c, r, s of X'[y+r, x+s, c] * W[o, c, r, s])
+    Y[o, y, x]  = Y'[y, x, o]
+
+Only what is not channels-last already is copied. Between kernels of a model no copy is needed: fusion stores such
+temporaries channels-last in the first place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..dtypes import DType
+from ..expr import Apply, Expr, Load, Op, leaves, rebuild
+from ..fusion.merge import merge_axes
+from ..index import Index
+from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
+
+__all__ = ["ChannelsLast", "channels_last"]
+
+_LEAST_CHANNELS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsLast:
+    """The kernels, in order; ``before`` and ``after`` are None where no copy is needed.
+
+    The parameters of ``before`` are (X', X), of ``after`` (Y, Y'). Those of ``kernel`` are the direct kernel's, in
+    order, with the ones at places ``x`` and ``y`` in the other layout.
+    """
+
+    before: Kernel | None
+    kernel: Kernel
+    after: Kernel | None
+    x: int
+    y: int
+
+
+def channels_last(kernel: Kernel) -> ChannelsLast | None:
+    """The parts for a dense sum of products with constant weights.
+
+    None where it is no such kernel, or has its channels last already.
+    """
+    if (
+        len(kernel.reduces) != 1
+        or len(kernel.stores) != 1
+        or kernel.stores[0].axes
+        or not kernel.stores[0].valid.always
+    ):
+        return None
+    reduce, store = kernel.reduces[0], kernel.stores[0]
+    loads = _factors(reduce)
+    if loads is None:
+        return None
+    for x, w in (loads, loads[::-1]):
+        if kernel.param(w.param).role == "const" and kernel.param(x.param).role == "in":
+            channel, output = _channel_dim(kernel, reduce, x, w), _output_dim(kernel, store, x, w)
+            if channel is not None and output is not None:
+                return _parts(kernel, (x, channel), (store, output))
+    return None
+
+
+def _factors(reduce: Reduce) -> tuple[Load, Load] | None:
+    x = reduce.expr
+    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
+        return None
+    a, b = x.args
+    return (a, b) if isinstance(a, Load) and isinstance(b, Load) else None
+
+
+def _channel_dim(kernel: Kernel, reduce: Reduce, x: Load, w: Load) -> int | None:
+    """The dimension of the input that a reduce axis of the weights indexes alone.
+
+    The last one where it has so few channels that nothing is gained by moving them.
+    """
+    names = {a.name: a.extent for a in reduce.axes}
+    found = [d for d, i in enumerate(x.index) if i.key in names and any(i == j for j in w.index)]
+    if len(found) != 1:
+        return None
+    if names[x.index[found[0]].key] < _LEAST_CHANNELS:
+        return len(x.index) - 1
+    return found[0] if kernel.param(x.param).layout.is_row_major else None
+
+
+def _output_dim(kernel: Kernel, store: Store, x: Load, w: Load) -> int | None:
+    """The dimension of the output that the weights' own shared axis indexes alone."""
+    inputs = set().union(*(i.names() for i in x.index))
+    own = {a.name for a in kernel.axes} & {i.key for i in w.index} - inputs
+    found = [d for d, i in enumerate(store.index) if i.key in own]
+    if len(own) != 1 or len(found) != 1 or not kernel.param(store.param).layout.is_row_major:
+        return None
+    return found[0]
+
+
+def _parts(kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]) -> ChannelsLast | None:
+    (x, channel), (store, output) = source, target
+    old_x, old_y = kernel.param(x.param), kernel.param(store.param)
+    move_x = channel != len(old_x.shape) - 1
+    move_y = output != len(old_y.shape) - 1
+    if not (move_x or move_y):
+        return None
+    if any(leaf.param == x.param and leaf is not x for leaf in _loads(store.expr)):
+        return None
+    new_x = _moved(old_x, channel) if move_x else old_x
+    new_y = _moved(old_y, output) if move_y else old_y
+
+    def leaf(e: Expr) -> Expr:
+        if move_x and isinstance(e, Load) and e.param == x.param:
+            return replace(e, index=_last(e.index, channel))
+        return e
+
+    stages: list[Stage] = []
+    for s in kernel.stages:
+        expr = rebuild(s.expr, leaf)
+        if isinstance(s, Store):
+            stages.append(replace(s, expr=expr, index=_last(s.index, output) if move_y else s.index))
+        else:
+            stages.append(replace(s, expr=expr))
+    params = tuple({x.param: new_x, store.param: new_y}.get(p.name, p) for p in kernel.params)
+    axes = tuple(sorted(kernel.axes, key=lambda a: _stored_at(stages, a.name)))
+    made = replace(kernel, params=params, stages=tuple(stages), axes=axes, name=f"{kernel.name} channels last")
+    names = [p.name for p in kernel.params]
+    before = _copy(new_x, old_x, channel, to_last=True) if move_x else None
+    after = _copy(old_y, new_y, output, to_last=False) if move_y else None
+    x_at, y_at = names.index(x.param), names.index(store.param)
+    return ChannelsLast(before, merge_axes(made).canonical(), after, x_at, y_at)
+
+
+def _stored_at(stages: list[Stage], axis: str) -> int:
+    """Where an axis stands in the store's index: shared axes go outermost stored dimension first."""
+    store = next(s for s in stages if isinstance(s, Store))
+    return next((d for d, i in enumerate(store.index) if axis in i.names()), 0)
+
+
+def _loads(x: Expr) -> list[Load]:
+    return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
+
+
+def _last(index: tuple[Index, ...], dim: int) -> tuple[Index, ...]:
+    return (*index[:dim], *index[dim + 1 :], index[dim])
+
+
+def _moved(p: Param, dim: int) -> Param:
+    shape = (*p.shape[:dim], *p.shape[dim + 1 :], p.shape[dim])
+    return Param.dense(p.name, p.dtype, shape, p.role)
+
+
+def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
+    """``to`` gets the elements of ``source`` with dimension ``dim`` moved to the end, or back from there."""
+    axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(to.shape))
+    index = tuple(a.index for a in axes)
+    moved = (*index[:dim], index[-1], *index[dim:-1]) if to_last else _last(index, dim)
+    dtype: DType = source.dtype
+    store = Store("to", index, Load("source", moved, dtype))
+    params = (Param.dense("to", dtype, to.shape, "out"), Param.dense("source", dtype, source.shape, "in"))
+    made = Kernel(params, axes, (store,), name=f"to {'channels last' if to_last else 'channels first'} {to.shape}")
+    return merge_axes(made).canonical()
