@@ -30,29 +30,41 @@ def emit_copies(tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str
 
 
 def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+    """Whole vectors along the last dimension, then what is left of it element by element."""
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
-    last, extent = p.variables[-1] if p.variables else ("", 1)
+    if not p.variables:
+        _nest(tree, b, p, [], (offset, valid, as_index(0)), ("", 1))
+        return
+    last, extent = p.variables[-1]
     lanes = _copy_lanes(tree, p, offset, last, extent)
-    lane = f"{last}.v"
-    if lanes > 1:
-        split = {last: var(f"{last}.q", extent // lanes) * lanes + var(lane, lanes)}
-        offset, valid = offset.substitute(split), valid.substitute(split)
+    count = extent // lanes
+    lane = f"{last}.v" if lanes > 1 else ""
+    step = var(f"{last}.q", count) * lanes + var(lane, lanes) if lanes > 1 else var(last, extent)
+    _part(tree, b, p, (offset, valid), step, [(f"{last}.q", count) if lanes > 1 else (last, extent)], (lane, lanes))
+    rest = extent - count * lanes
+    if rest:
+        _part(tree, b, p, (offset, valid), var(f"{last}.r", rest) + count * lanes, [(f"{last}.r", rest)], ("", 1))
+
+
+def _part(
+    tree: LoopTree, b: Builder, p: CopyPlan, source: tuple[Index, Valid], step: Index,
+    innermost: list[tuple[str, int]], vector: tuple[str, int],
+) -> None:  # fmt: skip
+    """The copy of the elements whose last dimension is ``step``, over the loops ``innermost``."""
+    last = p.variables[-1][0]
     target, stride = as_index(0), 1
     for n, e in reversed(p.variables):
-        step = var(f"{n}.q", e // lanes) * lanes + var(lane, lanes) if n == last and lanes > 1 else var(n, e)
-        target = target + step * stride
+        target = target + (step if n == last else var(n, e)) * stride
         stride *= e
-    loops = [(n, e) for n, e in p.variables[:-1]]
-    if p.variables:
-        loops.append((f"{last}.q", extent // lanes) if lanes > 1 else (last, extent))
-    _nest(tree, b, p, loops, (offset, valid, target), (lane if lanes > 1 else "", lanes))
+    offset, valid = source[0].substitute({last: step}), source[1].substitute({last: step})
+    _nest(tree, b, p, [*p.variables[:-1], *innermost], (offset, valid, target), vector)
 
 
 def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: int) -> int:
     if tree.target.kind != "cpu" or not last or offset.coefficient(last) not in (0, 1):
         return 1
     lanes = tree.target.lanes(p.dtype.itemsize)
-    while lanes > 1 and extent % lanes:
+    while lanes > extent:
         lanes //= 2
     return lanes
 

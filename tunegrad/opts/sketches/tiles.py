@@ -260,7 +260,7 @@ def _stages(
             continue
         seen.add(x.param)
         places = _places(x, order, lane)
-        default = _default_place(kernel, x, nest, order, lane, places)
+        default = _default_place(kernel, x, nest, lane, places)
         at = ask.pick(f"stage.{x.param}", places, default)
         if at != "none":
             where, form = at.split(":")
@@ -278,14 +278,12 @@ def _places(x: Access, order: list[str], lane: Axis) -> list[str]:
     return places
 
 
-def _default_place(kernel: Kernel, x: Access, nest: _Nest, order: list[str], lane: Axis, places: list[str]) -> int:
+def _default_place(kernel: Kernel, x: Access, nest: _Nest, lane: Axis, places: list[str]) -> int:
     reused = any(not x.depends(a.name) for a in kernel.axes if a.extent > 1)
     if x.role == "const":
         return 1 if x.depends(lane.name) and any(x.depends(a.name) for s in kernel.reduces for a in s.axes) else 0
-    if x.masked:
-        outer = [a for a, b in nest.others if a and b]
-        place = f"{outer[0]}:box" if outer and order and order[0] == outer[0] else ":box"
-        return places.index(place) if place in places and reused else 0
+    if x.masked:  # branching around the conditions costs less than copying the window with its padding
+        return 0
     if x.depends(lane.name) and reused and (x.stride(lane.name) != 1 or nest.k):
         batch = [a for a, _ in nest.others if a and x.depends(a.rstrip("0123456789"))]
         place = f"{nest.k or (batch[-1] if batch else '')}:loops"
