@@ -19,7 +19,10 @@ __all__ = ["FACTORS", "Conv", "bound", "constant", "kernel_of", "only", "ran"]
 Array = NDArray[Any]
 
 UNIT = 2.0**-24
-FACTORS = {"direct": 4.0, "winograd2": 4.0, "winograd4": 48.0}
+FACTORS = {
+    "direct": 4.0, "winograd2": 4.0, "winograd4": 48.0,
+    "channels_last": 4.0, "channels_last_winograd2": 4.0, "channels_last_winograd4": 48.0,
+}  # fmt: skip
 """Largest error of a variant on normal data, in units of ``u * sqrt(terms) * scale`` (docs/NUMERICS.md)."""
 
 

@@ -31,13 +31,15 @@ SEED = 3
 RESNET = resnet18(image=32, classes=10)
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((1, 3, 32, 32), dtype=np.float32)
-PIXELS = RNG.standard_normal((1, 6, 9, 7), dtype=np.float32)
+PIXELS = RNG.standard_normal((1, 9, 7, 6), dtype=np.float32)
 W = RNG.standard_normal((8, 6, 3, 3), dtype=np.float32)
 
 
 def small() -> Model:
+    """One convolution, channels last: its exact variant is the direct one."""
+
     def function(x: Tensor) -> Tensor:
-        return x.conv2d(Tensor.constant(W), padding=1).relu()
+        return x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W), padding=1).relu().permute(0, 2, 3, 1)
 
     return Model.of_function("small", function, [PIXELS])
 
@@ -130,6 +132,45 @@ def test_strict_refuses_a_variant_that_a_store_claims_for_it(tmp_path: Path, cap
     assert "the stored schedule can not be used" in caplog.text
 
 
+ROWS = RNG.standard_normal((1, 8, 9, 7), dtype=np.float32)
+WIDE = RNG.standard_normal((8, 8, 3, 3), dtype=np.float32)
+
+
+def rows() -> Model:
+    """One convolution, its input and output row-major."""
+
+    def function(x: Tensor) -> Tensor:
+        return x.conv2d(Tensor.constant(WIDE), padding=1).relu()
+
+    return Model.of_function("rows", function, [ROWS])
+
+
+MADE = {
+    "direct": ["conv3x3"],
+    "channels_last": ["to", "conv3x3", "to"],
+    "winograd4": ["winograd4", "winograd", "winograd4"],
+    "channels_last_winograd4": ["to", "winograd4", "winograd", "winograd4", "to"],
+}
+
+
+@pytest.mark.parametrize("numerics", ["contract", "strict"])
+@pytest.mark.parametrize("variant", MADE)
+def test_a_row_major_convolution_runs_as_stored_and_strict_only_exactly(
+    tmp_path: Path, variant: str, numerics: Numerics
+) -> None:
+    direct = loaded(rows(), store=stored(tmp_path / "d.db", rows(), "variant(direct)", numerics), numerics=numerics)
+    model = loaded(rows(), store=stored(tmp_path / "v.db", rows(), f"variant({variant})", numerics), numerics=numerics)
+    names = [row.kernel.split(" ")[0] for row in model.report()]
+    exactly = variant in ("direct", "channels_last")
+    if exactly or numerics == "contract":
+        assert names == MADE[variant]
+    else:
+        assert names in (MADE["direct"], MADE["channels_last"])
+    want = direct(ROWS)
+    atol = (1e-6 if exactly or numerics == "strict" else 2e-5) * float(abs(want).max())
+    np.testing.assert_allclose(model(ROWS), want, rtol=0, atol=atol)
+
+
 GARBAGE: dict[str, Callable[[Path], str]] = {
     "a call": lambda mark: f"variant(__import__('pathlib').Path('{mark}').touch())",
     "an expression": lambda mark: f"__import__('pathlib').Path('{mark}').touch()",
@@ -159,7 +200,7 @@ def test_garbage_runs_nothing_and_falls_back(tmp_path: Path, name: str, numerics
 
 def test_compiled_functions_take_the_setting() -> None:
     def function(x: Tensor) -> Tensor:
-        return x.conv2d(Tensor.constant(W), padding=1)
+        return x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W), padding=1).permute(0, 2, 3, 1)
 
     (row,) = tg.compile(function, PIXELS, store=False, threads=THREADS, numerics="strict").report()
     assert row.kernel.startswith("conv3x3")

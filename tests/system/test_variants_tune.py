@@ -30,14 +30,14 @@ from tunegrad.tuning.workload import Workload, workload_of_function
 
 BUDGET_S = 2.0
 RNG = np.random.default_rng(0)
-X = RNG.standard_normal((1, 8, 10, 9), dtype=np.float32)
+X = RNG.standard_normal((1, 10, 9, 8), dtype=np.float32)
 W = [RNG.standard_normal((8, 8, 3, 3), dtype=np.float32) / 8 for _ in range(2)]
 
 
 def two(x: Tensor) -> Tensor:
-    """Two convolutions of equal products and other epilogues."""
-    y = x.conv2d(Tensor.constant(W[0]), padding=1).relu()
-    return y.conv2d(Tensor.constant(W[1]), padding=1) + y
+    """Two convolutions of equal products and other epilogues, channels last: of the same variants."""
+    y = x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W[0]), padding=1).relu()
+    return (y.conv2d(Tensor.constant(W[1]), padding=1) + y).permute(0, 2, 3, 1)
 
 
 def workload() -> Workload:

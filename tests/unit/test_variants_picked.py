@@ -1,4 +1,4 @@
-"""Which variant runs: strict allows none, what is stored wins, without either a model of the machine decides."""
+"""Which variant runs: strict allows exact ones, what is stored wins, without either a model of the machine decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.variants import expected, pick_variants, picked, stored_variant, variant_text
+from tunegrad.variants import allowed, expected, pick_variants, picked, stored_variant, variant_text
 
 SERVER = Target(
     "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
@@ -46,7 +46,7 @@ def pick(store: Store | None, numerics: str = "contract") -> str | None:
 # ---- the text
 
 
-@pytest.mark.parametrize("name", ["direct", "winograd2", "winograd4"])
+@pytest.mark.parametrize("name", variants_of(KERNEL))
 def test_text_of_a_variant_reads_back(name: str) -> None:
     assert stored_variant(variant_text(name)) == name
 
@@ -66,12 +66,36 @@ def test_another_text_names_no_variant(text: str) -> None:
 # ---- the choice
 
 
-def test_strict_picks_direct_whatever_is_stored(store: Store) -> None:
-    store.promote(store.add(trial("variant(winograd4)")), EVIDENCE)
-    assert pick(store, "strict") == "direct"
+def test_strict_allows_the_exact_ones() -> None:
+    assert allowed(KERNEL, "strict") == ("direct", "channels_last")
+    assert allowed(KERNEL, "contract") == (
+        "direct", "winograd2", "winograd4", "channels_last", "channels_last_winograd2", "channels_last_winograd4",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["winograd2", "winograd4", "channels_last_winograd2", "channels_last_winograd4"])
+def test_strict_picks_an_exact_one_whatever_is_stored(store: Store, name: str) -> None:
+    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
     plan, picks = pick_variants(PLAN, SERVER, HERE, store, "strict")
-    assert plan is PLAN
-    assert set(picks.values()) == {"direct"}
+    assert picks == {KERNEL.key: "channels_last"} == {KERNEL.key: expected(KERNEL, SERVER, "strict")}
+    assert [x.name.split(" (")[0] for x in plan.launches] == [
+        "to channels last", f"{KERNEL.name} channels last", "to channels first",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["direct", "channels_last"])
+def test_strict_keeps_a_stored_exact_choice(store: Store, name: str) -> None:
+    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    assert pick(store, "strict") == name
+
+
+def test_strict_leaves_a_channels_last_plan_alone_whatever_is_stored(store: Store) -> None:
+    last = Conv(channels=64, outputs=64, height=28, width=28, last=True).plan()
+    store.promote(store.add(trial("variant(winograd4)", kernel=kernel_of(last))), EVIDENCE)
+    assert allowed(kernel_of(last), "strict") == ("direct",)
+    plan, picks = pick_variants(last, SERVER, HERE, store, "strict")
+    assert plan is last
+    assert picks == {}
 
 
 def test_without_a_store_the_expected_one_is_picked() -> None:
@@ -82,7 +106,7 @@ def test_an_empty_store_is_as_none(store: Store) -> None:
     assert pick(store) == expected(KERNEL, SERVER)
 
 
-@pytest.mark.parametrize("name", ["winograd2", "winograd4", "direct"])
+@pytest.mark.parametrize("name", variants_of(KERNEL))
 def test_a_stored_choice_wins(store: Store, name: str) -> None:
     store.promote(store.add(trial(variant_text(name))), EVIDENCE)
     assert pick(store) == name
