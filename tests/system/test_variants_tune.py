@@ -27,6 +27,7 @@ from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.variants import settle_variants
 from tunegrad.tuning.workload import Workload, workload_of_function
+from tunegrad.variants import allowed
 
 BUDGET_S = 2.0
 RNG = np.random.default_rng(0)
@@ -238,3 +239,37 @@ def test_parts_that_variants_share_are_measured_once(store: Store) -> None:
     assert len(set(asked)) == len(asked)
     wanted = {p.key for k in convolutions() for v in variants_of(k) for p in parts_of(k, v)}
     assert set(asked) == wanted
+
+
+# ---- a convolution of the caller's tensors
+
+ROWS = RNG.standard_normal((1, 8, 10, 9), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("numerics", "best"),
+    [
+        ("contract", "channels_last"), ("contract", "channels_last_winograd2"), ("contract", "channels_last_winograd4"),
+        ("strict", "channels_last"),
+    ],
+)  # fmt: skip
+def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and_recorded(
+    store: Store, numerics: Numerics, best: str
+) -> None:
+    """Only the parts that no other variant has take time."""
+    work = workload_of_function(lambda x: x.conv2d(Tensor.constant(W[0]), padding=1).relu(), (ROWS,))
+    (kernel,) = (u.kernel for u in work.kernels)
+    names = allowed(kernel, numerics)
+    parts = {v: {p.key for p in parts_of(kernel, v)} for v in names}
+    own = {v: min(keys.difference(*(parts[o] for o in names if o != v))) for v, keys in parts.items()}
+
+    def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
+        assert {k.key for k in kernels} == set().union(*parts.values())
+        return dict.fromkeys((k.key for k in kernels), 0.0) | {k: 1e-3 if v == best else 1e-2 for v, k in own.items()}
+
+    place = here(numerics)
+    picks = settle_variants(work, host_target(THREADS), place, store, measure, "s1", numerics)
+    (row,) = store.trials(kernel.key, place)
+    assert (row.actions, row.origin, row.measurement.status) == (f"variant({best})", "variant", Status.OK)
+    promoted = [t.actions for t, _ in store.promotions(kernel.key, place)]
+    assert (picks, promoted) in (({kernel.key: best}, [row.actions]), ({kernel.key: DIRECT}, []))

@@ -36,9 +36,9 @@ PLANS: dict[str, tuple[Callable[[], Tensor], tuple[int, int]]] = {
     "few channels": (lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1), (0, 1)),
     "few channels, stride 2, 7x7": (lambda: x(3).conv2d(constant(5, 3, 7, 7), stride=2, padding=3), (0, 1)),
     "bias and relu": (lambda: x().conv2d(constant(5, 8, 3, 3), constant(5), padding=1).relu(), (1, 1)),
-    "residual": (lambda: (x().conv2d(constant(5, 8, 3, 3), padding=1) + residual(5, 9)).relu(), (1, 1)),
+    "residual": (lambda: x().conv2d(constant(5, 8, 3, 3), padding=1).relu() + residual(5, 9), (1, 1)),
     "residual of stride 2": (
-        lambda: (x(batch=2).conv2d(constant(5, 8, 3, 3), constant(5), stride=2, padding=1) + residual(5, 5, 2)).relu(),
+        lambda: residual(5, 5, 2) + x(batch=2).conv2d(constant(5, 8, 3, 3), constant(5), stride=2, padding=1).relu(),
         (1, 1),
     ),
     "few channels and residual": (lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1) + residual(5, 9), (0, 1)),
