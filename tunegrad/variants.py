@@ -2,7 +2,7 @@
 
 A stored choice is a trial of the direct kernel whose action text is ``variant(NAME)``: its samples are runs of all the
 variant's kernels, and it is promoted over the direct schedule, or under it, like any other trial. A strict setting of
-the numerics allows only "direct".
+the numerics allows only the variants that add the same products: no Winograd.
 """
 
 from __future__ import annotations

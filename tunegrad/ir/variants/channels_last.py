@@ -103,7 +103,7 @@ def _parts(kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]) 
     move_y = output != len(old_y.shape) - 1
     if not (move_x or move_y):
         return None
-    if any(leaf.param == x.param and leaf is not x for leaf in _loads(store.expr)):
+    if move_x and any(leaf.param == x.param and leaf is not x for leaf in _loads(store.expr)):
         return None
     new_x = _moved(old_x, channel) if move_x else old_x
     new_y = _moved(old_y, output) if move_y else old_y
