@@ -5,6 +5,8 @@ bf16 is held as the upper halves of f32 bit patterns in ``uint16``, since numpy 
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,6 +16,13 @@ from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType, dtype_of
 __all__ = ["DTypeLike", "bf16_bits", "bf16_values", "held", "representable"]
 
 DTypeLike = DType | str | np.dtype[np.generic] | type
+
+
+@runtime_checkable
+class _Exporter(Protocol):
+    """An array of another library that hands its memory over by DLPack."""
+
+    def __dlpack__(self) -> object: ...
 
 
 def bf16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
@@ -33,14 +42,16 @@ def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.ge
     """A read-only, contiguous array that nobody else writes to, and its dtype.
 
     An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the values are converted;
-    ``uint16`` data with ``dtype="bf16"`` are bit patterns. Copies unless the array is contiguous and read-only.
+    ``uint16`` data with ``dtype="bf16"`` are bit patterns. Arrays of other libraries on the CPU come in by DLPack.
+    Copies unless the array is contiguous and read-only.
 
     Raises:
         DTypeError: the data are not numbers, or of a type tunegrad does not have.
         ShapeError: a ragged nest of lists.
     """
     try:
-        array = np.asarray(data)
+        exported = isinstance(data, _Exporter) and not isinstance(data, np.ndarray | np.generic)
+        array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]
     except ValueError as error:
         raise ShapeError(f"tensor: the nested lists are ragged ({error})") from None
     if array.dtype.kind not in "biuf":

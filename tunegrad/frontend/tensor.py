@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -439,6 +439,14 @@ class Tensor:
     def window(self, axis: int, size: int, stride: int = 1, dilation: int = 1) -> Tensor:
         """Sliding windows along ``axis``, the position inside a window as a new last dimension."""
         return self._with(movement.window(self.node, axis, size, stride, dilation))
+
+    def __dlpack__(self, **options: object) -> object:
+        """The realised values for another library, without a copy (DLPack; bf16 goes as its bit patterns)."""
+        return cast("Any", self.numpy()).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU, in DLPack's words."""
+        return 1, 0
 
     def contiguous(self) -> Tensor:
         """A fence: this tensor is written to memory by a kernel of its own."""
