@@ -141,7 +141,10 @@ class Values:
         b = self.builder
         if id(x) in self.kept:
             buffer, offset, dtype = self.kept[id(x)]
-            return b.load(buffer, fix(offset, here), ALWAYS, dtype, self.lane, self.lanes)
+            valid = self.kept_valid(point)
+            if active is not None and self.lane in offset.names():
+                valid = valid & self.first_lanes(active)
+            return b.load(buffer, fix(offset, here), valid, dtype, self.lane, self.lanes)
         if isinstance(x, Const):
             return b.number(x.value, x.dtype), 1
         if isinstance(x, Load):
@@ -168,6 +171,11 @@ class Values:
                 return b.number(valid.always, BOOL), 1
             return b.test(valid, self.lane, self.lanes)
         return self.result(x, point)
+
+    def kept_valid(self, point: Point) -> Valid:
+        """Where kept values were written: inside the true extents of the stage's own axes."""
+        own = {a.name for a in self.tree.kernel.stages[self.stage].axes}
+        return fix_valid(self.masks(own).substitute(self.env), point)
 
     def always(self, x: Inside, here: Point) -> bool:
         """Whether a condition is known to hold at a point."""
