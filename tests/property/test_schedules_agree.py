@@ -165,13 +165,17 @@ def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
     [
         (
             "softmax",
-            "tile(axis=sa, size=4) pad(axis=a, multiple=4) keep(stage=1) thread(axis=a, count=0) "
-            "unroll(axis=sa0) tile(axis=ra, size=12) upcast(axis=ra1)",
+            (
+                "tile(axis=sa, size=4) pad(axis=a, multiple=4) keep(stage=1) thread(axis=a, count=0) "
+                "unroll(axis=sa0) tile(axis=ra, size=12) upcast(axis=ra1)"
+            ),
         ),
         (
             "softmax_columns",
-            "pad(axis=sa, multiple=4) stage(param=p1, at=a, layout=()) thread(axis=a, count=0) "
-            "keep(stage=1) pad(axis=ra, multiple=4)",
+            (
+                "pad(axis=sa, multiple=4) stage(param=p1, at=a, layout=()) thread(axis=a, count=0) "
+                "keep(stage=1) pad(axis=ra, multiple=4)"
+            ),
         ),
     ],
 )
