@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 
 # Starts workers, reports their ids, and then hangs in an endless candidate.
 SCRIPT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it with SIGINT ignored
 import hostile
 from tunegrad.devices.cpu import host_target
 from tunegrad.devices.job import Hooks, Limits
