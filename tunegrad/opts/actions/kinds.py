@@ -12,10 +12,19 @@ from ..keeping import kept_of
 from ..staging import copy_plan
 from .base import Action
 
-__all__ = ["MAX_COPIES", "set_kind"]
+__all__ = ["MAX_COPIES", "rechecked", "set_kind"]
 
 MAX_COPIES = 512
 """Most instances of one statement that register loops may make: past it programs are huge and spill."""
+
+
+def rechecked(tree: LoopTree) -> LoopTree:
+    """The tree itself, or IllegalAction when what is staged or kept no longer fits its loops."""
+    for staged in tree.staged:
+        copy_plan(tree, staged)
+    for stage in tree.kept:
+        kept_of(tree, stage)
+    return tree
 
 
 def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count: int = 1) -> LoopTree:
@@ -29,10 +38,7 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
     if kind.is_register:
         _check_register(action, tree, loop)
     changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
-    for staged in changed.staged:
-        copy_plan(changed, staged)
-    for stage in changed.kept:
-        kept_of(changed, stage)
+    rechecked(changed)
     for i, s in enumerate(changed.kernel.stages):
         lane = changed.lane_loop(i)
         copies = prod(

@@ -10,6 +10,7 @@ from tunegrad.ir.index import var
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
+from .kinds import rechecked
 
 __all__ = ["Pad"]
 
@@ -44,13 +45,10 @@ class Pad(Action):
 
         index = tuple((a, var(a, extent) if a == loop.name else i) for a, i in tree.index)
         grown = tree.with_loop(loop, replace(loop, extent=extent))
-        return replace(grown, index=index, padded=(*tree.padded, loop.name)).checked()
+        return rechecked(replace(grown, index=index, padded=(*tree.padded, loop.name)).checked())
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         lanes = tree.target.lanes(4)
-        for loop in tree.loops:
-            if loop.axes == (loop.name,) and loop.kind is LoopKind.SERIAL and loop.name not in tree.padded:
-                for multiple in (lanes,):
-                    if loop.extent % multiple and -(-loop.extent // multiple) * multiple <= 2 * loop.extent:
-                        yield cls(loop.name, multiple)
+        growth = ((x, -(-x.extent // lanes) * lanes) for x in tree.loops)
+        return cls.legal(tree, (cls(x.name, lanes) for x, extent in growth if extent <= 2 * x.extent))
