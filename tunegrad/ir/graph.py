@@ -10,7 +10,7 @@ a function from an output index to an input index (and, for ``PAD``, a condition
     REDUCE(op, axes)       folds axes, keeping them with extent 1; the dtype is the accumulator's
     RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
     WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride + k*dilation, ..]
-    CONTIGUOUS             a fence: this tensor exists in memory
+    CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by its schedule
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from tunegrad.errors import DTypeError, ShapeError
 
 from .dtypes import BOOL, I64, DType
 from .expr import Op
+from .layout import Layout
 
 __all__ = [
     "ConstData",
+    "Fence",
     "GraphOp",
     "Node",
     "cast",
@@ -96,6 +98,22 @@ class ConstData:
         a = np.ascontiguousarray(array).reshape(np.shape(array))
         head = f"{a.dtype.str}{a.shape}".encode()
         return ConstData(hashlib.sha256(head + a.tobytes()).hexdigest(), name, a)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a CONTIGUOUS node asks of the memory behind it.
+
+    ``layout`` is where its elements live (None: as fusion chooses), ``schedule`` the action text of the kernel that
+    writes it (empty: searched like any other).
+    """
+
+    layout: Layout | None = None
+    schedule: str = ""
+
+    def __str__(self) -> str:
+        words = [f"layout=({self.layout})"] if self.layout is not None else []
+        return " ".join([*words, *([f"schedule=({self.schedule})"] if self.schedule else [])])
 
 
 Arg = object
@@ -258,11 +276,32 @@ def window(x: Node, dim: int, size: int, stride: int = 1, dilation: int = 1) -> 
     return Node(GraphOp.WINDOW, (x,), (dim, size, stride, dilation), shape, x.dtype)
 
 
-def contiguous(x: Node) -> Node:
-    """A fence: ``x`` is written to memory by a kernel of its own."""
-    if x.op in (GraphOp.CONTIGUOUS, GraphOp.INPUT, GraphOp.CONST):
-        return x
-    return Node(GraphOp.CONTIGUOUS, (x,), None, x.shape, x.dtype)
+def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule: str = "") -> Node:
+    """A fence: ``x`` is written to memory by a kernel of its own.
+
+    ``layout``: the order in which dimensions are stored, the last one contiguous, or a Layout of ``x``'s shape.
+    ``schedule``: the action text of that kernel, which is then not searched. Raises ShapeError.
+    """
+    if layout is None and not schedule:
+        if x.op in (GraphOp.CONTIGUOUS, GraphOp.INPUT, GraphOp.CONST):
+            return x
+        return Node(GraphOp.CONTIGUOUS, (x,), None, x.shape, x.dtype)
+    if x.op is GraphOp.CONTIGUOUS and x.arg is None:
+        x = x.srcs[0]
+    fence = Fence(None if layout is None else _layout_of(x, layout), schedule)
+    return Node(GraphOp.CONTIGUOUS, (x,), fence, x.shape, x.dtype)
+
+
+def _layout_of(x: Node, layout: tuple[int, ...] | Layout) -> Layout:
+    if isinstance(layout, Layout):
+        layout.verify()
+        if layout.shape != x.shape:
+            raise ShapeError(f"contiguous: a layout of shape {layout.shape} does not fit a tensor of shape {x.shape}")
+        return layout
+    order = tuple(layout)
+    if any(type(d) is not int for d in order) or sorted(order) != list(range(len(x.shape))):
+        raise ShapeError(f"contiguous: layout {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}")
+    return Layout.permuted(x.shape, order)
 
 
 def topological(outputs: tuple[Node, ...]) -> list[Node]:

@@ -117,13 +117,17 @@ def identity(op: Op, dtype: DType) -> float | int | bool:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One unit of scheduling. ``name`` and ``origin`` are for people and are no part of its text or key."""
+    """One unit of scheduling. ``name`` and ``origin`` are for people and are no part of its text or key.
+
+    ``fixed`` is the action text that a fence prescribes; empty where the schedule is anybody's choice.
+    """
 
     params: tuple[Param, ...]
     axes: tuple[Axis, ...]
     stages: tuple[Stage, ...]
     name: str = field(default="kernel", compare=False)
     origin: tuple[str, ...] = field(default=(), compare=False)
+    fixed: str = ""
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     def param(self, name: str) -> Param:
@@ -270,6 +274,8 @@ def _print(k: Kernel) -> str:
             over = f" over {own}" if own else ""
             where = "" if s.valid.always else f" if {s.valid}"
             lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {text}")
+    if k.fixed:
+        lines.append(f"  schedule {k.fixed}")
     return "\n".join(lines)
 
 

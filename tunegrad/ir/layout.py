@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.errors import InternalError
+from tunegrad.errors import InternalError, ShapeError
 
 from .index import Index, as_index
 
@@ -58,6 +58,21 @@ class Layout:
     @property
     def is_row_major(self) -> bool:
         return self == Layout.row_major(self.shape)
+
+    def verify(self) -> None:
+        """Raise ShapeError unless different indices have different offsets."""
+        for d, extent in enumerate(self.shape):
+            step = 1
+            for p in sorted((p for p in self.parts if p.dim == d), key=lambda p: (p.step, p.extent)):
+                if p.step != step or p.extent < min(1, extent):
+                    break
+                step *= p.extent
+            else:
+                if step >= extent:
+                    continue
+            raise ShapeError(f"layout {self}: the parts of dimension {d} do not tell its {extent} positions apart")
+        if any(not 0 <= p.dim < len(self.shape) for p in self.parts):
+            raise ShapeError(f"layout {self}: it has parts of dimensions that shape {self.shape} does not have")
 
     def offset(self, index: Sequence[Index]) -> Index:
         """The offset, in elements, of a logical index."""

@@ -54,6 +54,8 @@ def _after(n: Node) -> tuple[str, ...]:
         return (f"axes={_tuple(arg[1])}",)
     if n.op is GraphOp.PERMUTE:
         return (f"order={_tuple(arg)}",)
+    if n.op is GraphOp.CONTIGUOUS:
+        return () if arg is None else (str(arg),)
     if n.op is GraphOp.FLIP:
         return (f"dims={_tuple(arg)}",)
     if n.op is GraphOp.PAD:

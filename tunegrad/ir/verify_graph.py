@@ -85,7 +85,8 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
     elif op is GraphOp.WINDOW:
         made = g.window(x, *arg)
     else:
-        made = x
+        fence = cast(g.Fence | None, arg)
+        made = x if fence is None else g.contiguous(x, fence.layout, fence.schedule)
     if len(n.srcs) != 1:
         raise VerifyError(f"graph: {n!r} has {len(n.srcs)} sources, takes one")
     return made.shape, made.dtype

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .plan import Buffer, BufferRole, Launch, Schedule
-from .schedule import schedule
+from .schedule import Fusion, schedule
 
-__all__ = ["Buffer", "BufferRole", "Launch", "Schedule", "schedule"]
+__all__ = ["Buffer", "BufferRole", "Fusion", "Launch", "Schedule", "schedule"]

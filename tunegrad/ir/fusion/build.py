@@ -26,6 +26,9 @@ __all__ = ["CutError", "Draft", "draft_kernel"]
 
 ZERO = as_index(0)
 
+MAX_NESTED = 80
+"""Computing nodes inside one another in one expression, at most; the rules stay far below it."""
+
 
 class CutError(Exception):
     """The kernel is not legal while ``node`` has no memory."""
@@ -69,15 +72,18 @@ class _Builder:
         self.stage_nodes: dict[str, Node] = {}
         self.inlined: dict[int, Node] = {}
         self.memo: dict[tuple[int, tuple[Index, ...], Valid], Expr] = {}
+        self.depth = 0
 
     def emit(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
         """The element of ``node`` at ``index``, in its compute type (or as loaded); zero where a PAD says so."""
         pads: list[Valid] = []
         while True:
+            if self._is_buffer(node):
+                break
             if node.op is GraphOp.CONTIGUOUS:
                 node = node.srcs[0]
                 continue
-            if self._is_buffer(node) or node.op not in MOVEMENT:
+            if node.op not in MOVEMENT:
                 break
             self.inlined.setdefault(id(node), node)
             index, condition = source_index(node, index)
@@ -101,7 +107,11 @@ class _Builder:
         key = (id(node), index, valid)
         found = self.memo.get(key)
         if found is None:
+            if self.depth >= MAX_NESTED and node.srcs and not self._is_buffer(node):
+                raise CutError(node)
+            self.depth += 1
             found = self.memo[key] = self._compute(node, index, valid)
+            self.depth -= 1
         return found
 
     def _compute(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:

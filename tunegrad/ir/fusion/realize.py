@@ -19,11 +19,11 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import Op
-from ..graph import GraphOp, Node, topological
+from ..graph import Fence, GraphOp, Node, topological
 from .movement import reshape_groups
 from .regions import Regions
 
-__all__ = ["EXPENSIVE", "realized_nodes", "resolve"]
+__all__ = ["EXPENSIVE", "MAX_OPS", "realized_nodes", "resolve", "target_of"]
 
 EXPENSIVE = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FLOORDIV, Op.MOD, Op.POW))
 
@@ -67,10 +67,22 @@ _LEAF = State()
 
 
 def resolve(node: Node) -> Node:
-    """The node behind fences."""
-    while node.op is GraphOp.CONTIGUOUS:
+    """The node behind plain fences. One that asks for a layout or a schedule has memory of its own."""
+    while node.op is GraphOp.CONTIGUOUS and node.arg is None and not _asks_layout(node.srcs[0]):
         node = node.srcs[0]
     return node
+
+
+def target_of(output: Node) -> Node:
+    """The node that the kernel of an output computes: a copy of it, where a fence asks for another layout."""
+    if _asks_layout(output):
+        return Node(GraphOp.CONTIGUOUS, (output,), None, output.shape, output.dtype)
+    return resolve(output)
+
+
+def _asks_layout(node: Node) -> bool:
+    fence = cast(Fence | None, node.arg) if node.op is GraphOp.CONTIGUOUS else None
+    return fence is not None and fence.layout is not None
 
 
 def realized_nodes(outputs: tuple[Node, ...]) -> tuple[list[Node], set[Node]]:

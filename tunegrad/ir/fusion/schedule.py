@@ -1,100 +1,101 @@
 """A graph as a schedule of kernels.
 
-realized_nodes   which tensors get memory               (heuristic)
-draft_kernel     one kernel per such tensor             (proved legal, or a node is cut off and given memory)
+Drafts           which tensors get memory, one legal kernel each
 temp_layouts     where the elements of each one live
 normalized       canonical axes, dimensions, names
+
+``Fusion`` keeps what it has made, so that a plan that differs in one edge costs the kernels of that edge.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from tunegrad.errors import ShapeError
 
-from ..graph import ConstData, GraphOp, Node
+from ..graph import ConstData, Fence, GraphOp, Node
+from ..kernel import Kernel
 from ..layout import Layout
-from .build import CutError, Draft, draft_kernel
+from .build import Draft
+from .drafts import Drafts
 from .layouts import temp_layouts
 from .naming import kernel_name, kernel_origin
 from .normalize import normalized
 from .plan import Buffer, BufferRole, Launch, Schedule
-from .realize import realized_nodes, resolve
 
-__all__ = ["schedule"]
+__all__ = ["Fusion", "schedule"]
+
+_Made = tuple[Draft, Kernel, tuple[str, ...]]
 
 
-def schedule(outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, channels_last: bool = True) -> Schedule:
+def schedule(
+    outputs: tuple[Node, ...],
+    names: tuple[str, ...] = (),
+    *,
+    channels_last: bool = True,
+    toggles: Set[int] = frozenset(),
+) -> Schedule:
     """The kernels that compute ``outputs``, and their buffers.
 
     ``names`` are the outputs' names (default ``out0`` ...). With ``channels_last``, 4-D intermediates around
     convolutions and pooling are stored (N, H, W, C). An output that is an input, a constant or a view is copied.
-    Raises ShapeError when two inputs share a name.
+    ``toggles`` are positions in topological order of nodes at which the graph is cut otherwise than by the rules
+    (``Drafts.toggled``). Raises ShapeError when two inputs share a name.
     """
-    names = names or tuple(f"out{i}" for i in range(len(outputs)))
-    if len(names) != len(outputs):
-        raise ShapeError(f"schedule: {len(outputs)} outputs need as many names, got {len(names)}")
-    order, realized = realized_nodes(outputs)
-    targets = tuple(resolve(o) for o in outputs)
-    drafts = _drafts(order, realized, targets)
-    return _Assembler(order, drafts, targets, names, channels_last).run()
+    return Fusion.of(outputs, names, channels_last=channels_last).toggled(toggles).schedule()
 
 
-def _drafts(order: list[Node], realized: set[Node], targets: tuple[Node, ...]) -> list[Draft]:
-    """One draft per tensor that is needed in memory, sources first."""
-    buffers = {n for n in realized if n.srcs}
-    position = {n: i for i, n in enumerate(order)}
-    done: dict[Node, Draft] = {}
-    while True:
-        _draft_all(targets, buffers, done)
-        twice = _computed_twice(done)
-        if not twice:
-            break
-        buffers |= twice
-        done = {n: d for n, d in done.items() if twice.isdisjoint(d.inlined) or n in twice}
-        done = {n: d for n, d in done.items() if n not in twice}
-    return [done[n] for n in sorted(done, key=position.__getitem__)]
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """A graph cut into kernels: the drafts, and how they become a schedule."""
 
+    drafts: Drafts
+    names: tuple[str, ...]
+    channels_last: bool = True
+    _made: dict[tuple[int, tuple[tuple[str, Layout], ...]], _Made] = field(default_factory=dict, repr=False)
 
-def _draft_all(targets: tuple[Node, ...], buffers: set[Node], done: dict[Node, Draft]) -> None:
-    """Fill ``done`` with the drafts of the targets and all they read; drop those nothing reads any more."""
-    stack, needed = list(targets), set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in needed or not n.size:
-            continue
-        needed.add(n)
-        while n not in done:
-            try:
-                done[n] = draft_kernel(n, buffers)
-            except CutError as e:
-                buffers.add(e.node)
-        stack.extend(s for s in done[n].reads.values() if s.srcs)
-    for n in [n for n in done if n not in needed]:
-        del done[n]
+    @staticmethod
+    def of(outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, channels_last: bool = True) -> Fusion:
+        """The graph as the rules cut it; arguments and errors as in ``schedule``."""
+        names = names or tuple(f"out{i}" for i in range(len(outputs)))
+        if len(names) != len(outputs):
+            raise ShapeError(f"schedule: {len(outputs)} outputs need as many names, got {len(names)}")
+        return Fusion(Drafts.of(outputs), names, channels_last)
 
+    def toggled(self, toggles: Set[int]) -> Fusion:
+        """The same graph, cut otherwise at these nodes."""
+        drafts = self.drafts.toggled(toggles)
+        return self if drafts is self.drafts else replace(self, drafts=drafts, _made=self._made)
 
-def _computed_twice(done: dict[Node, Draft]) -> set[Node]:
-    """Reductions that two kernels compute."""
-    seen: set[Node] = set()
-    twice: set[Node] = set()
-    for d in done.values():
-        for n in d.inlined:
-            if n.op is GraphOp.REDUCE and n is not d.node:
-                (twice if n in seen else seen).add(n)
-    return twice
+    def schedule(self) -> Schedule:
+        """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
+        return _Assembler(self).run()
+
+    def kernel(self, d: Draft, layouts: dict[str, Layout]) -> tuple[Kernel, tuple[str, ...]]:
+        """The canonical kernel of a draft, and the draft's name of each of its parameters; made once."""
+        key = (id(d), tuple(layouts.items()))
+        found = self._made.get(key)
+        if found is None:
+            kernel, params = normalized(d.kernel, layouts)
+            fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
+            fixed = "" if fence is None else fence.schedule
+            kernel = replace(kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed)
+            found = self._made[key] = (d, kernel, params)  # holding the draft keeps its id
+        return found[1], found[2]
 
 
 class _Assembler:
     """Gives buffers their numbers and kernels their final form."""
 
-    def __init__(
-        self, order: list[Node], drafts: list[Draft], targets: tuple[Node, ...], names: tuple[str, ...], last: bool
-    ) -> None:
-        self.order, self.drafts, self.targets, self.names = order, drafts, targets, names
-        temps = {d.node for d in drafts} - set(targets)
-        self.layouts = temp_layouts(drafts, temps, last)
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion, self.names = fusion, fusion.names
+        self.order, self.targets = fusion.drafts.order, fusion.drafts.targets
+        self.drafts = fusion.drafts.sorted()
+        temps = {d.node for d in self.drafts} - set(self.targets)
+        asked = {n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None}
+        self.layouts = temp_layouts(self.drafts, temps - asked.keys(), fusion.channels_last) | asked
         self.buffers: list[Buffer] = []
         self.read: dict[Node, int] = {}
         """The buffer that holds a node for those who read it."""
@@ -138,7 +139,6 @@ class _Assembler:
     def _launch(self, d: Draft) -> Launch:
         nodes = {"out": d.node, **d.reads}
         layouts = {p: self.layouts[n] for p, n in nodes.items() if n in self.layouts}
-        kernel, params = normalized(d.kernel, layouts)
+        kernel, params = self.fusion.kernel(d, layouts)
         args = tuple(self.written[d.node] if p == "out" else self.read[d.reads[p]] for p in params)
-        name, origin = kernel_name(d, kernel), kernel_origin(d)
-        return Launch(replace(kernel, name=name, origin=origin), args, name, origin)
+        return Launch(kernel, args, kernel.name, kernel.origin)

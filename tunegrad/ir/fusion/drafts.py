@@ -1,0 +1,144 @@
+"""A graph cut into kernels, and the same graph cut otherwise.
+
+    realized_nodes   which tensors get memory       (rules about speed)
+    draft_kernel     one kernel per such tensor     (proved legal, or a node is cut off and given memory)
+
+A toggle flips one edge: a node with memory loses it and is computed again by each of its readers, a node without gets
+some. Where no legal kernel is left without that memory, it stays, and the toggle is void. Only the drafts that a
+toggle touches are made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from ..expr import Apply, Cast, Expr
+from ..graph import GraphOp, Node
+from .build import CutError, Draft, draft_kernel
+from .realize import MAX_OPS, realized_nodes, target_of
+
+__all__ = ["Drafts"]
+
+_MAX_TREE = 4 * MAX_OPS
+"""Operations of a kernel's expressions as trees, above which a toggle is void: no compiler would be glad of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """One draft per tensor that is needed in memory, by node. ``order`` is topological; ``targets`` are the outputs'.
+
+    ``buffers`` may have memory (the nodes of ``drafts`` do), ``fixed`` always do: outputs and fences.
+    """
+
+    order: tuple[Node, ...]
+    targets: tuple[Node, ...]
+    fixed: frozenset[Node]
+    buffers: frozenset[Node]
+    drafts: dict[Node, Draft]
+    place: dict[Node, int] = field(repr=False)
+    """The position of each node in ``order``: its name in every process."""
+
+    @staticmethod
+    def of(outputs: tuple[Node, ...]) -> Drafts:
+        """The graph as the rules cut it."""
+        targets = tuple(target_of(o) for o in outputs)
+        order, realized = realized_nodes(targets)
+        fences = {n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS}
+        made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
+        made.run()
+        place = {n: i for i, n in enumerate(order)}
+        fixed = frozenset((*targets, *fences))
+        return Drafts(tuple(order), targets, fixed, frozenset(made.buffers), made.done, place)
+
+    def sorted(self) -> list[Draft]:
+        """The drafts, sources first."""
+        return [self.drafts[n] for n in sorted(self.drafts, key=self.place.__getitem__)]
+
+    def toggled(self, toggles: Set[int]) -> Drafts:
+        """The graph cut otherwise at the nodes of these positions. Leaves, outputs and fences stay as they are."""
+        nodes = {self.order[i] for i in toggles if 0 <= i < len(self.order)} - self.fixed
+        off = frozenset(n for n in nodes if n in self.drafts)
+        on = {n for n in nodes if n.srcs and n.size and n.op is not GraphOp.CONTIGUOUS} - off
+        if not off and not on:
+            return self
+        kept = {
+            n: d
+            for n, d in self.drafts.items()
+            if n not in off and off.isdisjoint(d.reads.values()) and on.isdisjoint(d.inlined)
+        }
+        made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off)
+        made.run()
+        return Drafts(self.order, self.targets, self.fixed, frozenset(made.buffers), made.done, self.place)
+
+
+@dataclass(slots=True)
+class _Cutting:
+    """Drafting in progress. Mutable: ``buffers`` grows until every kernel is legal. ``off`` lost its memory."""
+
+    targets: tuple[Node, ...]
+    buffers: set[Node]
+    done: dict[Node, Draft]
+    off: frozenset[Node]
+
+    def run(self) -> None:
+        """Draft all that the targets need; no reduction twice."""
+        while True:
+            self._draft_all()
+            twice = self._computed_twice()
+            if not twice:
+                return
+            self.buffers |= twice
+            self.done = {n: d for n, d in self.done.items() if n not in twice and twice.isdisjoint(d.inlined)}
+
+    def _draft_all(self) -> None:
+        """Fill ``done`` with the drafts of the targets and all they read; drop those nothing reads any more."""
+        stack, needed = list(self.targets), set[Node]()
+        while stack:
+            n = stack.pop()
+            if n in needed or not n.size:
+                continue
+            needed.add(n)
+            while n not in self.done:
+                self._draft(n)
+            stack.extend(s for s in self.done[n].reads.values() if s.srcs)
+        for n in [n for n in self.done if n not in needed]:
+            del self.done[n]
+
+    def _draft(self, n: Node) -> None:
+        try:
+            draft = draft_kernel(n, self.buffers)
+        except CutError as e:
+            self.buffers.add(e.node)
+            return
+        inlined = self.off.intersection(draft.inlined)
+        if inlined and sum(_tree_ops(s.expr) for s in draft.kernel.stages) > _MAX_TREE:
+            self.buffers |= inlined
+        else:
+            self.done[n] = draft
+
+    def _computed_twice(self) -> set[Node]:
+        """Reductions that two kernels compute."""
+        seen: set[Node] = set()
+        twice: set[Node] = set()
+        for d in self.done.values():
+            for n in d.inlined:
+                if n.op is GraphOp.REDUCE and n is not d.node:
+                    (twice if n in seen else seen).add(n)
+        return twice
+
+
+def _tree_ops(x: Expr) -> int:
+    """Operations of an expression, shared parts as often as they are used."""
+    known: dict[int, int] = {}
+    stack = [x]
+    while stack:
+        node = stack[-1]
+        args = node.args if isinstance(node, Apply) else (node.x,) if isinstance(node, Cast) else ()
+        missing = [a for a in args if id(a) not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        known[id(node)] = sum(known[id(a)] for a in args) + isinstance(node, Apply)
+    return known[id(x)]
