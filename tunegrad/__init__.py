@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         zeros,
     )
     from tunegrad.inference import LoadedModel, compile, load, realize  # noqa: A004
-    from tunegrad.tune import tune, tune_callable
+    from tunegrad.tune import explain, tune, tune_callable
 
 __version__ = "0.1.0"
 
@@ -48,6 +48,7 @@ __all__ = [
     "compile",
     "config_names",
     "default_store",
+    "explain",
     "full",
     "load",
     "maximum",
@@ -69,7 +70,7 @@ _HOMES = {
         "zeros",
     ),
     "inference": ("LoadedModel", "compile", "load", "realize"),
-    "tune": ("tune", "tune_callable"),
+    "tune": ("explain", "tune", "tune_callable"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tunegrad.config import (
     DEFAULT_BUDGET_S,
@@ -25,10 +25,13 @@ from tunegrad.config import (
     parse_budget,
     resolve_settings,
 )
-from tunegrad.events import Observer
-from tunegrad.reports import DoctorReport, ShowRow, TuneReport
+from tunegrad.events import Event, Observer
+from tunegrad.reports import DoctorReport, ExplainReport, ShowRow, TuneReport
 
-__all__ = ["doctor", "show", "tune", "tune_callable"]
+__all__ = ["EXPLAIN_BUDGET_S", "doctor", "explain", "show", "tune", "tune_callable"]
+
+EXPLAIN_BUDGET_S = 20.0
+"""How long ``explain`` times, unless it is told otherwise."""
 
 
 def tune(
@@ -102,6 +105,40 @@ def show(model: str, settings: TuneSettings) -> list[ShowRow]:  # noqa: ARG001 -
     from tunegrad.tuning.show import show as rows
 
     return rows(settings)
+
+
+def explain(
+    model: TuneSettings | str,
+    observers: Sequence[Observer] = (),
+    *,
+    kernel: str = "",
+    budget_s: float | str = EXPLAIN_BUDGET_S,
+    asm: bool = False,
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    numerics: Numerics = "contract",
+) -> ExplainReport:
+    """Where a model's time goes: per kernel its bounds, its time now, and what each action of its schedule bought.
+
+    Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and never writes to it.
+    ``kernel`` names one (or its key): that one is taken apart alone. ``asm`` reads every kernel's machine code.
+    ``store`` as in ``load``: None is the default one if it exists, False is none. Raises UserError in one line.
+    """
+    from tunegrad.tuning.explain import explain as explained
+
+    settings = model
+    if not isinstance(settings, TuneSettings):
+        place = None if not store else os.fspath(store)
+        settings = resolve_settings(settings, device=device, threads=threads, store=place, seed=seed, numerics=numerics)
+    with_store = bool(store) or (store is None and settings.store.is_file())
+
+    def observe(event: Event) -> None:
+        for observer in observers:
+            observer.observe(event)
+
+    return explained(settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, with_store=with_store)
 
 
 def doctor() -> DoctorReport:

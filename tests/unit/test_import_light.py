@@ -44,7 +44,7 @@ def test_help_loads_click_and_nothing_else() -> None:
     assert loaded(HELP) & (HEAVY | {"numpy"}) == {"click"}
 
 
-@pytest.mark.parametrize("command", ["tune", "run", "show", "store", "doctor"])
+@pytest.mark.parametrize("command", ["tune", "run", "show", "explain", "store", "doctor"])
 def test_help_of_a_command_loads_click_and_nothing_else(command: str) -> None:
     assert loaded(HELP.replace("'--help'", f"'{command}', '--help'")) & (HEAVY | {"numpy"}) == {"click"}
 

@@ -10,13 +10,12 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, FULL
 from tunegrad.devices import assembly
+from tunegrad.devices.machine_code import code_facts, hot_loop, innermost_loops, spills
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 
 if platform.machine() not in ("x86_64", "AMD64"):
     pytest.skip(f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True)
-
-SPILL = re.compile(r"\b[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+")
 
 
 def compiled(name):
@@ -24,19 +23,9 @@ def compiled(name):
     return assembly(render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule)), AVX512)
 
 
-def loops(text):
-    """Every innermost loop: the lines from a label to a jump back to it, with no other label between."""
-    back = r"^(\.L\w+):.*\n((?:(?!^\.L\w+:)[^\n]*\n)*?)^\s+j\w+\s+\1\s*$"
-    return [m.group(2) for m in re.finditer(back, text, re.MULTILINE)]
-
-
-def hottest(text):
-    return max(loops(text), key=lambda body: body.count("vfmadd"))
-
-
 @pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 2), ("direct_conv", 28, 2)])
 def test_llvm_hot_loop_is_the_register_tile(name, fmas, loads):
-    body = hottest(compiled(name))
+    body = hot_loop(compiled(name))
     assert len(re.findall(r"vfmadd\w+\s.*%zmm\d+, %zmm\d+", body)) == fmas
     assert len(re.findall(r"vfmadd", body)) == fmas, "an FMA is narrower than a register, or reads memory"
     assert len(re.findall(r"vmovup[sd]\s.*, %zmm", body)) == loads
@@ -45,15 +34,24 @@ def test_llvm_hot_loop_is_the_register_tile(name, fmas, loads):
 
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
 def test_llvm_hot_loop_spills_and_calls_nothing(name):
-    body = hottest(compiled(name))
-    assert SPILL.findall(body) == []
+    text = compiled(name)
+    body, facts = hot_loop(text), code_facts(text)
+    assert facts is not None
+    assert (facts.spills, facts.stores, facts.calls) == (0, 0, 0)
     assert not re.search(r"\bcall", body)
     assert not re.search(r"vmov\w+\s+%zmm\d+, [^%]", body), "a vector is stored inside the loop"
 
 
+@pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 14), ("direct_conv", 28, 16)])
+def test_llvm_code_facts_of_a_register_tile(name, fmas, loads):
+    facts = code_facts(compiled(name))
+    assert (facts.vector_bits, facts.fmas, facts.loads) == (512, fmas, loads)
+    assert facts.instructions - fmas - loads <= 4
+
+
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
 def test_llvm_hot_loop_is_little_else_than_the_arithmetic(name):
-    body = hottest(compiled(name))
+    body = hot_loop(compiled(name))
     lines = [line for line in body.splitlines() if line.strip() and not line.strip().startswith((".", "#"))]
     useful = sum(bool(re.search(r"vfmadd|vmovup|vbroadcast", line)) for line in lines)
     assert len(lines) - useful <= 4, "address arithmetic in the loop"
@@ -61,7 +59,7 @@ def test_llvm_hot_loop_is_little_else_than_the_arithmetic(name):
 
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
 def test_llvm_kernel_spills_no_vector_at_all(name):
-    assert SPILL.findall(compiled(name)) == []
+    assert spills(compiled(name)) == 0
 
 
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv", "softmax_rows"])
@@ -71,7 +69,7 @@ def test_llvm_kernel_calls_no_function_of_a_library(name):
 
 
 def test_llvm_softmax_runs_in_whole_vectors():
-    bodies = [b for b in loops(compiled("softmax_rows")) if "zmm" in b]
+    bodies = [b for b in innermost_loops(compiled("softmax_rows")) if "zmm" in b]
     assert len(bodies) == 3
     assert not any(re.search(r"\bv(add|mul|max)ss\b", b) for b in bodies)
 
@@ -83,6 +81,6 @@ def test_llvm_row_of_a_narrow_target_uses_its_registers():
         "upcast(axis=m1) upcast(axis=n1) vectorize(axis=n2)"
     )
     program = Space(FULL["packed_gemm"].kernel, narrow).lower(Schedule.parse(actions))
-    body = hottest(assembly(render_llvm(program), narrow))
-    assert len(re.findall(r"vfmadd\w+\s.*%ymm", body)) == 8
-    assert SPILL.findall(body) == []
+    text = assembly(render_llvm(program), narrow)
+    assert len(re.findall(r"vfmadd\w+\s.*%ymm", hot_loop(text))) == 8
+    assert spills(text) == 0

@@ -14,7 +14,7 @@ from tunegrad.errors import UserError
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
 
 # Also the order in which `tunegrad --help` lists them: the main job first.
-COMMANDS = ("tune", "run", "show", "store", "doctor")
+COMMANDS = ("tune", "run", "show", "explain", "store", "doctor")
 
 EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3

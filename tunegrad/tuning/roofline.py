@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, prod
+from typing import Literal
 
 import numpy as np
 
@@ -17,9 +18,23 @@ from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Kernel, Reduce
 from tunegrad.ir.target import Target
 
-__all__ = ["Roofline", "needed_flops"]
+__all__ = ["Bounds", "Roofline", "needed_flops"]
 
 _MAX_POINTS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seconds that a kernel's arithmetic takes at the FMA peak, and its bytes at the bandwidth of ``level``."""
+
+    flops_s: float
+    bytes_s: float
+    level: Literal["cache", "memory"]
+
+    @property
+    def seconds(self) -> float:
+        """The nearer bound: no schedule can beat it."""
+        return max(self.flops_s, self.bytes_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +49,31 @@ class Roofline:
         """f32 FMA peak of all the target's threads."""
         return self.limits.flops(self.target.threads)
 
-    def bound_s(self, kernel: Kernel) -> float:
-        """Seconds that no schedule can beat: the nearer of the two bounds.
+    @property
+    def cache_bytes_per_s(self) -> float:
+        """What all the target's threads read from their second-level caches; infinity where it was not measured."""
+        return dict(self.limits.read_l2).get(self.target.threads) or inf
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """What all the target's threads read from memory."""
+        return self.limits.bandwidth(self.target.threads)
+
+    def bounds(self, kernel: Kernel) -> Bounds:
+        """Both bounds of a kernel.
 
         Kernels whose buffers fit into the last-level cache are held to the second level's bandwidth, others to the
         memory's: a bound that is out of reach is better than one that is passed.
         """
-        threads = self.target.threads
         in_cache = kernel.unique_bytes <= self.target.l3_bytes
-        bandwidth = dict(self.limits.read_l2).get(threads) if in_cache else self.limits.bandwidth(threads)
-        return max(needed_flops(kernel) / self.peak_flops_per_s, kernel.unique_bytes / (bandwidth or inf))
+        bandwidth = self.cache_bytes_per_s if in_cache else self.memory_bytes_per_s
+        bytes_s = kernel.unique_bytes / (bandwidth or inf)
+        flops_s = needed_flops(kernel) / self.peak_flops_per_s
+        return Bounds(flops_s, bytes_s, "cache" if in_cache else "memory")
+
+    def bound_s(self, kernel: Kernel) -> float:
+        """Seconds that no schedule can beat: the nearer of the two bounds."""
+        return self.bounds(kernel).seconds
 
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
         """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never ran."""

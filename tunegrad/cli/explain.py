@@ -1,0 +1,81 @@
+"""``tunegrad explain MODEL``: where its time goes, how near to the machine's limits, and which action bought what."""
+
+from __future__ import annotations
+
+import click
+
+from tunegrad.cli.options import (
+    device_option,
+    example,
+    json_option,
+    model_argument,
+    numerics_option,
+    seed_option,
+    store_option,
+    threads_option,
+)
+from tunegrad.cli.output import emit, note
+from tunegrad.events import Event, KernelStarted, Warned
+
+__all__ = ["explain"]
+
+
+@click.command(epilog=example("tunegrad explain resnet18 --store tuned.db --budget 60s"))
+@model_argument
+@click.option("--kernel", metavar="NAME|KEY", default="", help="Explain this kernel alone, with all of the budget.")
+@click.option(
+    "--budget", metavar="TIME", default="20s", help="Time to measure for: 20s, 2m, or seconds.  [default: 20s]"
+)
+@click.option(
+    "--asm", is_flag=True, help="Read the machine code of every kernel; with --kernel, print its hot loop too."
+)
+@device_option
+@threads_option
+@store_option
+@seed_option
+@numerics_option
+@json_option
+def explain(
+    model: str,
+    kernel: str,
+    budget: str,
+    asm: bool,
+    device: str | None,
+    threads: int | None,
+    store: str | None,
+    seed: int | None,
+    numerics: str,
+    as_json: bool,
+) -> None:
+    """Explain MODEL's kernels: their limits, their time now, what each action bought.
+
+    Times every kernel with its stored winner, or its default schedule, next to what its arithmetic and its memory
+    traffic allow on this machine; then takes the heaviest kernels apart, action by action, while the budget lasts.
+    Never writes to the store. docs/EXPLAIN.md says how to read the answer.
+    """
+    from tunegrad.cli.explain_tables import explain_text
+    from tunegrad.config import resolve_settings
+
+    settings = resolve_settings(
+        model, device=device, threads=threads, store=store, seed=seed, json=as_json, numerics=numerics
+    )
+    from tunegrad.tune import explain as explain_model
+
+    place = None if store is None else settings.store  # none given: the default one, if there is one
+    report = explain_model(settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, store=place)
+    emit(report, explain_text(report), as_json=as_json)
+
+
+class _Lines:
+    """Says on stderr which kernel is timed."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, Warned):
+            note(f"warning: {event.message}")
+        elif isinstance(event, KernelStarted):
+            note(f"{'taking apart' if event.key in self._seen else 'timing'} {event.name}")
+            self._seen.add(event.key)

@@ -1,0 +1,162 @@
+"""The answer of ``explain`` as text: a table of the model, the heaviest first, then a block per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tunegrad.cli.tables import UNKNOWN, ms, table
+from tunegrad.reports import (
+    CodeFacts,
+    ExplainReport,
+    ExplainRow,
+    ExplainStep,
+    Promotion,
+    StepTime,
+    VariantRow,
+)
+
+__all__ = ["explain_text"]
+
+_BOUND = {"flops": "arithmetic", "bytes": "traffic"}
+
+
+def explain_text(report: ExplainReport) -> str:
+    """The machine, the model's table and sums, the variants, then each kernel in launch order."""
+    parts = [_machine(report), _model_table(report)]
+    if len(report.rows) > 1:
+        parts.append(_sums(report))
+    if report.variants:
+        parts.append("\n".join(_variant(v) for v in report.variants))
+    parts += [_block(row) for row in report.rows]
+    return "\n\n".join(parts)
+
+
+def _machine(report: ExplainReport) -> str:
+    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
+    store = f"store {report.store}" if report.store else "no store"
+    return (
+        f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak {report.peak_gflops:.1f} GFLOP/s, "
+        f"caches {report.cache_gb_per_s:.1f} GB/s, memory {report.memory_gb_per_s:.1f} GB/s"
+    )
+
+
+def _model_table(report: ExplainReport) -> str:
+    header = ("kernel", "uses", "share %", "MFLOP", "KB", "bound by", "bound ms", "ms", "% of bound", "lost ms")
+    rows = [
+        (
+            row.kernel,
+            str(row.uses),
+            _number(None if row.share is None else 100 * row.share, 1),
+            _size(row.flops / 1e6),
+            _size(row.unique_bytes / 1e3),
+            _BOUND[row.bound],
+            ms(row.bound_ms),
+            ms(row.ms),
+            _number(row.pct_bound, 1),
+            ms(row.lost_ms),
+        )
+        for row in sorted(report.rows, key=lambda row: -row.uses * (row.ms or 0.0))
+    ]
+    return table(header, rows, left=("kernel", "bound by"))
+
+
+def _sums(report: ExplainReport) -> str:
+    return (
+        f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is {ms(report.floor_ms)} ms, so they stand at "
+        f"{_number(report.pct_floor, 1)} % of it; with every kernel direct it would be {ms(report.direct_floor_ms)} ms"
+    )
+
+
+def _variant(row: VariantRow) -> str:
+    options = "; ".join(
+        f"{o.name} {ms(o.stored_ms)} ms stored"
+        + (f", {o.kernels} kernels {ms(o.parts_ms)} ms" if o.kernels > 1 else "")
+        + f", bound {ms(o.bound_ms)}"
+        for o in row.options
+    )
+    return f"{row.kernel} ({row.uses}x) runs as {row.picked}, {'stored' if row.stored else 'expected'}: {options}"
+
+
+def _block(row: ExplainRow) -> str:
+    return "\n".join([f"{row.kernel}  {row.key}", *(f"    {line}" for line in _lines(row))])
+
+
+def _lines(row: ExplainRow) -> Iterator[str]:
+    if row.operations:
+        yield f"made of {', '.join(row.operations)}"
+    executed = (
+        "" if not row.flops or row.executed_flops is None else f", {row.executed_flops / row.flops:.2f}x executed"
+    )
+    constants = f", {_size(row.const_bytes / 1e3)} KB of it constants" if row.const_bytes else ""
+    yield (
+        f"needs {_size(row.flops / 1e6)} MFLOP{executed}; {_size(row.unique_bytes / 1e3)} KB{constants}; "
+        f"{row.intensity:.2f} FLOP/byte"
+    )
+    level = "caches" if row.level == "cache" else "memory"
+    measured = "not timed"
+    if row.ms is not None:
+        measured = f"takes {ms(row.ms)} ms, {_number(row.pct_bound, 1)} % of the bound"
+    yield f"arithmetic {ms(row.flops_ms)} ms, traffic to {level} {ms(row.bytes_ms)} ms; {measured}"
+    yield _source(row)
+    if row.registers:
+        yield f"register tile {row.registers}"
+    if row.code is not None:
+        yield _code(row.code)
+    if row.note:
+        yield row.note
+    if row.steps:
+        yield from _steps(row).splitlines()
+    else:
+        yield row.actions or "(no actions)"
+    yield from row.hot_loop.expandtabs(4).splitlines()
+
+
+def _source(row: ExplainRow) -> str:
+    differs = f" ({'; '.join(row.differs)})" if row.differs else ""
+    stored = "" if row.stored_ms is None else f", {ms(row.stored_ms)} ms then"
+    session = f", session {row.session}" if row.session else ""
+    promotion = f"; {_evidence(row.promotion)}" if row.promotion else ""
+    return f"schedule: {row.outcome}{differs}; from {row.origin}{session}{stored}{promotion}"
+
+
+def _evidence(p: Promotion) -> str:
+    caches = "cold" if p.cold else "warm"
+    if p.incumbent_ms is None:
+        return f"the first winner, {ms(p.challenger_ms)} ms {caches}"
+    return f"promoted by {p.test}, p = {p.p_value:.2g}: {ms(p.incumbent_ms)} to {ms(p.challenger_ms)} ms {caches}"
+
+
+def _code(code: CodeFacts) -> str:
+    return (
+        f"hot loop: {code.instructions} instructions, {code.fmas} FMA of {code.vector_bits} bits, {code.loads} loads, "
+        f"{code.stores} stores, {code.spills} spills, {code.calls} calls; in all {code.kernel_instructions} "
+        f"instructions, {code.kernel_spills} spills"
+    )
+
+
+def _steps(row: ExplainRow) -> str:
+    header = ("action", "ms after it", "gain", "ms without it", "worth")
+    first = ("(no actions)", _time(row.unscheduled or StepTime()), "", "", "")
+    return table(header, [first, *(_step(s) for s in row.steps)], left=("action",))
+
+
+def _step(step: ExplainStep) -> tuple[str, ...]:
+    return step.action, _time(step.after), _factor(step.gain), _time(step.without), _factor(step.worth)
+
+
+def _time(t: StepTime) -> str:
+    if t.ms is None:
+        return t.note.split(":", 1)[0] or UNKNOWN
+    return f"> {ms(t.ms)}" if t.over else ms(t.ms)
+
+
+def _factor(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.2f}x"
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return UNKNOWN if value is None else f"{value:.{decimals}f}"
+
+
+def _size(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,279 @@
+"""Where a model's time goes, kernel by kernel: the roofline, the schedule that was chosen, and what its actions bought.
+
+    model   -->   kernels, as the variants that are picked
+    kernel  -->   bounds, the stored schedule or the default, its time now
+    the heaviest first, while the budget lasts   -->   prefixes of the action list, and the list less one action
+
+Everything is compiled and timed in worker processes; the store is read and never written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from statistics import median
+
+from tunegrad.artifact import OPT_LEVEL, build
+from tunegrad.candidate import HOOKS
+from tunegrad.config import TuneSettings
+from tunegrad.db import Hit, Store, open_store
+from tunegrad.devices import CpuMeasurer, Hooks, Limits, assembly, fingerprint, host_target
+from tunegrad.devices.machine_code import code_facts, hot_loop
+from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError
+from tunegrad.events import Event, KernelStarted, Warned
+from tunegrad.inference import Choice, choices
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.program_flops import executed_flops
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import DIRECT, parts_of
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
+from tunegrad.trial import Fingerprint, Status
+from tunegrad.variants import allowed, picked, stored_variant, variant_text
+
+from .roofline import Roofline, needed_flops
+from .stepping import ScheduleTimer, time_steps
+from .workload import KernelUse, Workload, with_variants, workload_of_spec
+
+__all__ = ["chosen", "explain", "explain_rows", "selected", "variant_rows"]
+
+_LIMITS = Limits(compile_s=3.0, second_set_s=0.0)
+"""Schedules that were verified when they were found are verified on one set of inputs here."""
+
+
+def explain(
+    settings: TuneSettings,
+    observe: Callable[[Event], None],
+    *,
+    kernel: str = "",
+    budget_s: float = 20.0,
+    asm: bool = False,
+    with_store: bool = True,
+    hooks: Hooks = HOOKS,
+) -> ExplainReport:
+    """Explain a model's kernels, or those that ``kernel`` names. Times schedules for about ``budget_s`` seconds.
+
+    ``asm`` reads every kernel's machine code too. Raises UserError for a kernel that the model has not.
+    """
+    if settings.device != "cpu":
+        raise DeviceError(f"device {settings.device!r} can not be explained; valid: cpu")
+    begun_s = time.monotonic()
+    target = host_target(settings.threads)
+    here = fingerprint(target, settings.numerics)
+    direct = workload_of_spec(settings.model, settings.seed)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.store)) if with_store else None
+        picks = picked(direct.plan, target, here, store, settings.numerics)
+        workload = with_variants(direct, picks)
+        uses = selected(workload, kernel)
+        device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
+        roofline = Roofline(device.machine_limits(), target)
+        timer = ScheduleTimer(device, target, time.monotonic() + budget_s)
+        look = "loop" if asm and kernel else "facts" if asm or kernel else ""
+        rows = explain_rows(uses, timer, roofline, store, here, observe, look)
+        variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
+    return ExplainReport(
+        model=workload.name,
+        device=settings.device,
+        threads=settings.threads,
+        store=str(settings.store) if with_store else "",
+        peak_gflops=roofline.peak_flops_per_s / 1e9,
+        cache_gb_per_s=roofline.cache_bytes_per_s / 1e9,
+        memory_gb_per_s=roofline.memory_bytes_per_s / 1e9,
+        rows=rows,
+        variants=variants,
+        direct_floor_ms=1e3 * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
+        budget_s=budget_s,
+        seconds=time.monotonic() - begun_s,
+    )
+
+
+def selected(workload: Workload, kernel: str) -> tuple[KernelUse, ...]:
+    """The kernels of a name, or of a key or its beginning (6 digits or more); all of them for "".
+
+    Raises ConfigError, listing the names, where there is none.
+    """
+    if not kernel:
+        return workload.kernels
+    found = [u for u in workload.kernels if kernel in (u.name, u.kernel.name)]
+    if not found and len(kernel) >= 6:
+        found = [u for u in workload.kernels if u.key.startswith(kernel)]
+    if not found:
+        names = ", ".join(repr(u.name) for u in workload.kernels)
+        raise ConfigError(f"kernel {kernel!r} is not one of model {workload.name}; valid: {names}, or a key")
+    return tuple(found)
+
+
+def explain_rows(
+    uses: Sequence[KernelUse],
+    timer: ScheduleTimer,
+    roofline: Roofline,
+    store: Store | None,
+    here: Fingerprint,
+    observe: Callable[[Event], None],
+    look: str = "",
+) -> tuple[ExplainRow, ...]:
+    """A row per kernel, in order: all are timed first; then the heaviest are taken apart while the budget lasts.
+
+    ``look``: "" reads no machine code, "facts" counts in it, "loop" keeps the hot loop's text too.
+    """
+    found = [_Chosen(use, *chosen(use.kernel, timer.target, here, store)) for use in uses]
+    timer.compile([(c.use.kernel, c.schedule.text) for c in found])
+    rows = {}
+    for c in found:
+        observe(KernelStarted(c.use.name, c.use.key, c.use.uses, needed_flops(c.use.kernel), c.use.kernel.unique_bytes))
+        rows[c.use.key] = _row(c, timer, roofline, store, here, look)
+    total_ms = sum(r.uses * (r.ms or 0.0) for r in rows.values())
+    for c in sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0)):
+        row = rows[c.use.key]
+        share = row.uses * row.ms / total_ms if row.ms is not None and len(found) > 1 else None
+        if row.ms is not None and timer.left_s > 0:
+            observe(KernelStarted(row.kernel, row.key, row.uses, row.flops, row.unique_bytes))
+            unscheduled, steps = time_steps(timer, c.use.kernel, c.schedule)
+            row = replace(row, unscheduled=unscheduled, steps=steps)
+        elif row.ms is not None and c.schedule.actions:
+            row = replace(row, note="its actions were not timed: the budget is spent")
+        rows[c.use.key] = replace(row, share=share)
+    late = sum(1 for r in rows.values() if r.note)
+    if late:
+        observe(Warned(f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes further"))
+    return tuple(rows[c.use.key] for c in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A kernel with what it runs with."""
+
+    use: KernelUse
+    choice: Choice
+    schedule: Schedule
+    tree: LoopTree
+    executed: int | None
+
+
+def chosen(
+    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None
+) -> tuple[Choice, Schedule, LoopTree, int | None]:
+    """The stored winner if it is legal here, else the default; its loop tree, and the operations that it executes."""
+    for choice in choices(kernel, target, here, store, "default"):
+        try:
+            schedule = Schedule.parse(choice.actions)
+            space = Space(kernel, target)
+            return choice, schedule, space.tree(schedule), executed_flops(space.lower(schedule))
+        except IllegalAction:
+            if choice.trial is None:
+                raise
+    raise InternalError(f"kernel {kernel.name}: no schedule at all")
+
+
+def _row(
+    c: _Chosen, timer: ScheduleTimer, roofline: Roofline, store: Store | None, here: Fingerprint, look: str
+) -> ExplainRow:
+    kernel, trial = c.use.kernel, c.choice.trial
+    bounds = roofline.bounds(kernel)
+    timed = timer.time(kernel, c.schedule.text)
+    facts, loop = _machine_code(kernel, c.schedule, timer.target) if look else (None, "")
+    return ExplainRow(
+        kernel=c.use.name,
+        key=c.use.key,
+        uses=c.use.uses,
+        operations=kernel.origin,
+        share=None,
+        flops=needed_flops(kernel),
+        executed_flops=c.executed,
+        unique_bytes=kernel.unique_bytes,
+        const_bytes=sum(p.nbytes for p in kernel.params if p.role == "const"),
+        flops_ms=1e3 * bounds.flops_s,
+        bytes_ms=1e3 * bounds.bytes_s,
+        level=bounds.level,
+        ms=None if timed.over else timed.ms,
+        stored_ms=None if trial is None else 1e3 * trial.measurement.seconds,
+        outcome=c.choice.outcome,
+        origin="default" if trial is None else trial.origin,
+        session="" if trial is None else trial.session,
+        differs=c.choice.differs,
+        promotion=_promotion(c.choice, store, here),
+        actions=c.schedule.text,
+        registers=_registers(c.tree),
+        code=facts,
+        hot_loop=loop if look == "loop" else "",
+        note=timed.note or ("stopped: it takes too long" if timed.over else ""),
+    )
+
+
+def _promotion(choice: Choice, store: Store | None, here: Fingerprint) -> Promotion | None:
+    """The newest evidence for what was chosen; None where nothing promoted it."""
+    if store is None or choice.trial is None:
+        return None
+    for trial, evidence in reversed(store.promotions(choice.kernel.key, here)):
+        if trial.actions == choice.actions and trial.space_version == SPACE_VERSION:
+            before, after = evidence.incumbent_samples_s, evidence.challenger_samples_s
+            return Promotion(evidence.test, evidence.p_value, _median_ms(before), _median_ms(after), evidence.cold)
+    return None
+
+
+def _median_ms(samples_s: Sequence[float]) -> float | None:
+    return 1e3 * median(samples_s) if samples_s else None
+
+
+def _registers(tree: LoopTree) -> str:
+    """The register tile, as ``a1:6 x b1:16v``; "" where nothing is kept in registers but one value."""
+    loops = [x for x in tree.loops if x.kind in (LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.GROUP)]
+    lanes = (LoopKind.VECTOR, LoopKind.GROUP)
+    return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
+
+
+def _machine_code(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[CodeFacts | None, str]:
+    try:
+        text = assembly(build(kernel, schedule, target).text, target, OPT_LEVEL)
+    except CandidateFailure:
+        return None, ""
+    return code_facts(text), hot_loop(text)
+
+
+def variant_rows(
+    direct: Workload,
+    settings: TuneSettings,
+    roofline: Roofline,
+    store: Store | None,
+    here: Fingerprint,
+    picks: dict[str, str],
+) -> tuple[VariantRow, ...]:
+    """What was considered for every kernel that can run in several ways, from the store's rows."""
+    rows = []
+    for use in direct.kernels:
+        names = allowed(use.kernel, settings.numerics)
+        if len(names) < 2:
+            continue
+        picked_here = picks.get(use.key, DIRECT)
+        options = tuple(_option(use.kernel, name, roofline, store, here) for name in names)
+        found = None if store is None else store.lookup(use.key, here, SPACE_VERSION)
+        stored = isinstance(found, Hit) and (stored_variant(found.trial.actions) or DIRECT) == picked_here
+        rows.append(VariantRow(use.name, use.key, use.uses, picked_here, stored, options))
+    return tuple(rows)
+
+
+def _option(kernel: Kernel, name: str, roofline: Roofline, store: Store | None, here: Fingerprint) -> VariantOption:
+    parts = parts_of(kernel, name)
+    bound_ms = 1e3 * sum(roofline.bound_s(p) for p in parts)
+    if store is None:
+        return VariantOption(name, len(parts), bound_ms, None, None)
+    each = [_best_ms(store, p, here, "") for p in parts]
+    sum_ms = None if None in each else sum(ms or 0.0 for ms in each)
+    whole_ms = sum_ms if name == DIRECT else _best_ms(store, kernel, here, variant_text(name))
+    return VariantOption(name, len(parts), bound_ms, whole_ms, sum_ms)
+
+
+def _best_ms(store: Store, kernel: Kernel, here: Fingerprint, actions: str) -> float | None:
+    """The best stored time of a kernel: under a schedule for "", else under exactly these actions."""
+    rows = [
+        t.measurement.seconds
+        for t in store.trials(kernel.key, here)
+        if t.measurement.status is Status.OK
+        and t.space_version == SPACE_VERSION
+        and (t.actions == actions if actions else stored_variant(t.actions) is None)
+    ]
+    return 1e3 * min(rows) if rows else None
