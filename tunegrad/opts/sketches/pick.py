@@ -6,6 +6,7 @@ Which sketch fits follows from the kernel:
             Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       tiles.py
     dots    the same, lanes along the reduction: matrix-vector products, row sums                        dots.py
     rows    several stages over a row: softmax, layer norm                                               rows.py
+    items   every kernel on a GPU: work-groups and work-items                                            items.py
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..actions import Action
 from ..choosing import Recorder
 from .analysis import accesses, contiguous_axes
 from .dots import sketch_dots
+from .items import sketch_items
 from .rows import sketch_rows
 from .tiles import sketch_tiles
 
@@ -25,6 +27,8 @@ __all__ = ["sketch"]
 
 def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """The actions that a chooser's answers give."""
+    if target.kind == "gpu":
+        return sketch_items(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)
     forms = _forms(kernel)
