@@ -17,7 +17,7 @@ from tunegrad.ir.expr import Load
 from tunegrad.ir.index import Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
-__all__ = ["CopyPlan", "copy_plan", "needed_loops"]
+__all__ = ["MAX_SCRATCH_BYTES", "CopyPlan", "copy_plan", "needed_loops"]
 
 MAX_SCRATCH_BYTES = 64 << 20
 

@@ -17,6 +17,7 @@ from tunegrad.ir.target import Target
 
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from ..choosing import Recorder
+from ..staging import MAX_SCRATCH_BYTES
 from .analysis import Access, accesses, output_stride
 from .hints import memory_hints
 from .tiling import Levels, balance, blocks, vector_lanes
@@ -25,6 +26,9 @@ __all__ = ["sketch_tiles"]
 
 _ACCESSES = 64
 """Loads and stores of one iteration, at most, of a kernel of several stores."""
+
+_WINDOW = 64
+"""Steps of a register tile, at most, whose whole window is unrolled."""
 
 _CROSSED_BLOCK = 256
 """Rows that a transpose finishes before it moves on: their lines stay in the first cache meanwhile."""
@@ -79,7 +83,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
     threads = _threads(target, nest, order, levels, ask)
-    unrolled = _unrolled(nest, levels)
+    unrolled = _unrolled(nest, levels, mu * nv, ask)
     actions += [Upcast(x) for x in (rows[2], lanes[2]) if x and levels.extent(x) > 1]
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
@@ -206,11 +210,14 @@ def _split_reduces(
     return outer, tuple(inner)
 
 
-def _unrolled(nest: _Nest, levels: Levels) -> list[Action]:
-    if not nest.reduces:
-        return []
-    last = nest.reduces[-1]
-    return [Unroll(last)] if last and 1 < levels.extent(last) <= 8 else []
+def _unrolled(nest: _Nest, levels: Levels, tile: int, ask: Recorder) -> list[Action]:
+    """The last reduce loop where it is short; all of them where a window is small, so that its edges cost no loop."""
+    steps = [x for x in nest.reduces if levels.extent(x) > 1]
+    short = [x for x in steps if levels.extent(x) <= 8]
+    window = len(steps) > 1 and short == steps and tile * prod(levels.extent(x) for x in steps) <= _WINDOW
+    if window and ask.pick("window", [False, True]):
+        return [Unroll(x) for x in steps]
+    return [Unroll(steps[-1])] if steps and steps[-1] == nest.reduces[-1] and steps[-1] in short else []
 
 
 def _order(target: Target, nest: _Nest, found: tuple[Access, ...], lane: Axis, ask: Recorder) -> list[str]:
@@ -272,9 +279,10 @@ def _places(x: Access, order: list[str], lane: Axis) -> list[str]:
     if x.role == "const":
         return ["none", "load:loops"]
     form = "box" if x.masked else "loops"
-    places = ["none", *(f"{at}:{form}" for at in ("", *order[:-1]))]
+    outside = [""] if 2 * x.nbytes <= MAX_SCRATCH_BYTES else []  # tails pad a copy
+    places = ["none", *(f"{at}:{form}" for at in (*outside, *order[:-1]))]
     if not x.masked and not x.depends(lane.name):
-        places += [f"{at}:rows" for at in ("", *order[:-1])]
+        places += [f"{at}:rows" for at in (*outside, *order[:-1])]
     return places
 
 
@@ -287,7 +295,7 @@ def _default_place(kernel: Kernel, x: Access, nest: _Nest, lane: Axis, places: l
     if x.depends(lane.name) and reused and (x.stride(lane.name) != 1 or nest.k):
         batch = [a for a, _ in nest.others if a and x.depends(a.rstrip("0123456789"))]
         place = f"{nest.k or (batch[-1] if batch else '')}:loops"
-        return places.index(place) if place in places else places.index(":loops")
+        return next((places.index(p) for p in (place, ":loops") if p in places), 0)
     if nest.k and not x.depends(lane.name) and nest.rows[0] and nest.rows[1]:
         place = f"{nest.rows[0]}:rows"
         return places.index(place) if place in places else 0

@@ -57,14 +57,18 @@ def vector_lanes(extent: int, widest: int) -> int:
 
 
 def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
-    """Cache-block sizes for an axis tiled by ``unit``: 0 (none), then multiples of the unit, largest sensible first."""
+    """Cache-block sizes for an axis tiled by ``unit``: multiples of it.
+
+    0 (none), then doublings of the unit, largest sensible first, then sizes that make 2, 4, 8 or 16 even blocks.
+    """
     found: list[int] = []
     size = unit
     while size < extent and len(found) < 12:
         size *= 2
         if size < extent:
             found.append(size)
-    return [0, *reversed(found[-most:])]
+    even = [-(-extent // (count * unit)) * unit for count in (2, 4, 8, 16)]
+    return [0, *reversed(found[-most:]), *sorted({n for n in even if unit < n < extent} - set(found), reverse=True)]
 
 
 def balance(extent: int, threads: int) -> float:
