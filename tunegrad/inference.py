@@ -46,10 +46,10 @@ from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning import plan_schedule
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
-from tunegrad.variants import pick_variants
 
 __all__ = ["DEVICES", "Choice", "LoadedModel", "OnMiss", "StorePath", "choices", "compile", "load", "realize"]
 
@@ -374,9 +374,8 @@ def _load(
     target = host_target(default_threads() if threads is None else threads)
     with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
-        direct = fusion.schedule(fold_constants(tuple(t.node for t in outputs)))
         here = fingerprint(target, numerics)
-        plan, _ = pick_variants(direct, target, here, opened, numerics)
+        plan = plan_schedule(fold_constants(tuple(t.node for t in outputs)), target, here, opened, numerics).plan
         chosen = {
             key: _chosen(kernel, target, here, opened, on_miss, _compiler())
             for key, (kernel, _) in plan.kernels().items()
@@ -439,9 +438,8 @@ def _plan_bytes() -> int:
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
-    direct = fusion.schedule(fold_constants(nodes))
     here = fingerprint(target)
-    plan, _ = pick_variants(direct, target, here, None, "contract")
+    plan = plan_schedule(fold_constants(nodes), target, here, None, "contract").plan
     codes = {
         key: _chosen(kernel, target, here, None, "default", _compiler())[1]
         for key, (kernel, _) in plan.kernels().items()

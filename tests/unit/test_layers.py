@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("regress",),
     ("inference", "candidate"),
+    ("planning",),
     ("artifact", "variants"),
     ("models",),
     ("frontend",),

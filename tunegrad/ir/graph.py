@@ -300,7 +300,9 @@ def _layout_of(x: Node, layout: tuple[int, ...] | Layout) -> Layout:
         return layout
     order = tuple(layout)
     if any(type(d) is not int for d in order) or sorted(order) != list(range(len(x.shape))):
-        raise ShapeError(f"contiguous: layout {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}")
+        raise ShapeError(
+            f"contiguous: layout {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}"
+        )
     return Layout.permuted(x.shape, order)
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from tunegrad import __version__
@@ -32,9 +33,11 @@ from tunegrad.events import (
     SessionStarted,
     Warned,
 )
+from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.planning import stored_toggles
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
     BeamSearcher,
@@ -47,16 +50,18 @@ from tunegrad.search import (
     TrialLog,
 )
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.variants import picked
+from tunegrad.variants import pick_variants, picked
 
+from .contest import bound, interleaved
 from .finals import Effort, Weighed, finals
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
+from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
 from .variants import settle_variants
 from .whole import measure_whole
-from .workload import KernelUse, Workload, with_variants
+from .workload import KernelUse, Workload, with_toggles, with_variants
 
 __all__ = ["SEARCH_POLICY", "run_session"]
 
@@ -65,6 +70,12 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.3)
 _RESERVE = 0.1
+PLAN_SHARE = 0.06
+"""The part of a budget in which edges of the graph are decided."""
+
+PLAN_LEAST_S = 1.5
+"""Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
+
 _LEAST_S = 0.05
 """A budget with less than this left is spent."""
 
@@ -132,6 +143,7 @@ class _Session:
         left_s = self.settings.budget_s - self.before_s
         self._announce()
         begun_s = time.monotonic()
+        self._settle_plan(measurer, left_s)
         self._settle_variants(measurer, left_s)
         searches = self._searches(measurer, self.workload.kernels)
         if left_s >= _LEAST_S:
@@ -170,6 +182,49 @@ class _Session:
 
     # ---- steps
 
+    def _settle_plan(self, measurer: CandidateMeasurer, left_s: float) -> None:
+        """Decide which edges of the graph are buffers, where the budget's share allows to measure any."""
+        fusion, share_s = self.workload.fusion, PLAN_SHARE * left_s
+        toggles = stored_toggles(fusion, self.here, self.store)
+        if share_s >= PLAN_LEAST_S:
+            try:
+                toggles = settle_plan(
+                    fusion,
+                    self.target,
+                    self.here,
+                    self.store,
+                    partial(self._default_seconds, measurer),
+                    self._compared,
+                    self.id,
+                    self.settings.numerics,
+                    time.monotonic() + share_s,
+                    self.tell,
+                )
+            except KeyboardInterrupt:
+                if not self.interrupt.requested:
+                    raise
+                toggles = stored_toggles(fusion, self.here, self.store)
+        if toggles:
+            self.workload = with_toggles(self.workload, toggles)
+
+    def _compared(self, plan: Schedule, other: Schedule) -> tuple[list[float], list[float]]:
+        """Samples of two plans of the model in turns, each with the variants that are picked for it."""
+        models = []
+        for p in (plan, other):
+            rewritten, _ = pick_variants(p, self.target, self.here, self.store, self.settings.numerics)
+            models.append(
+                bound(self.workload.name, rewritten, self.workload.inputs, self.target, self.here, self.store)
+            )
+        return interleaved(models[0], models[1])
+
+    def _default_seconds(self, measurer: CandidateMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
+        """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
+        searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
+        self._prime(searches, measurer)
+        for s in searches:
+            s.measure_defaults()
+        return {s.task.key: s.default_s for s in searches}
+
     def _settle_variants(self, measurer: CandidateMeasurer, left_s: float) -> None:
         """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
         if left_s < _LEAST_S:
@@ -178,21 +233,13 @@ class _Session:
             return
 
         deadline_s = time.monotonic() + 0.15 * left_s
-
-        def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
-            searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
-            self._prime(searches, measurer)
-            for s in searches:
-                s.measure_defaults()
-            return {s.task.key: s.default_s for s in searches}
-
         try:
             picks = settle_variants(
                 self.workload,
                 self.target,
                 self.here,
                 self.store,
-                measure,
+                partial(self._default_seconds, measurer),
                 self.id,
                 self.settings.numerics,
                 deadline_s,

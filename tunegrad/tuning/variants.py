@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic, time
 
-from tunegrad.artifact import Compiler
-from tunegrad.config import Numerics, cache_dir
+from tunegrad.config import Numerics
 from tunegrad.db import Evidence, Hit, Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Buffer, Schedule
@@ -23,12 +22,12 @@ from tunegrad.ir.layout import Layout
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of, rewrite, variants_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.runtime import Argument, ObjectCache
+from tunegrad.runtime import Argument
 from tunegrad.search import TEST, decide
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 from tunegrad.variants import allowed, expected, stored_variant, variant_text
 
-from .whole import chosen_kernel
+from .contest import CONTEST_POLICY, bound, interleaved
 from .workload import Workload
 
 __all__ = ["settle_variants"]
@@ -38,9 +37,6 @@ _CLOSE = 1.2
 
 _CLOSE_LARGE = 2.0
 """The same where the constants are a good part of the last-level cache."""
-
-_ROUNDS = 12
-_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
 
 
 def settle_variants(
@@ -123,7 +119,7 @@ class _Settling:
                 self.current = self._model(self.workload.plan, picks, self.workload.inputs)
             other_picks = {**picks, **dict.fromkeys(keys, rival)}
             other = self._model(self.workload.plan, other_picks, self.workload.inputs)
-            if decide(*_interleaved(self.current, other)).promoted:
+            if decide(*interleaved(self.current, other)).promoted:
                 picks, self.current = other_picks, other
         return picks
 
@@ -150,10 +146,10 @@ class _Settling:
         plan = _alone(self.workload.plan, kernel.key)
         inputs = [Argument(plan.buffers[i].name, plan.buffers[i].shape, plan.buffers[i].dtype) for i in plan.inputs]
         direct, other = self._model(plan, {}, inputs), self._model(plan, {kernel.key: variant}, inputs)
-        incumbent, challenger = _interleaved(direct, other)
+        incumbent, challenger = interleaved(direct, other)
         verdict = decide(incumbent, challenger)
         trial = Trial(
-            kernel.key, kernel.text, self.here, variant_text(variant), "", SPACE_VERSION, _POLICY,
+            kernel.key, kernel.text, self.here, variant_text(variant), "", SPACE_VERSION, CONTEST_POLICY,
             Measurement(Status.OK, tuple(challenger)), self.session, "variant", time(),
         )  # fmt: skip
         number = self.store.add(trial)
@@ -163,22 +159,7 @@ class _Settling:
         return verdict.promoted
 
     def _model(self, plan: Schedule, picks: Mapping[str, str], inputs: Sequence[Argument]) -> LoadedModel:
-        compiler = Compiler(ObjectCache(cache_dir() / "objects"))
-        rewritten = rewrite(plan, picks)
-        chosen = {
-            key: chosen_kernel(kernel, self.target, self.here, self.store, compiler)
-            for key, (kernel, _) in rewritten.kernels().items()
-        }
-        return LoadedModel(self.workload.name, inputs, rewritten, chosen, self.target)
-
-
-def _interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:
-    """Samples of two models in turns; the first of every turn only warms the caches."""
-    samples: tuple[list[float], list[float]] = ([], [])
-    for turn in range(_ROUNDS):
-        for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            samples[side].append(min((a, b)[side].benchmark_s(3)[1:]))
-    return samples
+        return bound(self.workload.name, rewrite(plan, picks), inputs, self.target, self.here, self.store)
 
 
 def _alone(plan: Schedule, key: str) -> Schedule:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,20 @@ from typing import Any
 from tunegrad.config import ModelSpec, build_model
 from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import rewrite
 from tunegrad.runtime import Argument
 
-__all__ = ["KernelUse", "Workload", "with_variants", "workload_of", "workload_of_function", "workload_of_spec"]
+__all__ = [
+    "KernelUse",
+    "Workload",
+    "with_toggles",
+    "with_variants",
+    "workload_of",
+    "workload_of_function",
+    "workload_of_spec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +43,13 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A model's kernels in the order of their first launch; ``plan`` is the schedule they came from."""
+    """A model's kernels in the order of their first launch.
+
+    ``fusion`` is the graph as the rules cut it, ``plan`` the schedule that the kernels came from.
+    """
 
     name: str
+    fusion: Fusion
     plan: Schedule
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
@@ -66,8 +78,15 @@ def workload_of_function(function: Callable[..., Any], arrays: tuple[Any, ...]) 
 def workload_of(model: Model, name: str, seed: int) -> Workload:
     """The work of a model."""
     outputs = model.build(model.weights(None, seed))
-    plan = schedule(fold_constants(tuple(t.node for t in outputs)))
-    return Workload(name, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
+    fusion = Fusion.of(fold_constants(tuple(t.node for t in outputs)))
+    plan = fusion.schedule()
+    return Workload(name, fusion, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
+
+
+def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
+    """The work with the graph cut otherwise at these nodes."""
+    plan = workload.fusion.toggled(toggles).schedule()
+    return replace(workload, plan=plan, kernels=_uses(plan))
 
 
 def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from .alternatives import Alternative, Alternatives, Edge
 from .plan import Buffer, BufferRole, Launch, Schedule
+from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
-__all__ = ["Buffer", "BufferRole", "Fusion", "Launch", "Schedule", "schedule"]
+__all__ = [
+    "EXPENSIVE",
+    "Alternative",
+    "Alternatives",
+    "Buffer",
+    "BufferRole",
+    "Edge",
+    "Fusion",
+    "Launch",
+    "Schedule",
+    "schedule",
+]

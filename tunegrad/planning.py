@@ -1,0 +1,149 @@
+"""From a graph to the schedule that runs: which edges are buffers, then which variant of each kernel.
+
+    graph   -->   the rules' plan   -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
+
+A stored decision about edges is a trial of a region (``ir.fusion.Alternatives``): its key is the hash of the region's
+text, its action text is ``plan(NAME)``, with the name of an edge or ``rules``. Regions are looked up by what they hold,
+so a decision found in one model serves every model with the same kernels around that edge. Without a store: the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tunegrad.config import Numerics
+from tunegrad.db import Store
+from tunegrad.ir.expr import Apply, Cast, Expr
+from tunegrad.ir.fusion import EXPENSIVE, Alternatives, Edge, Fusion, Schedule
+from tunegrad.ir.graph import Node
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import parts_of
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.trial import Fingerprint
+from tunegrad.variants import expected, pick_variants
+
+__all__ = [
+    "RULES",
+    "Planned",
+    "expected_parts",
+    "expected_s",
+    "plan_schedule",
+    "plan_text",
+    "stored_plan",
+    "stored_s",
+    "stored_toggles",
+]
+
+RULES = "rules"
+"""The decision that a region stays as the rules cut it."""
+
+_TEXT = re.compile(r"plan\((\w+)\)")
+_PEAK_FLOPS_PER_CORE = 1e11
+_CACHE_BYTES_PER_S = 5e10
+_MEMORY_BYTES_PER_S = 2.5e10
+_LAUNCH_S = 1e-6
+_EXPENSIVE_FLOPS = 15
+"""What an exponential, a division or the like costs more than an addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A graph ready to run: its schedule, the edges where that is not the rules', and the variants by kernel key."""
+
+    plan: Schedule
+    toggles: frozenset[int]
+    variants: Mapping[str, str]
+
+
+def plan_schedule(
+    outputs: tuple[Node, ...], target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+) -> Planned:
+    """The schedule of a graph with all that the store has decided; reads only."""
+    fusion = Fusion.of(outputs)
+    toggles = stored_toggles(fusion, here, store)
+    plan, variants = pick_variants(fusion.toggled(toggles).schedule(), target, here, store, numerics)
+    return Planned(plan, toggles, variants)
+
+
+def plan_text(name: str) -> str:
+    """The action text that stands for a decision about a region in the store."""
+    return f"plan({name})"
+
+
+def stored_plan(actions: str) -> str | None:
+    """The decision that an action text names; None when it is a schedule."""
+    found = _TEXT.fullmatch(actions)
+    return found.group(1) if found else None
+
+
+def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:
+    """The nodes at which the store has decided otherwise than the rules.
+
+    Where two such regions meet, the first one counts.
+    """
+    if store is None:
+        return frozenset()
+    alternatives = Alternatives(fusion)
+    winners: dict[str, str | None] = {}
+    chosen = []
+    for edge in alternatives.edges():
+        if edge.key not in winners:
+            winner = store.winner(edge.key, here, SPACE_VERSION)
+            winners[edge.key] = None if winner is None else stored_plan(winner.actions)
+        if winners[edge.key] == edge.name:
+            chosen.append(edge)
+    return alternatives.toggles(chosen)
+
+
+def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
+    """Seconds that a model of the machine expects a kernel to take as its expected variant.
+
+    A launch costs a microsecond; each kernel takes the longer of its arithmetic at peak and its bytes: those that fit
+    the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again.
+    """
+    peak = _PEAK_FLOPS_PER_CORE * (target.vector_bytes / 64) * target.threads
+    total = 0.0
+    for part in expected_parts(kernel, target, numerics):
+        rate = _CACHE_BYTES_PER_S if part.unique_bytes < target.l3_bytes // 2 else _MEMORY_BYTES_PER_S
+        flops = part.flops + _EXPENSIVE_FLOPS * _expensive_ops(part)
+        total += _LAUNCH_S + max(flops / peak, part.unique_bytes / rate)
+    return total
+
+
+def stored_s(edge: Edge) -> float:
+    """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores nothing."""
+    return 2 * edge.stored_bytes / _CACHE_BYTES_PER_S
+
+
+def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[Kernel, ...]:
+    """What a kernel launches as its expected variant."""
+    return parts_of(kernel, expected(kernel, target, numerics))
+
+
+def _expensive_ops(k: Kernel) -> int:
+    """Expensive operations of one run."""
+    total = 0
+    for s in k.stages:
+        points = k.points
+        for a in s.axes:
+            points *= a.extent
+        total += points * _count(s.expr)
+    return total
+
+
+def _count(x: Expr) -> int:
+    stack, seen, found = [x], set[int](), 0
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Apply):
+            found += node.op in EXPENSIVE
+            stack.extend(node.args)
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+    return found

@@ -1,0 +1,43 @@
+"""Two plans of one model against each other: whole, compiled, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tunegrad.artifact import Compiler
+from tunegrad.config import cache_dir
+from tunegrad.db import Store
+from tunegrad.inference import LoadedModel
+from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.target import Target
+from tunegrad.runtime import Argument, ObjectCache
+from tunegrad.trial import Fingerprint, Policy
+
+from .whole import chosen_kernel
+
+__all__ = ["CONTEST_POLICY", "Compare", "bound", "interleaved"]
+
+_ROUNDS = 12
+CONTEST_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
+"""How the samples of a contest are taken."""
+
+Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
+"""Samples of a plan and of its challenger, in seconds."""
+
+
+def bound(
+    name: str, plan: Schedule, inputs: Sequence[Argument], target: Target, here: Fingerprint, store: Store
+) -> LoadedModel:
+    """A plan ready to run, each kernel with its stored winner or its default. Raises CandidateFailure."""
+    compiler = Compiler(ObjectCache(cache_dir() / "objects"))
+    chosen = {key: chosen_kernel(kernel, target, here, store, compiler) for key, (kernel, _) in plan.kernels().items()}
+    return LoadedModel(name, inputs, plan, chosen, target)
+
+
+def interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:
+    """Samples of two models in turns; the first of every turn only warms the caches."""
+    samples: tuple[list[float], list[float]] = ([], [])
+    for turn in range(_ROUNDS):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            samples[side].append(min((a, b)[side].benchmark_s(3)[1:]))
+    return samples

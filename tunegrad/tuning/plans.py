@@ -1,0 +1,223 @@
+"""Which edges of a model's graph are buffers, settled by measuring before variants and kernels are.
+
+every edge, toggled                              -->   kernels that go, kernels that come; equal regions are one
+a model of the machine                           -->   what it expects to cost a quarter more is out
+sums of what goes and of what comes              -->   default schedules, verified and timed; most hopeful regions first
+the whole model, one edge changed, interleaved   -->   what wins or is close is decided where caches are as they will be
+                                                 -->   rows and a promotion a region: ``plan(NAME)`` or ``plan(rules)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+from time import monotonic, time
+
+from tunegrad.config import Numerics
+from tunegrad.db import Evidence, Store
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Event, WinnerPromoted
+from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_s, stored_toggles
+from tunegrad.search import LEAST_EFFECT, TEST, decide
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+from .contest import CONTEST_POLICY, Compare
+
+__all__ = ["settle_plan"]
+
+_HOPELESS = 1.25
+"""Alternatives that are expected to take this much longer are not measured."""
+
+_CLOSE = 1.1
+"""Alternatives whose parts take at most this much longer than the rules' are tried in the whole model."""
+
+_MEASURING = 0.6
+"""The part of the time in which parts are measured; the rest is for whole models."""
+
+_PARTS = "parts"
+_PARTS_POLICY = Policy(cache="warm", min_samples=1, max_samples=1, statistic="median")
+
+Measure = Callable[[Sequence[Kernel]], dict[str, float]]
+
+
+def settle_plan(
+    fusion: Fusion,
+    target: Target,
+    here: Fingerprint,
+    store: Store,
+    measure: Measure,
+    compare: Compare,
+    session: str,
+    numerics: Numerics = "contract",
+    deadline_s: float = inf,
+    tell: Callable[[Event], None] = lambda _: None,
+) -> frozenset[int]:
+    """The nodes at which the graph is cut otherwise than by the rules.
+
+    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. ``compare`` runs
+    two plans in turns. Regions that the store has settled are left as they are; those that the time until
+    ``deadline_s`` does not suffice for stay open, and as the rules cut them.
+    """
+    work = _Settling(fusion, target, here, store, session, numerics, tell)
+    work.chosen = stored_toggles(fusion, here, store)
+    now_s = monotonic()
+    measured_s = deadline_s if deadline_s == inf else now_s + _MEASURING * (deadline_s - now_s)
+    regions = work.open_regions()
+    sums = []
+    for region in regions:
+        if monotonic() >= measured_s:
+            break
+        sums.append(work.measured(region, measure))
+    for found in sorted(sums, key=lambda s: -max(x.gain_s for x in s)):
+        if monotonic() >= deadline_s:
+            break
+        work.decide(found, compare, deadline_s)
+    return work.chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """An edge, and the seconds of the kernels that go and come in one place."""
+
+    edge: Edge
+    before_s: float
+    after_s: float
+
+    @property
+    def gain_s(self) -> float:
+        """What all its places save; minus infinity where a kernel did not run."""
+        if inf in (self.before_s, self.after_s):
+            return -inf
+        return len(self.edge.places) * (self.before_s - self.after_s)
+
+
+@dataclass(slots=True)
+class _Settling:
+    """What the steps share. Mutable: ``chosen`` grows, and what kernels are expected to take is kept."""
+
+    fusion: Fusion
+    target: Target
+    here: Fingerprint
+    store: Store
+    session: str
+    numerics: Numerics
+    tell: Callable[[Event], None]
+    chosen: frozenset[int] = frozenset()
+    alternatives: Alternatives = field(init=False)
+    total_s: float = field(init=False)
+    """What the model is expected to take."""
+    known: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.alternatives = Alternatives(self.fusion)
+        self.total_s = self.expected_s([x.kernel for x in self.alternatives.launches.values()])
+
+    def expected_s(self, kernels: Sequence[Kernel]) -> float:
+        for k in kernels:
+            if k.key not in self.known:
+                self.known[k.key] = expected_s(k, self.target, self.numerics)
+        return sum(self.known[k.key] for k in kernels)
+
+    # ---- what is worth measuring
+
+    def open_regions(self) -> list[list[Alternative]]:
+        """The alternatives of regions that are not settled and can win, by region, the most hopeful first."""
+        hopes: dict[str, list[Alternative]] = {}
+        gains: dict[str, float] = {}
+        settled: dict[str, bool] = {}
+        for edge in self.alternatives.edges():
+            if edge.key not in settled:
+                settled[edge.key] = bool(self.store.promotions(edge.key, self.here))
+            if settled[edge.key] or self._too_large(edge):
+                continue
+            found = self.alternatives.alternative(edge)
+            if found is None:
+                continue
+            before_s, after_s = self.expected_s(found.before), self.expected_s(found.after)
+            if after_s <= _HOPELESS * before_s:
+                hopes.setdefault(edge.key, []).append(found)
+                gain_s = len(edge.places) * (before_s - after_s)
+                gains[edge.key] = max(gains.get(edge.key, -inf), gain_s)
+        return sorted(hopes.values(), key=lambda h: -gains[h[0].edge.key])
+
+    def _too_large(self, edge: Edge) -> bool:
+        """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
+        region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
+        return stored_s(edge) > _HOPELESS * region_s
+
+    # ---- measuring
+
+    def measured(self, region: Sequence[Alternative], measure: Measure) -> list[_Sum]:
+        """The alternatives of one region with the seconds of their kernels, each as its expected variant."""
+        parts = {k.key: expected_parts(k, self.target, self.numerics) for a in region for k in (*a.before, *a.after)}
+        seconds = measure(list({p.key: p for kernels in parts.values() for p in kernels}.values()))
+
+        def total_s(kernels: Sequence[Kernel]) -> float:
+            return sum(seconds[p.key] for k in kernels for p in parts[k.key])
+
+        return [_Sum(a.edge, total_s(a.before), total_s(a.after)) for a in region]
+
+    def decide(self, found: Sequence[_Sum], compare: Compare, deadline_s: float) -> None:
+        """Keep the rules' kernels of a region, or an edge that is faster in the whole model; both with their rows."""
+        before = self.chosen
+        if any(x.before_s == inf or self.alternatives.overlap(x.edge, before) for x in found):
+            return
+        rivals = sorted((x for x in found if self._in_question(x)), key=lambda x: -x.gain_s)
+        current, tried = before, list[tuple[_Sum, Evidence, bool]]()
+        for x in rivals:
+            if monotonic() >= deadline_s:
+                return
+            toggles = before | self.alternatives.toggles([x.edge])
+            try:
+                samples = compare(self._plan(current), self._plan(toggles))
+            except CandidateFailure:
+                continue
+            verdict = decide(*samples)
+            incumbent, challenger = tuple(samples[0]), tuple(samples[1])
+            evidence = Evidence(TEST, verdict.p_value, incumbent, challenger, cold=False)
+            tried.append((x, evidence, verdict.promoted))
+            current = toggles if verdict.promoted else current
+        self._record(found[0], tried)
+        self.chosen = current
+
+    def _in_question(self, x: _Sum) -> bool:
+        """Whether the whole model may show that an edge is better: its parts say so, or they do not decide."""
+        if x.after_s == inf or x.after_s > _CLOSE * x.before_s:
+            return False
+        uncertain_s = len(x.edge.places) * (_CLOSE - 1.0) * x.before_s
+        return max(x.gain_s, uncertain_s) >= LEAST_EFFECT * self.total_s
+
+    def _plan(self, toggles: frozenset[int]) -> Schedule:
+        return self.fusion.toggled(toggles).schedule()
+
+    # ---- rows
+
+    def _record(self, first: _Sum, tried: Sequence[tuple[_Sum, Evidence, bool]]) -> None:
+        """The rules' row comes first, so that a region without a better one is settled, and stays as it is."""
+        edge = first.edge
+        kernels = [x.kernel for x in self.alternatives.region(edge)]
+        self.store.name_kernel(edge.region, "plan of " + ", ".join(k.name for k in kernels))
+        number = self._add(edge, RULES, _PARTS_POLICY, (first.before_s,))
+        self.store.promote(number, Evidence(_PARTS, 1.0, (), (first.before_s,), cold=False))
+        for x, evidence, promoted in tried:
+            number = self._add(edge, x.edge.name, CONTEST_POLICY, evidence.challenger_samples_s)
+            if promoted:
+                self.store.promote(number, evidence)
+                best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
+                name = self.store.kernel_name(edge.key)
+                self.tell(WinnerPromoted(name, edge.key, plan_text(x.edge.name), best_s, previous_s, "plan"))
+
+    def _add(self, edge: Edge, name: str, policy: Policy, samples_s: tuple[float, ...]) -> int:
+        measurement = Measurement(Status.OK, samples_s)
+        return self.store.add(
+            Trial(
+                edge.key, edge.region, self.here, plan_text(name), "", SPACE_VERSION, policy, measurement,
+                self.session, "plan", time(),
+            )
+        )  # fmt: skip
