@@ -18,7 +18,8 @@ class Contestant(Protocol):
     """One configuration of one peer, ready to run: compiled, its buffers allocated.
 
     ``peer`` names the column. Several contestants of one column are its variants (memory formats, compile modes):
-    all are timed, the fastest stands for the peer.
+    all are timed, the fastest stands for the peer. ``layout`` is that of its input and output images: "nchw" or
+    "nhwc"; empty where there are no images.
     """
 
     @property
@@ -26,6 +27,9 @@ class Contestant(Protocol):
 
     @property
     def variant(self) -> str: ...
+
+    @property
+    def layout(self) -> str: ...
 
     def time(self, calls: int) -> Sequence[float]:
         """Seconds of each of ``calls`` (at least 1) back-to-back calls."""
@@ -44,6 +48,7 @@ class CallContestant:
     variant: str
     run: Callable[[], object]
     read: Callable[[], Array]
+    layout: str = ""
 
     def time(self, calls: int) -> Sequence[float]:
         clock, run = time.perf_counter, self.run

@@ -5,6 +5,8 @@
     round 3:  A  B  C  ...             timed calls; their median is the turn's figure
 
 The direction alternates, so no contestant always follows the same one. A figure is the median of a contestant's turns.
+Of the variants of one peer only the fastest counts: those that trail it clearly after a few rounds are left out of
+the rest, and keep the figure they have.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.contestants import Contestant
 
-__all__ = ["Pace", "Timing", "interleave", "rest_until_quiet"]
+__all__ = ["FULL", "QUICK", "Pace", "Timing", "interleave", "rest_until_quiet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Pace:
     """How long to go on.
 
     At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every median is within
-    ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about ``turn_s``.
+    ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about ``turn_s``. After ``trial_rounds``, a
+    variant whose fastest turn is slower by the share ``trail`` than the median of its peer's best one is left out.
     """
 
     min_rounds: int = 15
@@ -36,6 +39,13 @@ class Pace:
     turn_s: float = 0.02
     warm_s: float = 0.004
     tolerance: float = 0.01
+    trial_rounds: int = 4
+    trail: float = 0.08
+
+
+FULL = Pace()
+QUICK = Pace(min_rounds=9, max_rounds=15, min_s=0.0, max_s=3.0, turn_s=0.012, warm_s=0.003, tolerance=0.02)
+"""For many rows in few minutes: medians of at least 9 turns, intervals of about 2 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class Timing:
     rounds: int
     error: str = ""
     restless: bool = False
+    layout: str = ""
 
 
 @dataclass(slots=True)
@@ -66,6 +77,7 @@ class _Lane:
     timed_s: float = 0.0
     error: str = ""
     restless: bool = False
+    trailing: bool = False
 
     def calibrate(self, pace: Pace) -> None:
         """First touch, then one estimate that sets how many calls make a turn."""
@@ -88,15 +100,18 @@ class _Lane:
         middle = (len(ordered) - 1) / 2
         low = ordered[max(0, math.floor(middle - reach))]
         high = ordered[min(len(ordered) - 1, math.ceil(middle + reach))]
-        return (high - low) / 2 / statistics.median(ordered)
+        return (high - low) / 2 / self.median
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.medians)
 
     @property
     def timing(self) -> Timing:
-        peer, variant = self.contestant.peer, self.contestant.variant
+        c, rounds = self.contestant, len(self.medians)
         if self.error or not self.medians:
-            return Timing(peer, variant, math.inf, math.inf, len(self.medians), self.error, self.restless)
-        seconds = statistics.median(self.medians)
-        return Timing(peer, variant, seconds, self.interval, len(self.medians), "", self.restless)
+            return Timing(c.peer, c.variant, math.inf, math.inf, rounds, self.error, self.restless, c.layout)
+        return Timing(c.peer, c.variant, self.median, self.interval, rounds, "", self.restless, c.layout)
 
 
 def interleave(
@@ -113,12 +128,25 @@ def interleave(
         _attempt(lane, lambda lane=lane: lane.calibrate(pace))  # type: ignore[misc]
         rest()
     rounds = 0
-    while (running := [lane for lane in lanes if not lane.error]) and not _settled(running, rounds, pace):
+    while (running := _running(lanes)) and not _settled(running, rounds, pace):
         for lane in running if rounds % 2 == 0 else reversed(running):
             _attempt(lane, lane.turn)
             lane.restless |= not rest()
         rounds += 1
+        if rounds >= pace.trial_rounds:
+            _leave_behind(_running(lanes), pace.trail)
     return tuple(lane.timing for lane in lanes)
+
+
+def _running(lanes: Sequence[_Lane]) -> list[_Lane]:
+    return [lane for lane in lanes if not lane.error and not lane.trailing]
+
+
+def _leave_behind(lanes: Sequence[_Lane], trail: float) -> None:
+    """Mark the variants that can no longer stand for their peer."""
+    for lane in lanes:
+        leader_s = min(other.median for other in lanes if other.contestant.peer == lane.contestant.peer)
+        lane.trailing = min(lane.medians) > (1 + trail) * leader_s
 
 
 def _attempt(lane: _Lane, step: Callable[[], None]) -> None:

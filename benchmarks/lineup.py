@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from benchmarks.contestants import Contestant, disagreement
 from benchmarks.interleave import Pace, Timing, interleave
@@ -15,16 +17,24 @@ __all__ = ["Source", "check", "gather", "measure", "reason"]
 Source = Callable[[], Iterable[Contestant]]
 
 
-def gather(sources: Mapping[str, Source]) -> tuple[list[Contestant], list[Timing]]:
-    """Build the contestants of every source. One that can not be imported, built or compiled becomes a failure."""
+def gather(
+    sources: Mapping[str, Source], layouts: Container[str]
+) -> tuple[list[Contestant], list[Timing], dict[str, float]]:
+    """Build the contestants of every source that work in ``layouts``; failures; and seconds by source.
+
+    One that can not be imported, built or compiled becomes a failure.
+    """
     contestants: list[Contestant] = []
     failures: list[Timing] = []
+    setup_s: dict[str, float] = {}
     for name, source in sources.items():
+        start_s = time.monotonic()
         try:
-            contestants.extend(source())
+            contestants.extend(c for c in source() if c.layout in layouts)
         except Exception as error:  # noqa: BLE001  foreign code of every kind: the column says why, the others go on
             failures.append(_failure(name, "", reason(error)))
-    return contestants, failures
+        setup_s[name] = round(time.monotonic() - start_s, 2)
+    return contestants, failures, setup_s
 
 
 def check(
@@ -53,24 +63,36 @@ def measure(
     reference: Callable[[], Array],
     pace: Pace,
     rest: Callable[[], bool],
+    layouts: Sequence[str] = ("nchw", "nhwc"),
 ) -> Row:
-    """One workload: only contestants with a right result are timed. No reference, no timing."""
+    """One workload: only contestants with a right result are timed. No reference, no timing.
+
+    ``layouts`` of images are those that a contestant may choose from, for its input and its output.
+    """
     try:
         expected = reference()
     except Exception as error:  # noqa: BLE001  as in gather
         why = f"nothing to check against, PyTorch failed: {reason(error)}"
         return assemble(workload.name, threads, peers, (), dict.fromkeys(sources, why))
-    contestants, failures = gather(sources)
+    contestants, failures, setup_s = gather(sources, ("", *layouts))
     right, wrong = check(contestants, expected, workload.tolerance)
     rest()
     timings = interleave(right, pace, rest)
-    return assemble(workload.name, threads, peers, (*failures, *wrong, *timings), {})
+    row = assemble(workload.name, threads, peers, (*failures, *wrong, *timings), {})
+    return replace(row, setup_s=setup_s, layout=_pairing(workload, layouts))
 
 
 def reason(error: Exception) -> str:
     """The error in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+def _pairing(workload: Workload, layouts: Sequence[str]) -> str:
+    """The layout of a row: "best" where each contestant had the choice, else the only one; empty without images."""
+    if not workload.has_images:
+        return ""
+    return layouts[0] if len(layouts) == 1 else "best"
 
 
 def _failure(peer: str, variant: str, error: str) -> Timing:

@@ -22,15 +22,18 @@ def cores() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0))
 
 
-def prepare(threads: int) -> None:
-    """Set the thread counts of OpenMP and MKL, and make glibc keep freed memory. Call before importing any peer.
+def prepare(threads: int, scratch: Path) -> None:
+    """Set thread counts, where Inductor compiles (``scratch``) and how memory is had. Call before importing any peer.
 
     PyTorch allocates its results on every call. With glibc's defaults, large ones are fresh pages each time, and the
     page faults (1.6 us a page) would be timed instead of the operation. Kept memory serves every contestant alike.
+    So do huge pages, which numpy and tunegrad ask for by themselves.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "inductor")
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # PyTorch's results
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_MAX, 0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import warnings
 
+import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.workloads import Shape, Workload, arrays
@@ -43,9 +45,10 @@ def _assembled(workload: Workload) -> bytes:
     _, constants = arrays(workload)
     initializers = [numpy_helper.from_array(array, f"c{i}") for i, array in enumerate(constants)]
     if workload.op == "sum":
-        import numpy as np
-
         initializers.append(numpy_helper.from_array(np.array([workload.axis], dtype=np.int64), "axes"))
+    if workload.op == "attention":
+        scale = np.array(1 / math.sqrt(workload.inputs[0][-1]), dtype=np.float32)
+        initializers.append(numpy_helper.from_array(scale, "scale"))
     inputs = [_value(f"x{i}", shape) for i, shape in enumerate(workload.inputs)]
     graph = helper.make_graph(_nodes(workload), workload.op, inputs, [_value("y", None)], initializers)
     opsets = [helper.make_opsetid("", OPSET)]
@@ -63,6 +66,14 @@ def _nodes(workload: Workload) -> list[object]:
     match w.op:
         case "add":
             return [make("Add", ["x0", "x1"], ["y"])]
+        case "attention":
+            return [
+                make("Transpose", ["x1"], ["keys"], perm=[0, 1, 3, 2]),
+                make("MatMul", ["x0", "keys"], ["products"]),
+                make("Mul", ["products", "scale"], ["scores"]),
+                make("Softmax", ["scores"], ["shares"], axis=-1),
+                make("MatMul", ["shares", "x2"], ["y"]),
+            ]
         case "conv2d":
             return [make("Conv", ["x0", "c0", "c1"], ["z"], **window), make("Relu", ["z"], ["y"])]
         case "gelu":
@@ -79,5 +90,7 @@ def _nodes(workload: Workload) -> list[object]:
             return [make("ReduceSum", ["x0", "axes"], ["y"], keepdims=0)]
         case "transpose":
             return [make("Transpose", ["x0"], ["y"], perm=[1, 0])]
+        case "copy":
+            raise ValueError(f"{w.name}: a graph that computes nothing; what a runtime makes of it is no copy")
         case "model":
             raise ValueError(f"{w.name} is a model, not a kernel")

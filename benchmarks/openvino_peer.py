@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import openvino
+from openvino.preprocess import PrePostProcessor
 
 from benchmarks import onnx_graphs
 from benchmarks.contestants import CallContestant, Contestant
-from benchmarks.workloads import Array, Workload, arrays
+from benchmarks.workloads import Array, Workload, arrays, touched
 
 __all__ = ["contestants"]
 
 
 def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """One compiled model with ``threads`` inference threads and one request, called in two ways; buffers are kept."""
+    """One compiled model with ``threads`` inference threads and one request, called in two ways; buffers are kept.
+
+    Images are given, and for kernels taken back, in both layouts: NCHW, and NHWC declared as the layout of the tensors.
+    """
+    for layout in ("nchw", "nhwc") if workload.has_images else ("",):
+        yield from _in_layout(workload, threads, layout)
+
+
+def _in_layout(workload: Workload, threads: int, layout: str) -> Iterator[Contestant]:
     core = openvino.Core()
     settings = {
         "INFERENCE_NUM_THREADS": threads,
@@ -24,10 +35,17 @@ def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
         "INFERENCE_PRECISION_HINT": "f32",
         "ENABLE_CPU_PINNING": False,  # others move the main thread: it would share a core with a pinned worker
     }
-    compiled = core.compile_model(core.read_model(onnx_graphs.serialized(workload)), "CPU", settings)
-    request = compiled.create_infer_request()
-    for i, array in enumerate(arrays(workload)[0]):
+    model = core.read_model(onnx_graphs.serialized(workload))
+    inputs = arrays(workload)[0]
+    if layout == "nhwc":
+        model = _channels_last(model, images_out=workload.has_images_out)
+        inputs = tuple(np.ascontiguousarray(x.transpose(0, 2, 3, 1)) for x in inputs)
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    for i, array in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(array, shared_memory=True))
+    request.infer()
+    kept = touched(tuple(request.get_output_tensor(0).shape))
+    request.set_output_tensor(0, openvino.Tensor(kept, shared_memory=True))
 
     def wait() -> None:
         request.start_async()
@@ -35,10 +53,22 @@ def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
 
     def read() -> Array:
         request.infer()
-        result: Array = request.get_output_tensor(0).data.copy()
-        return result
+        result: Array = kept.copy()
+        return result.transpose(0, 3, 1, 2) if layout == "nhwc" and workload.has_images_out else result
 
     # On its own thread OpenVINO always gets its workers to share the job; called directly, it is cheaper to reach,
     # but for the first seconds of some processes the calling thread does all the work while a worker spins.
-    yield CallContestant("openvino", "sync", request.infer, read)
-    yield CallContestant("openvino", "async", wait, read)
+    suffix = f" {layout}" if layout else ""
+    yield CallContestant("openvino", f"sync{suffix}", request.infer, read, layout)
+    yield CallContestant("openvino", f"async{suffix}", wait, read, layout)
+
+
+def _channels_last(model: Any, images_out: bool) -> Any:
+    """The model for NHWC tensors; the plugin sees a change of layout at its boundary, not a copy that it must make."""
+    steps = PrePostProcessor(model)
+    steps.input().tensor().set_layout(openvino.Layout("NHWC"))
+    steps.input().model().set_layout(openvino.Layout("NCHW"))
+    if images_out:
+        steps.output().model().set_layout(openvino.Layout("NCHW"))
+        steps.output().tensor().set_layout(openvino.Layout("NHWC"))
+    return steps.build()

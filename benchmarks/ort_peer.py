@@ -9,7 +9,7 @@ import onnxruntime
 
 from benchmarks import onnx_graphs
 from benchmarks.contestants import CallContestant, Contestant
-from benchmarks.workloads import Array, Workload, arrays
+from benchmarks.workloads import Array, Workload, arrays, touched
 
 __all__ = ["contestants"]
 
@@ -26,7 +26,8 @@ def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
         onnx_graphs.serialized(workload), options, providers=["CPUExecutionProvider"]
     )
     feeds = {f"x{i}": array for i, array in enumerate(arrays(workload)[0])}
-    kept = onnxruntime.OrtValue.ortvalue_from_numpy(session.run(["y"], feeds)[0])
+    output = touched(session.run(["y"], feeds)[0].shape)
+    kept = onnxruntime.OrtValue.ortvalue_from_numpy(output)  # a view: the arrays stay where they are
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
@@ -37,7 +38,7 @@ def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
 
     def read() -> Array:
         run()
-        result: Array = kept.numpy().copy()
-        return result
+        return output.copy()
 
-    yield CallContestant("ort", "io binding", run, read)
+    layout = "nchw" if workload.has_images else ""
+    yield CallContestant("ort", "io binding", run, read, layout)

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 from benchmarks.interleave import Timing
 
-__all__ = ["DEFAULT", "TUNED", "Row", "assemble", "table"]
+__all__ = ["DEFAULT", "TUNED", "UNTUNED", "Row", "assemble", "table"]
 
 DEFAULT = "tunegrad default"
 TUNED = "tunegrad tuned"
+UNTUNED = "no budget and no store"
+"""Why a row has no tuned figure in a run that shows the default schedules only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,10 @@ class Row:
     """The figures of one workload. ``None`` is "no figure"; ``errors`` says why, by column.
 
     ``variants`` names the configuration behind each peer's figure, ``intervals`` the half width of each figure's 95 %
-    interval as a share of it, ``notes`` what a reader must know. ``pct_peak`` is of the tuned figure.
+    interval as a share of it, ``notes`` what a reader must know. ``pct_peak`` is of the tuned figure. ``layout`` is
+    "best" when every contestant could choose the layout of images, "nchw" when none could, empty without images;
+    ``layouts`` what each figure was taken in, ``figures`` the milliseconds of every variant, ``setup_s`` what it took
+    to build a column's contestants, compilation and all.
     """
 
     workload: str
@@ -35,6 +40,10 @@ class Row:
     rounds: int = 0
     errors: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    layout: str = ""
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    setup_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def best_peer(self) -> tuple[str, float] | None:
@@ -47,9 +56,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Tuned time over the best peer's: below 1 is faster than all of them."""
-        best = self.best_peer
-        return None if best is None or self.tuned_ms is None else self.tuned_ms / best[1]
+        """Our time over the best peer's: below 1 is faster than all of them."""
+        best, ours = self.best_peer, self.ours_ms
+        return None if best is None or ours is None else ours / best[1]
+
+    @property
+    def ours_ms(self) -> float | None:
+        """The tuned figure; the default one where nothing was to be tuned or read from a store."""
+        return self.default_ms if self.tuned_ms is None and self.errors.get(TUNED) == UNTUNED else self.tuned_ms
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -74,12 +88,18 @@ def assemble(
         default_ms=ms[DEFAULT],
         tuned_ms=ms[TUNED],
         peers={name: ms[name] for name in peers},
-        variants={name: best[name].variant for name in peers if name in best},
+        variants={name: best[name].variant for name in columns if name in best},
         intervals={name: round(t.interval, 4) for name, t in best.items()},
         rounds=max((t.rounds for t in best.values()), default=0),
         errors={name: reasons.get(name, "not run") for name in columns if name not in best},
         notes=tuple(notes),
+        layouts={name: t.layout for name, t in best.items() if t.layout},
+        figures={name: _by_variant(timings, name) for name in best},
     )
+
+
+def _by_variant(timings: Sequence[Timing], column: str) -> dict[str, float]:
+    return {t.variant: t.seconds * 1e3 for t in timings if t.peer == column and not t.error}
 
 
 def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False) -> str:
@@ -87,6 +107,8 @@ def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False
     reasons: list[str] = []
     columns = [_column("workload", [row.workload for row in rows], left=True)]
     columns += [_column("thr", [str(row.threads) for row in rows])]
+    if any(row.layout for row in rows):
+        columns += [_column("layout", [row.layout or "-" for row in rows], left=True)]
     if not peers_only:
         columns += [_column("default", [_ms(row, DEFAULT, row.default_ms, reasons) for row in rows])]
         columns += [_column("tuned", [_ms(row, TUNED, row.tuned_ms, reasons) for row in rows])]
@@ -96,7 +118,7 @@ def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False
     columns += [_column(name, [_ms(row, name, row.peers.get(name), reasons) for row in rows]) for name in peers]
     columns += [_column("best peer", [_best(row) for row in rows], left=True)]
     if not peers_only:
-        columns += [_column("tuned/best", [_figure(row.ratio, 2) for row in rows])]
+        columns += [_column("ours/best", [_figure(row.ratio, 2) for row in rows])]
     lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     lines += [f"[{i}] {reason}" for i, reason in enumerate(reasons, 1)]
     lines += [f"note, {row.workload}: {note}" for row in rows for note in row.notes]
@@ -121,6 +143,8 @@ def _best(row: Row) -> str:
 
 def _ms(row: Row, column: str, ms: float | None, reasons: list[str]) -> str:
     """Three significant digits, or the mark of the reason why there is no figure."""
+    if column not in row.peers and column not in (DEFAULT, TUNED):
+        return "-"  # takes no part in this workload
     if ms is not None:
         digits = 2 - math.floor(math.log10(ms)) if ms > 0 else 2
         return f"{ms:.{min(max(digits, 0), 4)}f}"

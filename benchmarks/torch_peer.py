@@ -1,6 +1,6 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
 # mypy: allow-subclassing-any, allow-untyped-calls, allow-untyped-decorators
-"""PyTorch eager in both memory formats, and Inductor. Eager in the default format is the reference of all results."""
+"""PyTorch eager and Inductor, each in both memory formats. Eager in the default format is the reference of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks import torch_models
 from benchmarks.contestants import CallContestant, Contestant
-from benchmarks.workloads import Array, Workload, arrays
+from benchmarks.workloads import Array, Workload, arrays, touched
 
 __all__ = ["eager", "inductor", "reference"]
 
@@ -32,6 +32,10 @@ class _Kernel(nn.Module):
         match w.op:
             case "add":
                 return x[0] + x[1]
+            case "attention":
+                return functional.scaled_dot_product_attention(x[0], x[1], x[2])
+            case "copy":
+                return x[0].clone()
             case "conv2d":
                 return functional.conv2d(x[0], c[0], c[1], w.stride, w.padding).relu_()
             case "gelu":
@@ -72,38 +76,46 @@ def _numpy(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _contestant(peer: str, variant: str, call: Callable[[], torch.Tensor]) -> CallContestant:
+_FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+
+
+def _formats(workload: Workload) -> dict[str, torch.memory_format]:
+    """The memory formats to try, by layout: of images both. The input is in that format, the result comes in it."""
+    return _FORMATS if workload.has_images else {"": torch.contiguous_format}
+
+
+def _contestant(peer: str, variant: str, call: Callable[[], torch.Tensor], layout: str = "") -> CallContestant:
     """Wrap a call so that gradient bookkeeping is off in both the timed loop and the reading."""
     guarded = torch.inference_mode()(call)
-    return CallContestant(peer, variant, guarded, lambda: _numpy(guarded()))
+    name = f"{variant} {layout}" if layout else variant
+    return CallContestant(peer, name, guarded, lambda: _numpy(guarded()), layout)
 
 
 def eager(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """Eager: into a kept output where PyTorch has ``out=``; four-dimensional workloads in both memory formats."""
+    """Eager: into a kept output where PyTorch has ``out=``; images in both memory formats."""
     torch.set_num_threads(threads)
     inputs = _tensors(workload)
     into = _into(workload, inputs)
     if into is not None:
         yield _contestant("torch", "eager out=", into)
         return
-    formats = {"eager nchw": torch.contiguous_format, "eager channels_last": torch.channels_last}
-    if len(workload.inputs[0]) != 4:
-        formats = {"eager": torch.contiguous_format}
-    for variant, memory_format in formats.items():
+    for layout, memory_format in _formats(workload).items():
         module = _module(workload).to(memory_format=memory_format)
         laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
-        yield _contestant("torch", variant, lambda module=module, x=laid_out: module(*x))  # type: ignore[misc]
+        yield _contestant("torch", "eager", lambda module=module, x=laid_out: module(*x), layout)  # type: ignore[misc]
 
 
 def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor] | None:
     """The operation writing into one kept output, where PyTorch can."""
-    if workload.op not in ("add", "gelu", "matmul", "softmax", "sum", "transpose"):
+    if workload.op not in ("add", "copy", "gelu", "matmul", "softmax", "sum", "transpose"):
         return None
     with torch.inference_mode():
-        out = torch.empty_like(_module(workload)(*x))
+        out = torch.from_numpy(touched(tuple(_module(workload)(*x).shape)))
     match workload.op:
         case "add":
             return lambda: torch.add(x[0], x[1], out=out)
+        case "copy":
+            return lambda: out.copy_(x[0])
         case "gelu":
             return lambda: torch._C._nn.gelu(x[0], out=out)  # noqa: SLF001  the public gelu has no out=
         case "matmul":
@@ -117,16 +129,22 @@ def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch
 
 
 def inductor(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """torch.compile with max-autotune and frozen weights: minutes of compilation for a model."""
-    from torch._inductor import config  # importing it costs seconds, which only this peer should pay
+    """torch.compile with max-autotune and frozen weights, images in both memory formats. All is compiled on return."""
+    from torch._inductor import (
+        config,
+        select_algorithm,
+    )  # importing them costs seconds, which only this peer should pay
 
     torch.set_num_threads(threads)
     config.freezing = True
     config.compile_threads = 1  # no pool of compile workers left running beside the timings
-    torch._dynamo.reset()  # noqa: SLF001  there is no other name for it
+    select_algorithm.PRINT_AUTOTUNE = False
+    torch._dynamo.reset()  # noqa: SLF001  there is no other name for it; not between the formats: both must stay
     inputs = _tensors(workload)
-    compiled = torch.compile(_module(workload), mode="max-autotune", dynamic=False)
-    with torch.no_grad():
-        compiled(*inputs)
-    call = torch.no_grad()(lambda: compiled(*inputs))
-    yield CallContestant("inductor", "max-autotune, frozen", call, lambda: _numpy(call()))
+    for layout, memory_format in _formats(workload).items():
+        compiled = torch.compile(_module(workload).to(memory_format=memory_format), mode="max-autotune", dynamic=False)
+        laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
+        call = torch.no_grad()(lambda compiled=compiled, x=laid_out: compiled(*x))
+        call()
+        variant = f"max-autotune, frozen {layout}".rstrip()
+        yield CallContestant("inductor", variant, call, lambda call=call: _numpy(call()), layout)  # type: ignore[misc]

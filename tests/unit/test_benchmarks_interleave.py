@@ -24,6 +24,7 @@ class _Scripted:
     log: list[str] = field(default_factory=list)
     fails_at: int = -1
     variant: str = "fake"
+    layout: str = ""
     turns: int = 0
 
     def time(self, calls: int) -> Sequence[float]:
@@ -86,6 +87,20 @@ def test_interleave_drops_a_failing_contestant_and_goes_on() -> None:
     assert failed.error == "ValueError: out of luck"
     assert failed.seconds == math.inf
     assert (fine.error, fine.rounds) == ("", 3)
+
+
+def test_interleave_leaves_a_trailing_variant_behind_and_keeps_its_figure() -> None:
+    pace = Pace(min_rounds=6, max_rounds=6, min_s=0.0, trial_rounds=2, trail=0.1)
+    fast, slow = _Scripted("A", (0.05,)), _Scripted("A", (0.06,), variant="slow")
+    quick, late = interleave([fast, slow], pace, _quiet)
+    assert (quick.rounds, late.rounds) == (6, 2)
+    assert late.seconds == 0.06
+
+
+def test_interleave_keeps_a_slow_peer_that_has_no_faster_variant() -> None:
+    pace = Pace(min_rounds=6, max_rounds=6, min_s=0.0, trial_rounds=2, trail=0.1)
+    timings = interleave([_Scripted("A", (0.05,)), _Scripted("B", (0.5,))], pace, _quiet)
+    assert [t.rounds for t in timings] == [6, 6]
 
 
 def test_interleave_goes_on_until_the_interval_is_tight() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from benchmarks.contestants import CallContestant, Contestant, disagreement
 from benchmarks.interleave import Pace
@@ -23,11 +24,13 @@ class _Fixed:
     peer: str
     result: tuple[float, ...]
     variant: str = "fake"
+    layout: str = ""
+    seconds: float = 1e-3
 
     def time(self, calls: int) -> Sequence[float]:
         if self.result != (1.0, -4.0):
             raise AssertionError(f"{self.peer} is wrong and must not be timed")
-        return [1e-3] * calls
+        return [self.seconds] * calls
 
     def output(self) -> Array:
         return np.array(self.result, dtype=np.float32)
@@ -52,7 +55,8 @@ def _measured(**sources: object) -> Row:
 
 
 def test_gather_turns_a_missing_peer_into_its_reason() -> None:
-    contestants, (failure,) = gather({"right": _right, "missing": _missing})
+    contestants, (failure,), setup_s = gather({"right": _right, "missing": _missing}, ("",))
+    assert setup_s.keys() == {"right", "missing"}
     assert [c.peer for c in contestants] == ["right"]
     assert (failure.peer, failure.error) == ("missing", "ModuleNotFoundError: No module named 'missing'")
 
@@ -69,6 +73,21 @@ def test_measure_times_the_right_and_explains_the_rest() -> None:
     assert (row.peers["wrong"], row.peers["missing"], row.default_ms) == (None, None, None)
     assert row.errors["wrong"].startswith("result is off by 0.5")
     assert row.errors["missing"] == row.errors[DEFAULT] == "ModuleNotFoundError: No module named 'missing'"
+
+
+@pytest.mark.parametrize(("layouts", "ms", "pairing"), [(("nchw", "nhwc"), 1.0, "best"), (("nchw",), 2.0, "nchw")])
+def test_measure_lets_all_contestants_choose_of_the_same_layouts(
+    layouts: tuple[str, ...], ms: float, pairing: str
+) -> None:
+    right = (1.0, -4.0)
+
+    def both() -> Iterator[Contestant]:
+        yield _Fixed("peer", right, "rows", "nchw", 2e-3)
+        yield _Fixed("peer", right, "channels", "nhwc", 1e-3)
+
+    images = select("convs")[0]
+    row = measure(images, 1, ("peer",), {"peer": both}, lambda: _EXPECTED, _PACE, lambda: True, layouts)
+    assert (row.peers["peer"], row.layout) == (ms, pairing)
 
 
 def test_measure_without_a_reference_times_nothing() -> None:

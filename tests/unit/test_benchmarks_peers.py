@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import machine, peers
-from benchmarks.workloads import KERNELS, MODELS, Workload, arrays, select
+from benchmarks.workloads import KERNELS, MODELS, SUITES, Workload, arrays, group_of, resnet_convolutions, select
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,40 @@ def test_suites_have_distinct_names() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.parametrize(("depths", "bottleneck", "count"), [((2, 2, 2, 2), False, 11), ((3, 4, 6, 3), True, 23)])
+def test_resnet_convolutions_are_the_distinct_ones(depths: tuple[int, ...], bottleneck: bool, count: int) -> None:
+    found = resnet_convolutions(depths, bottleneck=bottleneck)
+    assert len({w.name for w in found}) == len(found) == count
+
+
+def test_resnet_convolutions_have_the_stride_in_the_3x3_of_a_bottleneck() -> None:
+    names = [w.name for w in resnet_convolutions((3, 4, 6, 3), bottleneck=True)]
+    assert names[:4] == ["conv 7x7 s2 3-64 @224", "conv 1x1 64-64 @56", "conv 3x3 64-64 @56", "conv 1x1 64-256 @56"]
+    assert {"conv 3x3 s2 128-128 @56", "conv 1x1 s2 256-512 @56", "conv 1x1 512-2048 @7"} <= set(names)
+
+
+def test_convolutions_of_both_resnets_share_five() -> None:
+    assert len(SUITES["convs"]) == 11 + 23 - 5
+
+
+def test_kernels_are_all_groups_but_models() -> None:
+    groups = {suite: [w.name for w in SUITES[suite]] for suite in ("gemm", "memory", "convs", "rows")}
+    assert [w.name for w in KERNELS] == [name for names in groups.values() for name in names]
+    assert all(group_of(name) == group for group, names in groups.items() for name in names)
+
+
+def test_peers_copy_where_a_copy_is_measured() -> None:
+    (copy,) = select("memory", ["copy 64 MB"])
+    assert [name for name, peer in peers.PEERS.items() if peer.takes(copy.op)] == ["torch", "inductor", "memcpy"]
+    assert not peers.PEERS["memcpy"].takes("add")
+
+
+def test_arrays_start_on_a_page() -> None:
+    (array,), _ = arrays(Workload("aligned", "gelu", ((3, 5),)))
+    assert array.ctypes.data % 4096 == 0
+    assert array.std() > 0
+
+
 def test_arrays_are_the_same_every_time() -> None:
     workload = Workload("small", "layer_norm", ((4, 8),), ((8,), (8,)))
     (first,), constants = arrays(workload)
@@ -54,7 +88,7 @@ def test_main_refuses_an_unknown_peer(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as exit_:
         peers.main(["--suite", "models", "--peers", "torch,tvm"])
     assert exit_.value.code == 2
-    assert "--peers 'tvm': the peers are torch, ort, openvino, inductor" in capsys.readouterr().err
+    assert "--peers 'tvm': the peers are torch, inductor, ort, openvino, memcpy" in capsys.readouterr().err
 
 
 def test_main_writes_a_row_of_reasons_when_nothing_imports(
@@ -62,7 +96,7 @@ def test_main_writes_a_row_of_reasons_when_nothing_imports(
 ) -> None:
     for name in ("torch", "onnxruntime"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(machine, "prepare", lambda threads: None)
+    monkeypatch.setattr(machine, "prepare", lambda threads, scratch: None)
     path = tmp_path / "rows.json"
     arguments = ["--suite", "models", "--only", "mlp", "--threads", "1", "--peers", "ort", "--peers-only"]
     assert peers.main([*arguments, "--json", str(path)]) == 0
@@ -84,3 +118,53 @@ def test_bystanders_leave_out_our_own_work() -> None:
 def test_bystanders_are_not_mentioned_on_an_idle_machine() -> None:
     before, after = machine.Usage(0.0, 1.0, 1.0), machine.Usage(10.0, 9.2, 9.0)
     assert machine.bystanders(before, after, processors=2) == ()
+
+
+def _resume(path: Path, threads: int = 1) -> int:
+    arguments = [
+        "--suite",
+        "models",
+        "--only",
+        "mlp,encoder",
+        "--threads",
+        str(threads),
+        "--peers",
+        "ort",
+        "--peers-only",
+    ]
+    return peers.main([*arguments, "--resume", str(path), "--json", str(path)])
+
+
+@pytest.fixture
+def half_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in which the encoder has a row and the mlp has none, and a process in which nothing can be measured."""
+    for name in ("torch", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(machine, "prepare", lambda threads, scratch: None)
+    path = tmp_path / "rows.json"
+    assert _resume(path) == 0
+    content = json.loads(path.read_text())
+    content["rows"] = [{**row, "peers": {"ort": 2.5}} for row in content["rows"] if row["workload"] == "encoder"]
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_main_resumes_without_measuring_again(half_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _resume(half_run) == 0
+    rows = {row["workload"]: row["peers"] for row in json.loads(half_run.read_text())["rows"]}
+    assert rows == {"encoder": {"ort": 2.5}, "mlp": {"ort": None}}
+    assert "[1/2] encoder: kept" in capsys.readouterr().err
+
+
+def test_main_refuses_to_resume_under_other_settings(half_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _resume(half_run, threads=2)
+    assert "threads was 1, now it is 2" in capsys.readouterr().err
+
+
+def test_main_refuses_to_resume_from_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text("[]")
+    with pytest.raises(SystemExit):
+        _resume(path)
+    assert "not a result of this version" in capsys.readouterr().err

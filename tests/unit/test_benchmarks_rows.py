@@ -8,7 +8,7 @@ import math
 import pytest
 
 from benchmarks.interleave import Timing
-from benchmarks.rows import DEFAULT, TUNED, Row, assemble, table
+from benchmarks.rows import DEFAULT, TUNED, UNTUNED, Row, assemble, table
 
 
 def _timing(peer: str, ms: float, variant: str = "plain", restless: bool = False) -> Timing:
@@ -37,7 +37,11 @@ def test_row_has_the_promised_keys() -> None:
 
 def test_row_takes_the_fastest_variant_and_names_it() -> None:
     assert _ROW.peers["torch"] == pytest.approx(20.0)
-    assert _ROW.variants == {"torch": "channels_last", "ort": "plain"}
+    assert _ROW.variants == {DEFAULT: "plain", TUNED: "plain", "torch": "channels_last", "ort": "plain"}
+
+
+def test_row_keeps_the_figures_of_all_variants() -> None:
+    assert _ROW.figures["torch"] == pytest.approx({"nchw": 24.0, "channels_last": 20.0})
 
 
 def test_row_says_why_a_peer_has_no_figure() -> None:
@@ -61,6 +65,16 @@ def test_row_ratio_is_tuned_over_the_best_peer() -> None:
     assert _ROW.ratio == pytest.approx(0.75)
 
 
+def test_row_without_winners_compares_the_default_schedules() -> None:
+    row = Row("mlp", 1, default_ms=3.0, peers={"ort": 2.0}, errors={TUNED: UNTUNED})
+    assert row.ratio == pytest.approx(1.5)
+
+
+def test_row_whose_tuning_failed_has_no_ratio() -> None:
+    row = Row("mlp", 1, default_ms=3.0, peers={"ort": 2.0}, errors={TUNED: "tuning failed"})
+    assert row.ratio is None
+
+
 def test_row_without_peers_has_no_ratio() -> None:
     row = Row("mlp", 1, tuned_ms=1.0, peers={"torch": None})
     assert (row.best_peer, row.ratio) == (None, None)
@@ -73,6 +87,16 @@ def test_table_aligns_figures_and_explains_gaps_below() -> None:
         "--------  ---  -----  ---  -------------",
         "gemm 512    1  0.123  [1]  torch (plain)",
         "[1] ort: no ort",
+    ]
+
+
+def test_table_has_a_dash_for_a_peer_that_takes_no_part() -> None:
+    row = assemble("copy 64 MB", 1, ("memcpy",), (_timing("memcpy", 6.0),), {})
+    assert table([row], ("ort", "memcpy"), peers_only=True).splitlines()[2].split()[-4:] == [
+        "-",
+        "6.00",
+        "memcpy",
+        "(plain)",
     ]
 
 
