@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import prod
 
 from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
-from tunegrad.ir.kernel import Kernel, loads
+from tunegrad.ir.kernel import Kernel, Reduce, loads
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, rewrite, variants_of
+from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
@@ -25,6 +26,13 @@ _TEXT = re.compile(r"variant\((\w+)\)")
 _PEAK_FLOPS_PER_CORE = 1e11
 _CACHE_BYTES_PER_S = 5e10
 _MEMORY_BYTES_PER_S = 2.5e10
+_STEPS_PER_S = 1.1e9
+"""Vectors that one core folds into one accumulator."""
+
+_RUN = 64
+"""Numbers that a core reads in one step: several vectors, whose folds overlap."""
+
+_LAUNCH_S = 3e-7
 
 
 def variant_text(variant: str) -> str:
@@ -47,9 +55,50 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     """The variant that a model of the machine expects to be fastest.
 
     Each kernel of a variant takes the longer of its arithmetic at peak and its bytes: what fits the last-level cache at
-    that cache's rate, the rest at memory's.
+    that cache's rate, the rest at memory's. For long reductions with few results it counts the cores and the lanes that
+    each kernel keeps busy.
     """
-    return min(allowed(kernel, numerics), key=lambda v: (_expected_s(kernel, v, target), v != DIRECT))
+    model = _streamed_s if splits_of(kernel) else _expected_s
+    return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
+
+
+def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
+    return sum(_LAUNCH_S + _one_pass_s(part, target) for part in parts_of(kernel, variant))
+
+
+def _one_pass_s(kernel: Kernel, target: Target) -> float:
+    """The longest of arithmetic, folding and reading, by as many cores as have results of their own to make.
+
+    A core makes neighbouring results in runs.
+    """
+    reduce = next((s for s in kernel.stages if isinstance(s, Reduce)), None)
+    width = _RUN if reduce is None or reads_rows(kernel) else _neighbours(kernel)
+    pieces = max((a.extent for a in kernel.axes), default=1)
+    if reduce is not None and not reads_rows(kernel):
+        others = [a.extent for a in kernel.axes[:-1]]
+        pieces = max(-(-width // _RUN), *others, 1)
+    cores = min(target.threads, pieces)
+    nbytes = _bytes(kernel)
+    near = nbytes < target.l3_bytes // 2
+    bytes_s = nbytes / (_CACHE_BYTES_PER_S if near else _MEMORY_BYTES_PER_S)
+    steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
+    flops_s = kernel.flops / (_PEAK_FLOPS_PER_CORE * target.vector_bytes / 64)
+    return max(bytes_s, steps / (_STEPS_PER_S * min(width, _RUN)), flops_s) / cores
+
+
+def _bytes(kernel: Kernel) -> int:
+    """Bytes of what each parameter's loads reach: the last rows of a long one are few."""
+    most = {p.name: p.nbytes if p.role == "out" else 0 for p in kernel.params}
+    for stage, x in loads(kernel):
+        extents = {a.name: a.extent for a in (*kernel.axes, *stage.axes)}
+        names = set().union(*(i.names() for i in x.index))
+        most[x.param] += prod(extents[n] for n in names) * x.dtype.itemsize
+    return sum(min(n, kernel.param(name).nbytes) for name, n in most.items())
+
+
+def _neighbours(kernel: Kernel) -> int:
+    """Results that stand side by side."""
+    return kernel.axes[-1].extent if kernel.axes else 1
 
 
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:

@@ -5,11 +5,13 @@
                                               launch winograd output (y, M, b)
 
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``,
-"channels_last" puts the kernel between copies, and "channels_last_winograd4" does both.
+"channels_last" puts the kernel between copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are
+the chunks and lanes of ``split``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,27 +25,32 @@ from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
 from .channels_last import ChannelsLast, channels_last
+from .split import Split, split, splits_of
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
 __all__ = ["DIRECT", "exact", "parts_of", "rewrite", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"
+_SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
-    """The variants that compute what ``kernel`` does, "direct" first."""
+    """The variants that compute what ``kernel`` does, "direct" first; it alone where a fence fixes the schedule."""
     names = [DIRECT]
+    if kernel.fixed:
+        return (DIRECT,)
     if match_conv3x3(kernel) is not None:
         names += [f"winograd{m}" for m in TILES]
     moved = channels_last(kernel)
     if moved is not None:
         names += [_MOVED, *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:])]
+    names += [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
     return tuple(names)
 
 
 def exact(variant: str) -> bool:
-    """Whether a variant adds the same products in the same way: all but Winograd's."""
+    """Whether a variant adds the same terms, in some order: all but Winograd's."""
     return "winograd" not in variant
 
 
@@ -55,6 +62,9 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
         return tuple(p for p in parts if p is not None)
+    halves = _split(kernel, variant)
+    if halves is not None:
+        return (halves.partial, halves.finish)
     made = _winograd(kernel, variant)
     return (made.transform, made.product, made.finish)
 
@@ -68,6 +78,15 @@ def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
     if found is None:
         raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
     return found
+
+
+def _split(kernel: Kernel, variant: str) -> Split | None:
+    """The halves that a name of the form "split64x16" gives; None for other names."""
+    found = _SPLIT.fullmatch(variant)
+    if found is None or variant not in variants_of(kernel):
+        return None
+    chunks, lanes = found.groups()
+    return split(kernel, int(chunks), int(lanes or 1))
 
 
 def _winograd(kernel: Kernel, variant: str) -> Winograd:
@@ -103,6 +122,9 @@ class _Rewriting:
             return [launch]
         if variant.startswith(_MOVED):
             return self._moved(launch, variant)
+        halves = _split(launch.kernel, variant)
+        if halves is not None:
+            return self._halves(launch, halves)
         key = launch.kernel.key, variant
         made = self.made[key] = self.made.get(key) or _winograd(launch.kernel, variant)
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
@@ -129,6 +151,15 @@ class _Rewriting:
             after = [Launch(moved.after, (launch.args[moved.y], args[moved.y]), moved.after.name, launch.origin)]
         inner = Launch(moved.kernel, tuple(args), moved.kernel.name, launch.origin)
         return [*before, *self.replaced(inner, _inner(variant)), *after]
+
+    def _halves(self, launch: Launch, made: Split) -> list[Launch]:
+        partial = self._add(made.partial, made.partial.name)
+        reads = (launch.args[i] for i in made.reads)
+        finish = (partial if i is None else launch.args[i] for i in made.finish_args)
+        return [
+            Launch(made.partial, (partial, *reads), made.partial.name, launch.origin),
+            Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
+        ]
 
     def _add(self, kernel: Kernel, name: str) -> int:
         """A temporary for the output of a kernel."""

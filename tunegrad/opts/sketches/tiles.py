@@ -72,7 +72,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
         block = ask.pick("row.block", sizes, near)
         rows = levels.split(row.name, (block, mu))
     others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
-    k, inner = _split_reduces(kernel, target, reduces, found, levels, ask)
+    run = lane if target.lanes(4) <= lane.extent <= unit else None
+    k, inner = _split_reduces(kernel, target, reduces, (found, run), levels, ask)
     nest = _Nest(
         k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
     )
@@ -173,18 +174,27 @@ def _split_other(
 
 
 def _split_reduces(
-    kernel: Kernel, target: Target, reduces: list[Axis], found: tuple[Access, ...], levels: Levels, ask: Recorder
+    kernel: Kernel,
+    target: Target,
+    reduces: list[Axis],
+    reads: tuple[tuple[Access, ...], Axis | None],
+    levels: Levels,
+    ask: Recorder,
 ) -> tuple[str, tuple[str, ...]]:
-    """(name of the outer block of the longest reduce axis, the loops inside, in order)."""
+    """(name of the outer block of the longest reduce axis, the loops inside, in order).
+
+    ``reads``: the loads, and the axis of the lanes where it fills vectors, and registers hold all of it.
+    """
     if not reduces:
         return "", ()
+    found, run = reads
     longest = max(reduces, key=lambda a: a.extent)
     reused = all(any(not x.depends(a.name) for a in kernel.axes if a.extent > 1) for x in found)
     choices = (512, 256, 128, 64) if reused else (256, 128, 64, 32, 16, 8)
     sizes = [0, *[b for b in choices if b < longest.extent]]
     dtypes_fit = any(kernel.param(s.param).dtype == kernel.reduces[0].dtype for s in kernel.stores)
     total = prod(a.extent for a in reduces)
-    streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes]
+    streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes and not _in_order(x, run, longest)]
     default = sizes.index(256) if 256 in sizes and total >= 512 and len(streamed) > int(reused) else 0
     block = ask.pick("k.block", sizes if dtypes_fit else [0], default if dtypes_fit else 0)
 
@@ -208,6 +218,11 @@ def _split_reduces(
         else:
             inner += [n for n in names if n]
     return outer, tuple(inner)
+
+
+def _in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
+    """Whether the reduction reads one number after the other: each step all of the lanes, and the next ones next."""
+    return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
 
 
 def _unrolled(nest: _Nest, levels: Levels, tile: int, ask: Recorder) -> list[Action]:

@@ -1,0 +1,200 @@
+"""Split: a long reduction with few results as partial results, which cores share, and a second kernel that folds them.
+
+    v0 = sum over r: f(r, o)
+    store Y[o] = g(v0, o)
+        -->
+    v0 = sum over r': f((c*R + r')*Q + q, o)          for c in P chunks, q in Q lanes
+    store T[c, q, o] = v0                             T[o, c] where rows of the input are reduced
+
+    v0 = sum over k: T[k, o]                          k: all pairs of c and q
+    v1 = sum over t: f(P*R*Q + t, o)                  where P*R*Q rows are not all
+    store Y[o] = g(v0 + v1, o)
+
+Chunks are contiguous: each core reads on its own. Q is more than one where neighbouring results are neighbours in
+memory and are too few to fill vectors: (2^24, 4) summed over its rows has Q = 16, and runs of 64 numbers. The terms are
+added in another order, as any schedule may do inside one kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd, prod
+
+from ..expr import Apply, Expr, Load, Value, leaves, rebuild
+from ..fusion.axes import rewritten
+from ..fusion.merge import merge_axes
+from ..index import as_index
+from ..kernel import Axis, Kernel, Param, Reduce, Store
+
+__all__ = ["CHUNKS", "Split", "reads_rows", "split", "splits_of"]
+
+CHUNKS = (64, 512)
+"""Partial results for each result: enough for many cores, and for uneven ones."""
+
+_MOST_POINTS = 256
+_MOST_ROWS = 64
+"""Results, at most: neighbouring ones, and ones that long rows each give."""
+
+_LEAST_TERMS = 1 << 15
+_LEAST_CHUNK = 1 << 13
+"""Terms of one result, and of one chunk where there are more chunks than the fewest."""
+
+_RUN = 64
+_VECTOR = 16
+"""Neighbouring numbers that one step of a chunk reads, and a divisor of them: four vectors of 16 lanes."""
+
+_ALIGNED = 128
+_LONG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The kernels. Their parameters are those of the direct kernel at the places in ``reads`` and ``finish_args``.
+
+    The first parameter of ``partial`` is T, which ``reads`` leaves out; in ``finish_args`` None stands for it.
+    """
+
+    partial: Kernel
+    finish: Kernel
+    reads: tuple[int, ...]
+    finish_args: tuple[int | None, ...]
+
+
+def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """(chunks, lanes) of the splits that can pay; none for a kernel that has many results or no long reduction."""
+    if not _matches(kernel):
+        return ()
+    terms = prod(a.extent for a in kernel.reduces[0].axes)
+    most = _MOST_ROWS if reads_rows(kernel) else _MOST_POINTS
+    if kernel.points > most or terms < _LEAST_TERMS:
+        return ()
+    lanes = _lanes(kernel)
+    return tuple((c, lanes) for c in CHUNKS if c == CHUNKS[0] or terms * kernel.points >= c * _LEAST_CHUNK)
+
+
+def reads_rows(kernel: Kernel) -> bool:
+    """Whether the loads of the first reduction walk memory along one of its axes, number by number."""
+    reduce = kernel.reduces[0]
+    offsets = [kernel.param(x.param).layout.offset(x.index) for x in leaves(reduce.expr) if isinstance(x, Load)]
+    return any(all(i.coefficient(a.name) in (0, 1) for i in offsets) for a in reduce.axes)
+
+
+def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
+    """The two kernels for about ``chunks`` chunks; None where the kernel is no reduction and its stores."""
+    if not _matches(kernel):
+        return None
+    k = kernel.canonical()
+    reduce = k.reduces[0]
+    axis = _axis(reduce, chunks * lanes)
+    alone = len(reduce.axes) == 1
+    chunks = min(chunks, axis.extent) if alone else _divisor(axis.extent, chunks)
+    lanes = min(lanes, axis.extent // chunks) if alone and not reads_rows(k) else 1
+    rows = axis.extent // (chunks * lanes)
+    rows -= rows % _ALIGNED if alone and lanes == 1 and rows >= _LONG else 0
+    partial = _partial(k, reduce, axis, (chunks, rows, lanes))
+    finish = _finish(k, reduce, axis, (chunks * lanes, rows))
+    places = {p.name: i for i, p in enumerate(k.params)}
+    name = f"x{lanes}" if lanes > 1 else ""
+    return Split(
+        replace((merge_axes(partial) if lanes > 1 else partial).canonical(), name=f"{kernel.name} in {chunks}{name}"),
+        replace(finish.canonical(), name=f"{kernel.name} of {chunks}{name}"),
+        tuple(places[p.name] for p in partial.params[1:]),
+        tuple(places.get(p.name) for p in finish.params),
+    )
+
+
+def _matches(kernel: Kernel) -> bool:
+    """One reduction, then stores at the shared points."""
+    first, *rest = kernel.stages
+    return isinstance(first, Reduce) and all(isinstance(s, Store) and not s.axes for s in rest)
+
+
+def _axis(reduce: Reduce, parts: int) -> Axis:
+    """The reduce axis that is cut: the outermost that gives every chunk a row, else the longest."""
+    return next((a for a in reduce.axes if a.extent >= parts), max(reduce.axes, key=lambda a: a.extent))
+
+
+def _divisor(extent: int, near: int) -> int:
+    """The divisor of ``extent`` that is nearest to ``near``; ``near`` itself where none is within a factor of two."""
+    found = [d for d in range(max(1, near // 2), min(extent, 2 * near) + 1) if extent % d == 0]
+    return min(found, key=lambda d: abs(d - near), default=min(near, extent))
+
+
+def _lanes(kernel: Kernel) -> int:
+    """How many rows stand side by side in a run of about ``_RUN`` numbers; 1 where a row is no run of the results.
+
+    Every load must read the same run: a dense block over shared axes, the reduction's axis directly outside it.
+    """
+    reduce = kernel.reduces[0]
+    loads = [x for x in leaves(reduce.expr) if isinstance(x, Load)]
+    if len(reduce.axes) != 1 or not loads:
+        return 1
+    (axis,) = reduce.axes
+    widths = {_width(kernel, x, axis) for x in loads}
+    width = widths.pop()
+    if widths or not 1 < width < _RUN:
+        return 1
+    return max(1 << (_RUN // width).bit_length() - 1, _VECTOR // gcd(width, _VECTOR))
+
+
+def _width(kernel: Kernel, x: Load, axis: Axis) -> int:
+    """Numbers of a row: what the reduction's axis moves by, if all shared axes walk a dense block of that size."""
+    if not x.valid.always or not kernel.param(x.param).layout.is_row_major:
+        return 0
+    offset = kernel.param(x.param).layout.offset(x.index)
+    steps = sorted((offset.coefficient(a.name) or 0, a.extent) for a in kernel.axes if a.extent > 1)
+    width = 1
+    for step, extent in steps:
+        if step != width:
+            return 0
+        width *= extent
+    return width if offset.coefficient(axis.name) == width else 0
+
+
+def _partial(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int]) -> Kernel:
+    """T[chunk, lane, o] = the fold of every ``lanes``-th row of a chunk."""
+    chunks, rows, lanes = shape
+    chunk, row, lane = Axis("chunk", chunks), Axis("row", rows), Axis("lane", lanes)
+    at = (chunk.index * rows + row.index) * lanes + lane.index
+    used = {x.param for x in leaves(reduce.expr) if isinstance(x, Load)}
+    inputs = [p for p in k.params if p.name in used]
+    params = {p.name: p for p in inputs}
+    flat = lanes > 1 and all(p.layout.is_row_major for p in inputs)
+    body = rewritten(
+        replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (row,)},
+        (lambda name, index: (params[name].layout.offset(index),)) if flat and _plain(reduce.expr) else None,
+    )  # fmt: skip
+    if flat and _plain(reduce.expr):
+        inputs = [Param.dense(p.name, p.dtype, (p.size,), p.role) for p in inputs]
+    shared = (*k.axes, chunk) if reads_rows(k) else (chunk, *((lane,) if lanes > 1 else ()), *k.axes)
+    out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
+    store = Store("partial", tuple(a.index for a in shared), Value(reduce.name, reduce.dtype))
+    return Kernel((out, *inputs), shared, (*body.stages, store))
+
+
+def _plain(x: Expr) -> bool:
+    return all(leaf.valid.always for leaf in leaves(x) if isinstance(leaf, Load))
+
+
+def _finish(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int]) -> Kernel:
+    """The fold of T and of the rows that are in no chunk, then the stores."""
+    parts, rows = shape
+    part, rest = Axis("part", parts), Axis("rest", axis.extent - parts * rows)
+    axes = (*k.axes, part) if reads_rows(k) else (part, *k.axes)
+    source = Param.dense("partial", reduce.dtype, tuple(a.extent for a in axes), "in")
+    index = tuple(a.index for a in axes)
+    total: Expr = Value(reduce.name, reduce.dtype)
+    stages: list[Reduce | Store] = [replace(reduce, axes=(part,), expr=Load("partial", index, reduce.dtype))]
+    if rest.extent:
+        at = as_index(parts * rows) + rest.index
+        (tail,) = rewritten(replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (rest,)}).reduces
+        stages.append(replace(tail, name="last"))
+        total = Apply(reduce.op, (total, Value("last", reduce.dtype)), reduce.dtype)
+
+    def leaf(x: Expr) -> Expr:
+        return total if isinstance(x, Value) else x
+
+    stages += [replace(s, expr=rebuild(s.expr, leaf)) for s in k.stores]
+    used = {x.param for s in stages for x in leaves(s.expr) if isinstance(x, Load)}
+    kept = tuple(p for p in k.params if p.role == "out" or p.name in used)
+    return replace(k, params=(*kept, source), stages=tuple(stages))
