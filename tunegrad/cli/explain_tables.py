@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tunegrad.cli.tables import UNKNOWN, ms, table
 from tunegrad.reports import (
@@ -26,7 +26,7 @@ def explain_text(report: ExplainReport) -> str:
     if len(report.rows) > 1:
         parts.append(_sums(report))
     if report.variants:
-        parts.append("\n".join(_variant(v) for v in report.variants))
+        parts.append(_variants(report.variants))
     parts += [_block(row) for row in report.rows]
     return "\n\n".join(parts)
 
@@ -67,14 +67,15 @@ def _sums(report: ExplainReport) -> str:
     )
 
 
-def _variant(row: VariantRow) -> str:
-    options = "; ".join(
-        f"{o.name} {ms(o.stored_ms)} ms stored"
-        + (f", {o.kernels} kernels {ms(o.parts_ms)} ms" if o.kernels > 1 else "")
-        + f", bound {ms(o.bound_ms)}"
-        for o in row.options
-    )
-    return f"{row.kernel} ({row.uses}x) runs as {row.picked}, {'stored' if row.stored else 'expected'}: {options}"
+def _variants(rows: Sequence[VariantRow]) -> str:
+    header = ("kernel", "uses", "variant", "", "kernels", "bound ms", "their sum ms", "as a whole ms")
+    lines = []
+    for row in rows:
+        for i, o in enumerate(row.options):
+            head = (row.kernel, str(row.uses)) if i == 0 else ("", "")
+            mark = ("stored" if row.stored else "expected") if o.name == row.picked else ""
+            lines.append((*head, o.name, mark, str(o.kernels), ms(o.bound_ms), ms(o.parts_ms), ms(o.stored_ms)))
+    return table(header, lines, left=("kernel", "variant", ""))
 
 
 def _block(row: ExplainRow) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .expr import Op
-from .program import Compute, Fold, For, If, Instr, Program
+from .program import Compute, Fold, For, If, Instr, Program, Select
 
 __all__ = ["executed_flops"]
 
@@ -18,7 +18,7 @@ _MAX_STEPS = 200_000
 
 
 def executed_flops(program: Program) -> int | None:
-    """Operations of one run, all lanes and all threads: arithmetic counts 1, FMA 2, a fold of lanes 1.
+    """Operations of one run, all lanes and all threads: arithmetic and selections count 1, FMA 2, a fold 1.
 
     None for a program of work-items, and for one whose conditions take too long to follow.
     """
@@ -70,6 +70,8 @@ class _Counter:
         match i:
             case Compute() if i.vtype.dtype.is_float:
                 return (2 if i.op is Op.FMA else 1) * i.vtype.lanes * team
+            case Select() if i.vtype.dtype.is_float:
+                return i.vtype.lanes * team
             case Fold() if i.vtype.dtype.is_float:
                 return team
             case For():

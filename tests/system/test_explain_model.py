@@ -1,0 +1,64 @@
+"""A model explained from end to end: real times, machine code, and a store that is only read."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+from small_models import THREADS, model_file, settings_of
+
+import tunegrad as tg
+from tunegrad import tune as tune_model
+from tunegrad.errors import ConfigError, DeviceError, StoreError
+from tunegrad.opts import Schedule
+from tunegrad.tune import show
+
+
+def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> None:
+    store = tmp_path / "tuned.db"
+    tune_model(settings_of(tmp_path, 1.0, store), [])
+    settings = settings_of(tmp_path, 1.0, store)
+    before = store.read_bytes()
+    report = tg.explain(settings, store=store, budget_s=10.0, asm=True)
+    assert store.read_bytes() == before
+    shown = show("small", settings)
+    assert [(r.key, r.uses, r.actions, r.outcome) for r in report.rows] == [
+        (r.key, r.uses, r.actions, r.outcome) for r in shown
+    ]
+    assert sum(r.share or 0.0 for r in report.rows) == pytest.approx(1.0)
+    for row in report.rows:
+        assert row.outcome == "hit"
+        assert row.promotion is not None
+        assert row.ms is not None
+        assert row.ms > 0
+        assert [step.action for step in row.steps] == [str(a) for a in Schedule.parse(row.actions).actions]
+        assert row.steps[-1].after.ms == row.ms  # one program, timed once
+        assert row.executed_flops is not None
+        assert row.executed_flops >= row.flops
+        if platform.machine() in ("x86_64", "AMD64"):
+            assert row.code is not None
+            assert row.code.instructions > 0
+
+
+def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None:
+    path = str(model_file(tmp_path))
+    names = [r.kernel for r in tg.explain(path, store=False, threads=THREADS, budget_s=0.01).rows]
+    report = tg.explain(path, store=False, threads=THREADS, kernel=names[0], budget_s=5.0, asm=True)
+    (row,) = report.rows
+    assert (row.kernel, row.outcome, row.origin, row.share) == (names[0], "miss", "default", None)
+    assert report.store == ""
+    assert row.steps
+    if platform.machine() in ("x86_64", "AMD64"):
+        assert row.code is not None
+        assert row.hot_loop
+
+
+def test_unknown_kernel_store_and_device_are_errors(tmp_path: Path) -> None:
+    path = str(model_file(tmp_path))
+    with pytest.raises(ConfigError, match=r"kernel 'conv' is not one of model small; valid: 'matmul"):
+        tg.explain(path, store=False, threads=THREADS, kernel="conv")
+    with pytest.raises(StoreError, match=r"none\.db"):
+        tg.explain(path, store=tmp_path / "none.db", threads=THREADS)
+    with pytest.raises(DeviceError, match="'abacus' can not be explained"):
+        tg.explain(path, store=False, device="abacus")
