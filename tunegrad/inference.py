@@ -139,8 +139,12 @@ def choices(
 ) -> Iterator[Choice]:
     """What ``kernel`` may run with, best first; the last one is its default schedule. A stored one may be illegal here.
 
-    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit.
+    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit, and IllegalAction for the
+    schedule of a fence that is not legal here.
     """
+    if kernel.fixed:
+        yield Choice(kernel, "fixed", Space(kernel, target).fixed().text)
+        return
     found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
     differs = ("store: there is none",) if found is None else _differs(found)
     if isinstance(found, Hit):

@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-Outcome = Literal["hit", "near", "miss"]
+Outcome = Literal["hit", "near", "miss", "fixed"]
+"""How a kernel found its schedule; "fixed" is a fence's, which is neither searched nor looked up."""
 
 
 @dataclass(frozen=True, slots=True)

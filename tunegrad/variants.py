@@ -47,7 +47,9 @@ def stored_variant(actions: str) -> str | None:
 
 
 def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
-    """The variants of a kernel that a setting of the numerics allows."""
+    """The variants of a kernel that a setting of the numerics allows; a fixed schedule is of the direct one."""
+    if kernel.fixed:
+        return (DIRECT,)
     return tuple(v for v in variants_of(kernel) if numerics == "contract" or exact(v))
 
 

@@ -27,6 +27,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.layout import Layout
 
 from . import elementwise as ew
 from . import functional, movement, reduction
@@ -448,9 +449,21 @@ class Tensor:
         """The CPU, in DLPack's words."""
         return 1, 0
 
-    def contiguous(self) -> Tensor:
-        """A fence: this tensor is written to memory by a kernel of its own."""
-        return self._with(graph.contiguous(self.node))
+    def contiguous(self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None) -> Tensor:
+        """A fence: this tensor is written to memory by a kernel of its own.
+
+        ``layout``: the order in which its dimensions are stored, the last one contiguous ((0, 2, 3, 1) keeps an image
+        channels-last), or a Layout of its shape; default: as fusion chooses. ``schedule``: the action text of that
+        kernel, which is then not searched. An output is row-major, whatever is asked: the fence is copied to it.
+
+        Raises ShapeError for a layout that does not fit, IllegalAction for a schedule that does not parse; one that is
+        not legal for the kernel raises when the model is compiled.
+        """
+        from tunegrad.opts import Schedule
+
+        text = Schedule.parse(schedule).text if schedule else ""
+        order = layout if layout is None or isinstance(layout, Layout) else tuple(layout)
+        return self._with(graph.contiguous(self.node, order, text))
 
     def __getitem__(self, key: object) -> Tensor:
         return self._with(movement.index(self.node, key))

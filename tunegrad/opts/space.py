@@ -60,8 +60,25 @@ class Space:
         return Schedule(actions, tuple(recorder.trace))
 
     def defaults(self) -> tuple[Schedule, ...]:
-        """Heuristic schedules, best guess first. They seed every search, which ends with nothing slower."""
+        """Heuristic schedules, best guess first. They seed every search, which ends with nothing slower.
+
+        A kernel with a fixed schedule has that one, where it is legal.
+        """
+        if self.kernel.fixed:
+            return (self.fixed(),)
         return (self.sample(DefaultChooser()),)
+
+    def fixed(self) -> Schedule:
+        """The schedule that a fence prescribes; IllegalAction, naming the kernel, where it is not legal here."""
+        try:
+            schedule = Schedule.parse(self.kernel.fixed)
+            threads = self.lower(schedule).threads
+            if threads > self.target.threads:
+                raise IllegalAction(f"{threads} threads, the target has {self.target.threads}")
+        except IllegalAction as error:
+            asked = f"contiguous(schedule={self.kernel.fixed!r})"
+            raise IllegalAction(f"kernel {self.kernel.name}: {asked}: {error}") from None
+        return schedule
 
     def tree(self, schedule: Schedule) -> LoopTree:
         """The loop tree after the schedule's actions; IllegalAction when one is not legal."""

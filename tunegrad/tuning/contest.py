@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from tunegrad.artifact import Compiler
 from tunegrad.config import cache_dir
@@ -15,7 +16,7 @@ from tunegrad.trial import Fingerprint, Policy
 
 from .whole import chosen_kernel
 
-__all__ = ["CONTEST_POLICY", "Compare", "bound", "interleaved"]
+__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "interleaved"]
 
 _ROUNDS = 12
 CONTEST_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
@@ -32,6 +33,24 @@ def bound(
     compiler = Compiler(ObjectCache(cache_dir() / "objects"))
     chosen = {key: chosen_kernel(kernel, target, here, store, compiler) for key, (kernel, _) in plan.kernels().items()}
     return LoadedModel(name, inputs, plan, chosen, target)
+
+
+@dataclass(slots=True)
+class Contest:
+    """Compares plans as models made by ``made``. Mutable: the last two are kept, one of them is in the next contest."""
+
+    made: Callable[[Schedule], LoadedModel]
+    kept: dict[str, LoadedModel] = field(default_factory=dict)
+
+    def __call__(self, plan: Schedule, challenger: Schedule) -> tuple[list[float], list[float]]:
+        """Samples of both, in seconds. Raises CandidateFailure where a kernel has no schedule that runs."""
+        found: dict[str, LoadedModel] = {}
+        for p in (plan, challenger):
+            key = " ".join(f"{x.kernel.key}{x.args}" for x in p.launches)
+            found[key] = self.kept.get(key) or self.made(p)
+        self.kept = found
+        first, *others = found.values()
+        return interleaved(first, others[0] if others else first)
 
 
 def interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:

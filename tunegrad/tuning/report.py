@@ -58,6 +58,11 @@ def report_of(
         )
         for s, f in zip(searches, facts, strict=True)
     ]
+    rows += [
+        TuneRow(u.name, u.key, u.uses, 0.0, None, None, None, {}, u.kernel.fixed, "fixed")
+        for u in workload.kernels
+        if u.kernel.fixed
+    ]
     measured = sum(sum(s.statuses.values()) for s in searches)
     return TuneReport(
         model=workload.name,

@@ -33,6 +33,7 @@ from tunegrad.events import (
     SessionStarted,
     Warned,
 )
+from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -52,7 +53,7 @@ from tunegrad.search import (
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.variants import pick_variants, picked
 
-from .contest import bound, interleaved
+from .contest import Contest, bound
 from .finals import Effort, Weighed, finals
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
@@ -142,10 +143,13 @@ class _Session:
         self.before_s = self.store.spent(self.work_key, self.here, self._spend_key)
         left_s = self.settings.budget_s - self.before_s
         self._announce()
+        for use in self.workload.kernels:
+            if use.kernel.fixed:
+                Space(use.kernel, self.target).fixed()  # an illegal one is the user's error, at once
         begun_s = time.monotonic()
         self._settle_plan(measurer, left_s)
         self._settle_variants(measurer, left_s)
-        searches = self._searches(measurer, self.workload.kernels)
+        searches = self._searches(measurer, [u for u in self.workload.kernels if not u.kernel.fixed])
         if left_s >= _LEAST_S:
             self._search(searches, measurer, max(_LEAST_S, left_s - (time.monotonic() - begun_s)))
         else:
@@ -194,7 +198,7 @@ class _Session:
                     self.here,
                     self.store,
                     partial(self._default_seconds, measurer),
-                    self._compared,
+                    Contest(self._planned),
                     self.id,
                     self.settings.numerics,
                     time.monotonic() + share_s,
@@ -207,15 +211,10 @@ class _Session:
         if toggles:
             self.workload = with_toggles(self.workload, toggles)
 
-    def _compared(self, plan: Schedule, other: Schedule) -> tuple[list[float], list[float]]:
-        """Samples of two plans of the model in turns, each with the variants that are picked for it."""
-        models = []
-        for p in (plan, other):
-            rewritten, _ = pick_variants(p, self.target, self.here, self.store, self.settings.numerics)
-            models.append(
-                bound(self.workload.name, rewritten, self.workload.inputs, self.target, self.here, self.store)
-            )
-        return interleaved(models[0], models[1])
+    def _planned(self, plan: Schedule) -> LoadedModel:
+        """A plan with the variants that are picked for it, ready to run."""
+        rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.settings.numerics)
+        return bound(self.workload.name, rewritten, self.workload.inputs, self.target, self.here, self.store)
 
     def _default_seconds(self, measurer: CandidateMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""

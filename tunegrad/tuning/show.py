@@ -30,6 +30,8 @@ def show(settings: TuneSettings) -> list[ShowRow]:
 
 
 def _row(use: KernelUse, store: Store, here: Fingerprint, target: Target) -> ShowRow:
+    if use.kernel.fixed:
+        return ShowRow(use.name, use.key, use.uses, "fixed", Space(use.kernel, target).fixed().text, "fixed")
     found = store.lookup(use.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
         trial = found.trial

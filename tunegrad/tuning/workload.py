@@ -33,7 +33,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """A distinct kernel of a model. ``name`` is for people, and unique in the model."""
+    """A distinct kernel of a model. ``name`` is for people, and unique in the model.
+
+    One whose schedule a fence has fixed is not searched.
+    """
 
     kernel: Kernel
     key: str
