@@ -189,9 +189,27 @@ FITS = (
 )  # fmt: skip
 
 
+def _erf_at(k: int) -> Fit:
+    """erf(k/8 + r) for |r| <= 1/16; erf(r) / r in the interval of zero, where erf must keep its relative error."""
+    if k == 0:
+        ratio = lambda r: np.asarray(erf(r) / r)  # noqa: E731
+        return Fit("ERF_TABLE 0", "", ratio, lambda r: r / erf(r), (1e-6, 1 / 16), 4)
+    f = lambda r: np.asarray(erf(k / 8 + r))  # noqa: E731
+    return Fit(f"ERF_TABLE {k}", "", f, lambda r: 1 / erf(k / 8 + r), (-1 / 16, 1 / 16), 5)
+
+
+ERF_FITS = tuple(_erf_at(k) for k in range(32))
+
+
+def erf_table() -> list[tuple[float, ...]]:
+    """For each power of r, the coefficients of the intervals."""
+    zero, *others = (solve(fit) for fit in ERF_FITS)
+    return list(zip([0.0, *zero], *others, strict=True))
+
+
 def source() -> str:
     """The text of math_coefficients.py."""
-    names = sorted([*(fit.name for fit in FITS), "ERF_SPLIT", "TANH_SPLIT"])
+    names = sorted([*(fit.name for fit in FITS), "ERF_SPLIT", "ERF_TABLE", "TANH_SPLIT"])
     lines = [
         '"""Polynomials, lowest power first; written by ``python -m tools.fit_math --write``."""',
         "",
@@ -212,6 +230,17 @@ def source() -> str:
             f"# {fit.meaning}. Relative error left by the {kind} coefficients: 2^{np.log2(error_of(fit, values)):.1f}.",
         ]
         lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
+    table = erf_table()
+    polynomials = [table[i][k] for k in range(32) for i in range(5)]
+    left = max(error_of(f, polynomials[5 * k + (k == 0) : 5 * k + 5]) for k, f in enumerate(ERF_FITS))
+    lines += [
+        "",
+        f"# erf(k/8 + r) = sum of TABLE[i][k] * r^i, |r| <= 1/16. Relative error left: 2^{np.log2(left):.1f}.",
+        "ERF_TABLE = (",
+    ]
+    for column in table:
+        lines += ["    (", *(f"        {v!r}," for v in column), "    ),"]
+    lines += [")"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,13 +1,13 @@
 """Measure the f32 functions of tunegrad/render/math.py on this machine.
 
-    python -m tools.measure_math                  the table of errors: every 61st f32 bit pattern, with and without FMA
+    python -m tools.measure_math                  the table of errors: every 61st f32 bit pattern, by kind of target
     python -m tools.measure_math --write          the same, into docs/NUMERICS.md
     python -m tools.measure_math --stride 4087    a coarser sample, printed (a multiple of 61: a part of the finer one)
     python -m tools.measure_math --speed          nanoseconds for an element, next to a copy
 
 An error is ``|result - reference|`` in units in the last place: over the spacing of f32 at the reference, which numpy
 and scipy compute in float64. Where the reference is NaN, infinite, zero or rounds to infinity the result must be that
-(and its sign the same); what is not counts as ``inf``. The reference of exp is zero where float64 has less than 2^-126.
+(and its sign the same); what is not counts as ``inf``. exp may be zero where it is below 2^-126.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ctypes
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tunegrad.devices.codegen import compile_llvm
+from tunegrad.devices.host import host_target
 from tunegrad.devices.loader import Library
 from tunegrad.ir.dtypes import F32, DType
 from tunegrad.ir.expr import Op
@@ -46,22 +47,20 @@ STRIDE = 61
 
 @dataclass(frozen=True)
 class Case:
-    """An operation, its float64 reference, and the words for where its error is measured."""
+    """An operation, its float64 reference, and the words for where its error is measured.
+
+    ``flushes``: zero is right too where the reference is below 2^-126.
+    """
 
     op: Op
     reference: Callable[..., Wide]
     domain: str
     limit: float = np.inf
-
-
-def flushed_exp(x: Wide) -> Wide:
-    """e^x, and zero where that is below 2^-126. No f32 argument comes so near to the boundary that it could round."""
-    result = np.exp(x)
-    return np.where(result < 2.0**-126, 0.0, result)
+    flushes: bool = False
 
 
 CASES = (
-    Case(Op.EXP, flushed_exp, "all"),
+    Case(Op.EXP, np.exp, "all", flushes=True),
     Case(Op.LOG, np.log, "all"),
     Case(Op.TANH, np.tanh, "all"),
     Case(Op.ERF, special.erf, "all"),
@@ -76,7 +75,9 @@ class Kernel:
     def __init__(self, op: Op | None, dtype: DType = F32, lanes: int = 16, target: Target | None = None) -> None:
         self.arity = 1 if op is None else op.arity
         self.lanes, self.dtype = lanes, dtype
-        self._library = Library(compile_llvm(loop(op, dtype, lanes), target or host()), ["kernel"], {})
+        self._library = Library(
+            compile_llvm(loop(op, dtype, lanes, (target or host()).avx512), target or host()), ["kernel"], {}
+        )
         pointers = [ctypes.c_void_p] * (self.arity + 1)
         self.run = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64, ctypes.c_int64)(self._library.addresses["kernel"])
 
@@ -90,7 +91,7 @@ class Kernel:
         return padded[-1][:size]
 
 
-def loop(op: Op | None, dtype: DType, lanes: int) -> str:
+def loop(op: Op | None, dtype: DType, lanes: int, avx512: bool = False) -> str:
     """A module with ``kernel(in..., out, n, repeats)``: ``n`` elements, a multiple of ``lanes``, ``repeats`` times."""
     kind = vector_type("float" if dtype == F32 else "double", lanes)
     inputs = range(1 if op is None else op.arity)
@@ -102,7 +103,7 @@ def loop(op: Op | None, dtype: DType, lanes: int) -> str:
     call = "" if op is None else (
         f"  %y = call {kind} @tg.{op}.{dtype}x{lanes}({', '.join(f'{kind} %x{i}' for i in inputs)})\n"
     )  # fmt: skip
-    return f"""{"" if op is None else library([(op, dtype, lanes)])}
+    return f"""{"" if op is None else library([(op, dtype, lanes)], avx512)}
 define void @kernel({head}, i64 %n, i64 %repeats) {{
 entry:
   br label %outer
@@ -133,11 +134,14 @@ def dtype_text(dtype: DType) -> str:
     return "float" if dtype == F32 else "double"
 
 
-def host(*features: str) -> Target:
-    """The machine this runs on, with LLVM features added or taken away."""
-    import llvmlite.binding as llvm
+def host() -> Target:
+    """The machine this runs on; it may have AVX-512."""
+    return host_target(1)
 
-    return Target("host", "cpu", llvm.get_host_cpu_name(), features)
+
+def without_avx512() -> Target:
+    """The machine this runs on, as if it had no AVX-512."""
+    return replace(host(), features=tuple(f for f in host().features if "avx512" not in f))
 
 
 def without_fma() -> Target:
@@ -194,18 +198,25 @@ def worst(case: Case, kernel: Kernel, stride: int) -> tuple[float, float]:
         if arrays[0].size == 0:
             continue
         with np.errstate(all="ignore"):
-            error = ulps(kernel(*arrays), case.reference(*(a.astype(np.float64) for a in arrays)))
+            result, reference = kernel(*arrays), case.reference(*(a.astype(np.float64) for a in arrays))
+            error = ulps(result, reference)
+        if case.flushes:
+            error = np.where((result == 0) & (np.abs(reference) < 2.0**-126) & ~np.signbit(result), 0.0, error)
         at = int(np.argmax(error))
         if error[at] > top:
             top, where = float(error[at]), float(arrays[0][at])
     return top, where
 
 
+TARGETS = (("AVX-512", host), ("FMA", without_avx512), ("no FMA", without_fma))
+
+
 def table(stride: int) -> str:
-    """Markdown: one row a function."""
-    rows = ["| f32 function | arguments | worst ulp, FMA | at | worst ulp, no FMA | at |", "|---|---|---|---|---|---|"]
+    """Markdown: one row a function. Without AVX-512 here, its column repeats the next one."""
+    heads = " | ".join(f"worst ulp, {name} | at" for name, _ in TARGETS)
+    rows = [f"| f32 function | arguments | {heads} |", "|---|---|" + "---|---|" * len(TARGETS)]
     for case in CASES:
-        found = (worst(case, Kernel(case.op, target=target), stride) for target in (host(), without_fma()))
+        found = (worst(case, Kernel(case.op, target=target()), stride) for _, target in TARGETS)
         cells = [f"{error:.2f} | {x:.9g}" for error, x in found]
         rows.append(f"| {case.op} | {case.domain} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

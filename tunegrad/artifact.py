@@ -32,17 +32,20 @@ MAX_INSTRUCTIONS = 20_000
 
 def build(kernel: Kernel, schedule: Schedule, target: Target) -> Lowered:
     """The schedule as LLVM IR text. Raises IllegalAction for an illegal one, OutOfResources for one too large."""
-    return lowered(Space(kernel, target).lower(schedule))
+    return lowered(Space(kernel, target).lower(schedule), target)
 
 
-def lowered(program: Program) -> Lowered:
-    """A program as LLVM IR text. Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``."""
+def lowered(program: Program, target: Target | None = None) -> Lowered:
+    """A program as LLVM IR text, for any target or for one.
+
+    Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``.
+    """
     count = sum(1 for _ in walk(program.body))
     if count > MAX_INSTRUCTIONS:
         raise OutOfResources(f"program of {count} instructions: at most {MAX_INSTRUCTIONS}")
     params = tuple(Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
     io = KernelIO(params, program.packs)
-    return Lowered(render_llvm(program), program.name, io, workspace_bytes(program), program.threads)
+    return Lowered(render_llvm(program, target), program.name, io, workspace_bytes(program), program.threads)
 
 
 _OptLevel = Literal[0, 1, 2, 3]

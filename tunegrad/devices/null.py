@@ -32,7 +32,7 @@ class NullDevice:
             return Compiled(program, render_opencl(program))
         from tunegrad.render.llvm import render_llvm
 
-        return Compiled(program, render_llvm(program))
+        return Compiled(program, render_llvm(program, self.target))
 
     def run(self, compiled: Compiled, buffers: Buffers) -> None:  # noqa: ARG002  # the interface of devices
         """Raises DeviceError: there is nothing to run on."""

@@ -30,6 +30,11 @@ class Target:
     shared_bytes: int = 0
     max_local: int = 0
 
+    @property
+    def avx512(self) -> bool:
+        """Whether code may use the instructions of AVX-512F."""
+        return self.kind == "cpu" and "+avx512f" in self.features
+
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)

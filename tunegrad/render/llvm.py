@@ -37,6 +37,7 @@ from tunegrad.ir.program import (
     VType,
     Write,
 )
+from tunegrad.ir.target import Target
 
 from .llvm_ops import Ops, literal, ltype, memory_type
 
@@ -56,9 +57,9 @@ def workspace_bytes(program: Program) -> int:
     return sum(_alloc_bytes(a) * (program.threads if a.space == "thread" else 1) for a in program.allocs)
 
 
-def render_llvm(program: Program) -> str:
-    """The LLVM IR module of a program; deterministic."""
-    return _Renderer(program).module()
+def render_llvm(program: Program, target: Target | None = None) -> str:
+    """The LLVM IR module of a program; deterministic. Without a target it is one that every target can compile."""
+    return _Renderer(program, target is not None and target.avx512).module()
 
 
 @dataclass(slots=True)
@@ -70,8 +71,8 @@ class _Scope:
 
 
 class _Renderer(Ops):
-    def __init__(self, program: Program) -> None:
-        super().__init__()
+    def __init__(self, program: Program, avx512: bool) -> None:
+        super().__init__(avx512)
         self.program = program
         self.out: list[object] = []
         self.scopes: list[_Scope] = []

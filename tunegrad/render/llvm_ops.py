@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from math import isinf, isnan
+from math import isinf, isnan, nan
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import Compute, Convert, Fold, VType
 
-from .math import declarations, definition
+from .math import definitions
 
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
 
@@ -58,7 +58,8 @@ def _literal(value: float | int | bool, dtype: DType) -> str:
 class Ops:
     """Turns instructions without control flow into text; a subclass has the lines and the addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, avx512: bool = False) -> None:
+        self.avx512 = avx512
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}
@@ -227,9 +228,9 @@ class Ops:
         return self._int(op, a, s)
 
     def _math(self, op: Op, a: list[str], s: VType) -> str:
-        name, text = definition(op, s.dtype, s.lanes)
-        self.defined[name] = text
-        self.declared.update(d.removeprefix("declare ") for d in declarations(op, s.dtype, s.lanes))
+        for name, (text, declared) in definitions(op, s.dtype, s.lanes, self.avx512).items():
+            self.defined[name] = text
+            self.declared.update(d.removeprefix("declare ") for d in declared)
         return self._named(f"call {ltype(s)} @{name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
 
     def _float(self, op: Op, a: list[str], s: VType) -> str:
@@ -253,7 +254,8 @@ class Ops:
         """NaN wins, and which zero wins is open.
 
         With one constant side a single compare does it: the other side is kept when unordered. Otherwise the
-        hardware's maximum, which keeps its second side, and a repair of the first.
+        hardware's maximum, which keeps its second side (the one so far, in a fold), and a repair of the first: by name
+        where there is a name, since LLVM makes two compares and a union of masks out of two selects.
         """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
         greater, less = ("ugt", "ogt") if op is Op.MAX else ("ult", "olt")
@@ -262,10 +264,21 @@ class Ops:
             x, c = (a[1], a[0]) if constant[0] else (a[0], a[1])
             held = self._named(f"fcmp {greater} {ty} {x}, {c}")
             return self._named(f"select {mask} {held}, {ty} {x}, {ty} {c}")
-        held = self._named(f"fcmp {less} {ty} {a[0]}, {a[1]}")
-        chosen = self._named(f"select {mask} {held}, {ty} {a[0]}, {ty} {a[1]}")
-        nan = self._named(f"fcmp uno {ty} {a[0]}, {a[0]}")
-        return self._named(f"select {mask} {nan}, {ty} {a[0]}, {ty} {chosen}")
+        old, new = a
+        name = f"{'max' if op is Op.MAX else 'min'}.ps"
+        if self.avx512 and s.dtype == F32 and s.lanes == 16:
+            arguments = [(ty, new), (ty, old), ("i32", "4")]
+            chosen = self._named(self.call(ty, f"llvm.x86.avx512.{name}.512", arguments))
+        elif self.avx512 and s.dtype == F32 and s.lanes in (4, 8):
+            arguments = [(ty, new), (ty, old)]
+            chosen = self._named(
+                self.call(ty, f"llvm.x86.{f'avx.{name}.256' if s.lanes == 8 else f'sse.{name}'}", arguments)
+            )
+        else:
+            held = self._named(f"fcmp {less} {ty} {new}, {old}")
+            chosen = self._named(f"select {mask} {held}, {ty} {new}, {ty} {old}")
+        unordered = self._named(f"fcmp uno {ty} {new}, {new}")
+        return self._named(f"select {mask} {unordered}, {ty} {new}, {ty} {chosen}")
 
     def _int(self, op: Op, a: list[str], s: VType) -> str:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
@@ -331,12 +344,23 @@ class Ops:
             self.define(i.id, i.vtype, f"call reassoc {one} @{name}({one} {start}, {ty} {self.value(i.arg)})")
             return
         if s.dtype.is_float:
-            kind = "fmaximum" if i.op is Op.MAX else "fminimum"
-        elif s.dtype.is_bool:
+            self._extreme_of(i, s, suffix)
+            return
+        if s.dtype.is_bool:
             kind = "or" if i.op in (Op.ADD, Op.MAX) else "and"
         else:
             kind = {Op.ADD: "add", Op.MUL: "mul", Op.MAX: "smax", Op.MIN: "smin"}[i.op]
         self.define(i.id, i.vtype, self.call(one, f"llvm.vector.reduce.{kind}.{suffix}", [(ty, self.value(i.arg))]))
+
+    def _extreme_of(self, i: Fold, s: VType, suffix: str) -> None:
+        """The largest or least lane, compared as if there was no NaN; NaN where there is one."""
+        ty, one, mask, value = ltype(s), _SCALAR[s.dtype.name], f"<{s.lanes} x i1>", self.value(i.arg)
+        name = f"llvm.vector.reduce.{'fmax' if i.op is Op.MAX else 'fmin'}.{suffix}"
+        self.declared.add(f"{one} @{name}({ty})")
+        chosen = self._named(f"call nnan nsz {one} @{name}({ty} {value})")
+        nans = self._named(f"fcmp uno {ty} {value}, {value}")
+        some = self._named(self.call("i1", f"llvm.vector.reduce.or.v{s.lanes}i1", [(mask, nans)]))
+        self.define(i.id, i.vtype, f"select i1 {some}, {one} {literal(nan, VType(s.dtype))}, {one} {chosen}")
 
     # -- conversions
 

@@ -1,6 +1,8 @@
 """Elementary functions as text: definitions in LLVM IR that a renderer appends to its module and calls.
 
 f32 is vector code without any call. f64, which only the reference uses, is one call of the C library for each lane.
+With AVX-512, exp and erf have bodies of sixteen lanes of their own; other lane counts go through those, so that an
+element is the same bits wherever a schedule computes it.
 Lanes are independent, no rounding mode but the default is supported, and floating-point exception flags mean nothing.
 
 Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them as calls of local
@@ -9,16 +11,16 @@ functions, whose vectors then pass through memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Op
 
-from . import math_f32
+from . import math_avx512, math_f32
 from .math_body import Body, Scalar, Val, vector_type
 
-__all__ = ["FUNCTIONS", "declarations", "definition", "library"]
+__all__ = ["FUNCTIONS", "declarations", "definition", "definitions", "library"]
 
 FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
 """The operations that have a definition here."""
@@ -31,6 +33,56 @@ _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
     Op.SIN: math_f32.sin,
 }
 
+_AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF: math_avx512.erf}
+
+
+def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """All that a call of ``op`` needs: text and ``declare`` lines by name, the one to call last."""
+    if not avx512 or op not in _AVX512 or dtype != F32 or lanes < 1:
+        name, text = definition(op, dtype, lanes)
+        return {name: (text, declarations(op, dtype, lanes))}
+    body = Body(math_avx512.LANES)
+    result = _AVX512[op](body, Val("%x", "float"))
+    whole = _name(op, dtype, math_avx512.LANES)
+    found = {whole: (_function(whole, body, [Val("%x", "float")], result), tuple(sorted(body.declared)))}
+    if lanes != math_avx512.LANES:
+        name = _name(op, dtype, lanes)
+        found[name] = (_through(name, whole, lanes), ())
+    return found
+
+
+def _through(name: str, whole: str, lanes: int) -> str:
+    """A function of any number of lanes that calls the one of sixteen."""
+    part, kind = vector_type("float", math_avx512.LANES), vector_type("float", lanes)
+    vector = f"<{lanes} x float>"
+    lines = [] if lanes > 1 else [f"  %v = insertelement {vector} poison, float %x, i32 0"]
+    source, parts, joined = ("%x" if lanes > 1 else "%v"), range(-(-lanes // math_avx512.LANES)), "poison"
+    for i in parts:
+        first = i * math_avx512.LANES
+        count = min(math_avx512.LANES, lanes - first)
+        taken = [str(first + j) if j < count else "poison" for j in range(math_avx512.LANES)]
+        placed = [
+            str(j) if j < first else str(lanes + j - first) if j < first + count else "poison" for j in range(lanes)
+        ]
+        spread = [str(j) if j < count else "poison" for j in range(lanes)]
+        lines += [
+            f"  %p{i} = shufflevector {vector} {source}, {vector} poison, {_mask(taken)}",
+            f"  %q{i} = call {part} @{whole}({part} %p{i})",
+            f"  %r{i} = shufflevector {part} %q{i}, {part} poison, {_mask(spread)}",
+            f"  %s{i} = shufflevector {vector} {joined}, {vector} %r{i}, {_mask(placed)}",
+        ]
+        joined = f"%s{i}"
+    result = joined
+    if lanes == 1:
+        lines.append(f"  %y = extractelement {vector} {joined}, i32 0")
+        result = "%y"
+    head = f"define internal {kind} @{name}({kind} %x) alwaysinline nounwind {{"
+    return "\n".join((head, *lines, f"  ret {kind} {result}", "}", ""))
+
+
+def _mask(places: Sequence[str]) -> str:
+    return f"<{len(places)} x i32> <{', '.join(f'i32 {p}' for p in places)}>"
+
 
 def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
     """The name, without ``@``, and the text of ``op`` on vectors of ``lanes`` (1: scalars) of f32 or f64.
@@ -41,12 +93,20 @@ def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
     POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
     Raises InternalError for an operation, dtype or lane count without a definition: a cast was forgotten.
     """
-    name = f"tg.{op}.{dtype}x{lanes}"
+    name = _name(op, dtype, lanes)
     scalar, body, result = _body(op, dtype, lanes)
-    kind = vector_type(scalar, lanes)
-    parameters = ", ".join(f"{kind} {p.text}" for p in _parameters(op, scalar))
-    head = f"define internal {kind} @{name}({parameters}) alwaysinline nounwind {{"
-    return name, "\n".join((head, *body.lines, f"  ret {kind} {result.text}", "}", ""))
+    return name, _function(name, body, _parameters(op, scalar), result)
+
+
+def _name(op: Op, dtype: DType, lanes: int) -> str:
+    return f"tg.{op}.{dtype}x{lanes}"
+
+
+def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> str:
+    kind = vector_type(result.scalar, body.lanes)
+    arguments = ", ".join(f"{kind} {p.text}" for p in parameters)
+    head = f"define internal {kind} @{name}({arguments}) alwaysinline nounwind {{"
+    return "\n".join((head, *body.lines, f"  ret {kind} {result.text}", "}", ""))
 
 
 def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
@@ -54,11 +114,13 @@ def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
     return tuple(sorted(_body(op, dtype, lanes)[1].declared))
 
 
-def library(wanted: Iterable[tuple[Op, DType, int]]) -> str:
+def library(wanted: Iterable[tuple[Op, DType, int]], avx512: bool = False) -> str:
     """All that a module needs to call these functions: each declaration and definition once, sorted."""
-    distinct = sorted(set(wanted), key=lambda w: (w[0].value, w[1].name, w[2]))
-    declared = sorted({line for w in distinct for line in declarations(*w)})
-    return "\n".join((*declared, *(definition(*w)[1] for w in distinct)))
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for op, dtype, lanes in set(wanted):
+        found |= definitions(op, dtype, lanes, avx512)
+    declared = sorted({line for _, lines in found.values() for line in lines})
+    return "\n".join((*declared, *(found[name][0] for name in sorted(found))))
 
 
 def _body(op: Op, dtype: DType, lanes: int) -> tuple[Scalar, Body, Val]:

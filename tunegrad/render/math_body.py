@@ -1,8 +1,9 @@
 """A writer of straight-line LLVM IR over vectors of one width, for the elementary functions.
 
 Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute value or sign
-intrinsic, because without SSE4.1 some of those become library calls. The one intrinsic is ``llvm.fmuladd``: fused where
-the target fuses, a multiplication and an addition where not (``llvm.fma`` would be a call to ``fmaf`` there).
+intrinsic, because without SSE4.1 some of those become library calls. ``llvm.fmuladd`` is fused where the target
+fuses, a multiplication and an addition where not (``llvm.fma`` would be a call to ``fmaf`` there). What is written for
+one kind of target only asks for its ``intrinsic`` by name.
 """
 
 from __future__ import annotations
@@ -107,6 +108,16 @@ class Body:
         """A call of a scalar f64 function of the C library."""
         self.declared.add(f"declare double @{name}({', '.join('double' for _ in arguments)})")
         return self._emit(f"call double @{name}({', '.join(f'double {a.text}' for a in arguments)})", "double")
+
+    def intrinsic(self, name: str, arguments: Sequence[tuple[str, str]], result: Scalar) -> Val:
+        """A call of an intrinsic of the target; ``arguments`` are types and operands."""
+        kind = vector_type(result, self.lanes)
+        self.declared.add(f"declare {kind} @{name}({', '.join(t for t, _ in arguments)})")
+        return self._emit(f"call {kind} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})", result)
+
+    def vector(self, numbers: Sequence[float]) -> str:
+        """A constant of ``lanes`` different floats."""
+        return "<" + ", ".join(f"float {_literal(n, 'float')}" for n in numbers) + ">"
 
     def literal(self, value: float, scalar: Scalar) -> Val:
         """A number in every lane."""
