@@ -9,7 +9,6 @@ from tunegrad.reports import (
     CodeFacts,
     ExplainReport,
     ExplainRow,
-    ExplainStep,
     Promotion,
     StepTime,
     VariantRow,
@@ -137,12 +136,14 @@ def _code(code: CodeFacts) -> str:
 
 def _steps(row: ExplainRow) -> str:
     header = ("action", "ms after it", "gain", "ms without it", "worth")
-    first = ("(no actions)", _time(row.unscheduled or StepTime()), "", "", "")
-    return table(header, [first, *(_step(s) for s in row.steps)], left=("action",))
-
-
-def _step(step: ExplainStep) -> tuple[str, ...]:
-    return step.action, _time(step.after), _factor(step.gain), _time(step.without), _factor(step.worth)
+    unscheduled = row.unscheduled or StepTime()
+    lines = [("(no actions)", _time(unscheduled), "", "", "")]
+    before = unscheduled
+    for s in row.steps:
+        gain, worth = _factor(s.gain, before, s.after), _factor(s.worth, s.without, row.steps[-1].after)
+        lines.append((s.action, _time(s.after), gain, _time(s.without), worth))
+        before = s.after
+    return table(header, lines, left=("action",))
 
 
 def _time(t: StepTime) -> str:
@@ -151,8 +152,11 @@ def _time(t: StepTime) -> str:
     return f"> {ms(t.ms)}" if t.over else ms(t.ms)
 
 
-def _factor(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}x"
+def _factor(value: float | None, before: StepTime, after: StepTime) -> str:
+    """``> 3.00x`` where the time before it was cut short."""
+    if value is None:
+        return UNKNOWN
+    return f"{'> ' if before.over else '< ' if after.over else ''}{value:.2f}x"
 
 
 def _number(value: float | None, decimals: int) -> str:

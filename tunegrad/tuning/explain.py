@@ -30,13 +30,14 @@ from tunegrad.ir.program_flops import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning import stored_toggles
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.variants import allowed, picked, stored_variant, variant_text
 
 from .roofline import Roofline, needed_flops
 from .stepping import ScheduleTimer, time_steps
-from .workload import KernelUse, Workload, with_variants, workload_of_spec
+from .workload import KernelUse, Workload, with_toggles, with_variants, workload_of_spec
 
 __all__ = ["chosen", "explain", "explain_rows", "selected", "variant_rows"]
 
@@ -66,6 +67,7 @@ def explain(
     direct = workload_of_spec(settings.model, settings.seed)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
+        direct = with_toggles(direct, stored_toggles(direct.fusion, here, store))
         picks = picked(direct.plan, target, here, store, settings.numerics)
         workload = with_variants(direct, picks)
         uses = selected(workload, kernel)
@@ -126,21 +128,28 @@ def explain_rows(
     for c in found:
         observe(KernelStarted(c.use.name, c.use.key, c.use.uses, needed_flops(c.use.kernel), c.use.kernel.unique_bytes))
         rows[c.use.key] = _row(c, timer, roofline, store, here, look)
-    total_ms = sum(r.uses * (r.ms or 0.0) for r in rows.values())
     for c in sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0)):
-        row = rows[c.use.key]
-        share = row.uses * row.ms / total_ms if row.ms is not None and len(found) > 1 else None
-        if row.ms is not None and timer.left_s > 0:
-            observe(KernelStarted(row.kernel, row.key, row.uses, row.flops, row.unique_bytes))
-            unscheduled, steps = time_steps(timer, c.use.kernel, c.schedule)
-            row = replace(row, unscheduled=unscheduled, steps=steps)
-        elif row.ms is not None and c.schedule.actions:
-            row = replace(row, note="its actions were not timed: the budget is spent")
-        rows[c.use.key] = replace(row, share=share)
+        rows[c.use.key] = _taken_apart(rows[c.use.key], c, timer, observe, alone=len(found) == 1)
+    total_ms = sum(r.uses * (r.ms or 0.0) for r in rows.values())
+    if total_ms and len(found) > 1:
+        rows = {k: replace(r, share=None if r.ms is None else r.uses * r.ms / total_ms) for k, r in rows.items()}
     late = sum(1 for r in rows.values() if r.note)
     if late:
         observe(Warned(f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes further"))
     return tuple(rows[c.use.key] for c in found)
+
+
+def _taken_apart(
+    row: ExplainRow, c: _Chosen, timer: ScheduleTimer, observe: Callable[[Event], None], alone: bool
+) -> ExplainRow:
+    """The row with what its actions bought; where it is alone there is time to time every list twice."""
+    if row.ms is None or not c.schedule.actions:
+        return row
+    if timer.left_s <= 0:
+        return replace(row, note="its actions were not timed: the budget is spent")
+    observe(KernelStarted(row.kernel, row.key, row.uses, row.flops, row.unique_bytes))
+    unscheduled, steps = time_steps(timer, c.use.kernel, c.schedule, rounds=2 if alone else 1)
+    return replace(row, ms=steps[-1].after.ms, unscheduled=unscheduled, steps=steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +201,7 @@ def _row(
         ms=None if timed.over else timed.ms,
         stored_ms=None if trial is None else 1e3 * trial.measurement.seconds,
         outcome=c.choice.outcome,
-        origin="default" if trial is None else trial.origin,
+        origin=trial.origin if trial else "fixed" if c.choice.outcome == "fixed" else "default",
         session="" if trial is None else trial.session,
         differs=c.choice.differs,
         promotion=_promotion(c.choice, store, here),
