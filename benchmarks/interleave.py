@@ -6,7 +6,7 @@
 
 The direction alternates, so no contestant always follows the same one. A figure is the median of a contestant's turns.
 Of the variants of one peer only the fastest counts: those that trail it clearly after a few rounds are left out of
-the rest, and keep the figure they have.
+the rest, and keep the figure they have. So is who takes many times as long as the fastest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Pace:
 
     At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every median is within
     ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about ``turn_s``. After ``trial_rounds``, a
-    variant whose fastest turn is slower by the share ``trail`` than the median of its peer's best one is left out.
+    variant whose fastest turn is slower by the share ``trail`` than the median of its peer's best one is left out, and
+    so is whoever takes ``hopeless`` times as long as the fastest of all. Calls of ``warm_s`` tenfold need no warm ones.
     """
 
     min_rounds: int = 15
@@ -41,10 +42,11 @@ class Pace:
     tolerance: float = 0.01
     trial_rounds: int = 4
     trail: float = 0.08
+    hopeless: float = 4.0
 
 
 FULL = Pace()
-QUICK = Pace(min_rounds=9, max_rounds=15, min_s=0.0, max_s=3.0, turn_s=0.012, warm_s=0.003, tolerance=0.02)
+QUICK = Pace(min_rounds=9, max_rounds=12, min_s=0.0, max_s=3.0, turn_s=0.012, warm_s=0.003, tolerance=0.02)
 """For many rows in few minutes: medians of at least 9 turns, intervals of about 2 %."""
 
 
@@ -84,10 +86,11 @@ class _Lane:
         self.contestant.time(2)
         estimate_s = max(min(self.contestant.time(3)), 1e-7)
         self.calls = max(1, min(1000, round(pace.turn_s / estimate_s)))
-        self.warm_calls = max(1, min(1000, math.ceil(pace.warm_s / estimate_s)))
+        self.warm_calls = min(1000, math.ceil(pace.warm_s / estimate_s)) if estimate_s < 10 * pace.warm_s else 0
 
     def turn(self) -> None:
-        self.contestant.time(self.warm_calls)
+        if self.warm_calls:
+            self.contestant.time(self.warm_calls)
         samples = self.contestant.time(self.calls)
         self.medians.append(statistics.median(samples))
         self.timed_s += sum(samples)
@@ -134,7 +137,7 @@ def interleave(
             lane.restless |= not rest()
         rounds += 1
         if rounds >= pace.trial_rounds:
-            _leave_behind(_running(lanes), pace.trail)
+            _leave_behind(_running(lanes), pace)
     return tuple(lane.timing for lane in lanes)
 
 
@@ -142,11 +145,13 @@ def _running(lanes: Sequence[_Lane]) -> list[_Lane]:
     return [lane for lane in lanes if not lane.error and not lane.trailing]
 
 
-def _leave_behind(lanes: Sequence[_Lane], trail: float) -> None:
-    """Mark the variants that can no longer stand for their peer."""
+def _leave_behind(lanes: Sequence[_Lane], pace: Pace) -> None:
+    """Mark the variants that can no longer stand for their peer, and who is out of the race: a few turns are enough."""
+    fastest_s = min((lane.median for lane in lanes), default=0.0)
     for lane in lanes:
         leader_s = min(other.median for other in lanes if other.contestant.peer == lane.contestant.peer)
-        lane.trailing = min(lane.medians) > (1 + trail) * leader_s
+        limit_s = min((1 + pace.trail) * leader_s, pace.hopeless * fastest_s)
+        lane.trailing = min(lane.medians) > limit_s
 
 
 def _attempt(lane: _Lane, step: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ import functools
 import io
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -20,9 +21,13 @@ _IR_VERSION = 10  # the onnx package's newest may be ahead of the runtimes
 
 
 @functools.lru_cache(maxsize=4)
-def serialized(workload: Workload) -> bytes:
-    """The workload as the bytes of an ONNX model; constants are initialisers."""
-    return _exported(workload) if workload.is_model else _assembled(workload)
+def serialized(workload: Workload, layout: str = "nchw") -> bytes:
+    """The workload as the bytes of an ONNX model; constants are initialisers.
+
+    A kernel of images may take and return them in ``layout="nhwc"``: with transposes at both ends, for the runtime to
+    drop if it can.
+    """
+    return _exported(workload) if workload.is_model else _assembled(workload, layout)
 
 
 def _exported(workload: Workload) -> bytes:
@@ -41,7 +46,7 @@ def _exported(workload: Workload) -> bytes:
     return buffer.getvalue()
 
 
-def _assembled(workload: Workload) -> bytes:
+def _assembled(workload: Workload, layout: str) -> bytes:
     _, constants = arrays(workload)
     initializers = [numpy_helper.from_array(array, f"c{i}") for i, array in enumerate(constants)]
     if workload.op == "sum":
@@ -49,8 +54,11 @@ def _assembled(workload: Workload) -> bytes:
     if workload.op == "attention":
         scale = np.array(1 / math.sqrt(workload.inputs[0][-1]), dtype=np.float32)
         initializers.append(numpy_helper.from_array(scale, "scale"))
-    inputs = [_value(f"x{i}", shape) for i, shape in enumerate(workload.inputs)]
-    graph = helper.make_graph(_nodes(workload), workload.op, inputs, [_value("y", None)], initializers)
+    nodes, shapes = _nodes(workload), workload.inputs
+    if layout == "nhwc":
+        nodes, shapes = _between_transposes(nodes), tuple((n, h, w, c) for n, c, h, w in shapes)
+    inputs = [_value(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    graph = helper.make_graph(nodes, workload.op, inputs, [_value("y", None)], initializers)
     opsets = [helper.make_opsetid("", OPSET)]
     model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION).SerializeToString()
     return model
@@ -60,7 +68,16 @@ def _value(name: str, shape: Shape | None) -> object:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def _nodes(workload: Workload) -> list[object]:
+def _between_transposes(nodes: list[Any]) -> list[Any]:
+    """The nodes of one image operation on x0, for NHWC: x0 -> Transpose -> nodes -> Transpose -> y."""
+    first, last = nodes[0], nodes[-1]
+    first.input[0], last.output[0] = "image", "result"
+    into = helper.make_node("Transpose", ["x0"], ["image"], perm=[0, 3, 1, 2])
+    out = helper.make_node("Transpose", ["result"], ["y"], perm=[0, 2, 3, 1])
+    return [into, *nodes, out]
+
+
+def _nodes(workload: Workload) -> list[Any]:
     w, make = workload, helper.make_node
     window = {"strides": [w.stride] * 2, "pads": [w.padding] * 4}
     match w.op:

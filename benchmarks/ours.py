@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.contestants import Contestant
 from benchmarks.rows import DEFAULT, TUNED
-from benchmarks.workloads import Array, Workload, arrays
+from benchmarks.workloads import Array, Workload, arrays, laid_out
 
 __all__ = ["Tuning", "tune", "tuned", "untuned"]
 
@@ -78,7 +78,7 @@ def _each_layout(
     variant = "default schedules" if store is None else "stored winners"
     for layout in _layouts(workload, layouts):
         compiled = _compiled(workload, threads, layout, store)
-        inputs = _laid_out(workload, layout)
+        inputs = laid_out(workload, layout)
         yield _Ours(peer, f"{variant} {layout}".rstrip(), layout, compiled, inputs, workload.has_images_out)
 
 
@@ -89,11 +89,6 @@ def _layouts(workload: Workload, layouts: Sequence[str]) -> tuple[str, ...]:
     return ("nchw",) if workload.is_model else tuple(layouts)
 
 
-def _laid_out(workload: Workload, layout: str) -> tuple[Array, ...]:
-    inputs = arrays(workload)[0]
-    return inputs if layout != "nhwc" else tuple(np.ascontiguousarray(x.transpose(0, 2, 3, 1)) for x in inputs)
-
-
 def tune(workload: Workload, threads: int, layouts: Sequence[str], store: Path, budget_s: float, seed: int) -> Tuning:
     """Search for ``budget_s`` seconds, shared by the layouts, and leave the winners in ``store``."""
     tg, tried = _tunegrad(), _layouts(workload, layouts)
@@ -101,7 +96,7 @@ def tune(workload: Workload, threads: int, layouts: Sequence[str], store: Path, 
     if workload.is_model:
         reports = [tg.tune(workload.name, device="cpu", **settings)]
     else:
-        reports = [tg.tune_callable(_function(workload, x), *_laid_out(workload, x), **settings) for x in tried]
+        reports = [tg.tune_callable(_function(workload, x), *laid_out(workload, x), **settings) for x in tried]
     best = min(reports, key=lambda report: math.inf if report.tuned_ms is None else report.tuned_ms)
     candidates = sum(sum(report.candidates.values()) for report in reports)
     return Tuning(best.tuned_ms, _pct_peak(best.rows), sum(report.seconds for report in reports), candidates)
@@ -122,7 +117,7 @@ def _tunegrad() -> Any:
 def _compiled(workload: Workload, threads: int, layout: str, store: Path | None) -> Any:
     tg, path = _tunegrad(), False if store is None else str(store)
     if not workload.is_model:
-        examples = _laid_out(workload, layout)
+        examples = laid_out(workload, layout)
         return tg.compile(_function(workload, layout), *examples, device="cpu", threads=threads, store=path)
     from benchmarks import torch_models  # the weights are PyTorch's
 

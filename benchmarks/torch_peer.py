@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 
 import torch
@@ -138,13 +139,15 @@ def inductor(workload: Workload, threads: int) -> Iterator[Contestant]:
     torch.set_num_threads(threads)
     config.freezing = True
     config.compile_threads = 1  # no pool of compile workers left running beside the timings
-    select_algorithm.PRINT_AUTOTUNE = False
+    config.max_autotune_report_choices_stats = select_algorithm.PRINT_AUTOTUNE = False
     torch._dynamo.reset()  # noqa: SLF001  there is no other name for it; not between the formats: both must stay
     inputs = _tensors(workload)
     for layout, memory_format in _formats(workload).items():
         compiled = torch.compile(_module(workload).to(memory_format=memory_format), mode="max-autotune", dynamic=False)
         laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
         call = torch.no_grad()(lambda compiled=compiled, x=laid_out: compiled(*x))
-        call()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own deprecated calls while it tunes
+            call()
         variant = f"max-autotune, frozen {layout}".rstrip()
         yield CallContestant("inductor", variant, call, lambda call=call: _numpy(call()), layout)  # type: ignore[misc]

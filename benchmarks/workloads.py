@@ -27,6 +27,7 @@ __all__ = [
     "Workload",
     "arrays",
     "group_of",
+    "laid_out",
     "resnet_convolutions",
     "select",
     "touched",
@@ -211,6 +212,19 @@ def arrays(workload: Workload) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         for shape in workload.constants
     )
     return inputs, constants
+
+
+def laid_out(workload: Workload, layout: str) -> tuple[Array, ...]:
+    """The inputs, images as arrays in ``layout``."""
+    inputs, _ = arrays(workload)
+    return tuple(map(_channels_last, inputs)) if layout == "nhwc" else inputs
+
+
+def _channels_last(images: Array) -> Array:
+    n, c, h, w = images.shape
+    array = touched((n, h, w, c))
+    array[...] = images.transpose(0, 2, 3, 1)
+    return array
 
 
 def touched(shape: Shape) -> Array:

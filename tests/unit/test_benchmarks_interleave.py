@@ -49,7 +49,7 @@ def _order(log: list[str], contestants: int) -> list[str]:
 
 def test_interleave_goes_round_in_alternating_direction() -> None:
     log: list[str] = []
-    interleave([_Scripted(name, (0.05,), log) for name in "ABC"], _THREE_ROUNDS, _quiet)
+    interleave([_Scripted(name, (0.01,), log) for name in "ABC"], _THREE_ROUNDS, _quiet)
     assert "".join(_order(log, 3)) == "ABC" + "CBA" + "ABC"
 
 
@@ -99,8 +99,26 @@ def test_interleave_leaves_a_trailing_variant_behind_and_keeps_its_figure() -> N
 
 def test_interleave_keeps_a_slow_peer_that_has_no_faster_variant() -> None:
     pace = Pace(min_rounds=6, max_rounds=6, min_s=0.0, trial_rounds=2, trail=0.1)
-    timings = interleave([_Scripted("A", (0.05,)), _Scripted("B", (0.5,))], pace, _quiet)
+    timings = interleave([_Scripted("A", (0.01,)), _Scripted("B", (0.02,))], pace, _quiet)
     assert [t.rounds for t in timings] == [6, 6]
+
+
+def test_interleave_spends_few_turns_on_who_takes_many_times_as_long() -> None:
+    pace = Pace(min_rounds=6, max_rounds=6, min_s=0.0, trial_rounds=2, hopeless=4.0)
+    timings = interleave([_Scripted("A", (0.01,)), _Scripted("B", (0.05,))], pace, _quiet)
+    assert [t.rounds for t in timings] == [6, 2]
+
+
+def test_interleave_does_not_warm_up_for_long_calls() -> None:
+    calls: list[int] = []
+
+    class Counting(_Scripted):
+        def time(self, calls_: int) -> Sequence[float]:
+            calls.append(calls_)
+            return [0.05] * calls_
+
+    interleave([Counting("A", (0.05,))], Pace(2, 2, 0.0, warm_s=0.004), _quiet)
+    assert calls == [2, 3, 1, 1]
 
 
 def test_interleave_goes_on_until_the_interval_is_tight() -> None:
