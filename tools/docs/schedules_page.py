@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.hand_schedules import FULL, HandSchedule
+from tests.best_schedules import BEST
 from tunegrad.ir.program import Program, walk
 from tunegrad.opts import Space
 
@@ -42,4 +43,17 @@ def facts(program: Program) -> str:
     return ", ".join(words)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {name: partial(section, entry) for name, entry in FULL.items()}
+def best_known(kind: str) -> str:
+    """A table of the best schedules known for a kind of target."""
+    rows = [
+        (b.what, b.why, f"`{b.schedule.text.replace(chr(10), ' ')}`") for b in BEST.values() if b.target.kind == kind
+    ]
+    lines = ["| kernel | what makes it fast | schedule |", "|---|---|---|", *(f"| {' | '.join(r)} |" for r in rows)]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    **{name: partial(section, entry) for name, entry in FULL.items()},
+    "best_known_cpu": partial(best_known, "cpu"),
+    "best_known_gpu": partial(best_known, "gpu"),
+}

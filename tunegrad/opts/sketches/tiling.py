@@ -59,7 +59,8 @@ def vector_lanes(extent: int, widest: int) -> int:
 def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
     """Cache-block sizes for an axis tiled by ``unit``: multiples of it.
 
-    0 (none), then doublings of the unit, largest sensible first, then sizes that make 2, 4, 8 or 16 even blocks.
+    0 (none: the loop over tiles stands with the outer loops), then doublings of the unit, largest sensible first, then
+    sizes that make 2, 4, 8 or 16 even blocks, then one block (the loop over tiles stands with the inner loops).
     """
     found: list[int] = []
     size = unit
@@ -67,8 +68,9 @@ def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
         size *= 2
         if size < extent:
             found.append(size)
-    even = [-(-extent // (count * unit)) * unit for count in (2, 4, 8, 16)]
-    return [0, *reversed(found[-most:]), *sorted({n for n in even if unit < n < extent} - set(found), reverse=True)]
+    even = {-(-extent // (count * unit)) * unit for count in (2, 4, 8, 16)}
+    even = {n for n in even if unit < n < extent} - set(found)
+    return [0, *reversed(found[-most:]), *sorted(even, reverse=True), *([extent] if extent > unit else [])]
 
 
 def balance(extent: int, threads: int) -> float:
