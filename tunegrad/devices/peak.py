@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.codegen import compile_llvm
@@ -39,6 +39,11 @@ class MachineLimits:
     def bandwidth(self, threads: int) -> float:
         """Bytes per second read from DRAM by ``threads`` threads."""
         return _at(self.read_dram, threads)
+
+    def best(self, other: MachineLimits) -> MachineLimits:
+        """The better of two measurements of one machine, figure by figure."""
+        both = zip(astuple(self), astuple(other), strict=True)
+        return MachineLimits(*(tuple(max(pair) for pair in zip(a, b, strict=True)) for a, b in both))
 
 
 def measure_limits(target: Target, team: Team) -> MachineLimits:

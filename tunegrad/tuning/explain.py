@@ -76,6 +76,8 @@ def explain(
         timer = ScheduleTimer(device, target, time.monotonic() + budget_s)
         look = "loop" if asm and kernel else "facts" if asm or kernel else ""
         rows = explain_rows(uses, timer, roofline, store, here, observe, look)
+        roofline = Roofline(device.machine_limits(again=True), target)
+        rows = tuple(_bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True))
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
     return ExplainReport(
         model=workload.name,
@@ -137,6 +139,12 @@ def explain_rows(
     if late:
         observe(Warned(f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes further"))
     return tuple(rows[c.use.key] for c in found)
+
+
+def _bounded(row: ExplainRow, kernel: Kernel, roofline: Roofline) -> ExplainRow:
+    """The row under limits that were measured again."""
+    bounds = roofline.bounds(kernel)
+    return replace(row, flops_ms=1e3 * bounds.flops_s, bytes_ms=1e3 * bounds.bytes_s)
 
 
 def _taken_apart(
