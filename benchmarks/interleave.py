@@ -83,8 +83,9 @@ class _Lane:
 
     def calibrate(self, pace: Pace) -> None:
         """First touch, then one estimate that sets how many calls make a turn."""
-        self.contestant.time(2)
-        estimate_s = max(min(self.contestant.time(3)), 1e-7)
+        estimate_s = self.contestant.time(2)[-1]
+        if estimate_s < 10 * pace.warm_s:
+            estimate_s = max(min(self.contestant.time(3)), 1e-7)
         self.calls = max(1, min(1000, round(pace.turn_s / estimate_s)))
         self.warm_calls = min(1000, math.ceil(pace.warm_s / estimate_s)) if estimate_s < 10 * pace.warm_s else 0
 
