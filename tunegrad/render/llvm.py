@@ -44,6 +44,9 @@ from .llvm_ops import Ops, literal, ltype, memory_type
 __all__ = ["render_llvm", "workspace_bytes"]
 
 _ALIGN = 64
+_SHUFFLED = (2, 3, 4)
+"""Steps between lanes at which whole vectors and shuffles cost less than a load for each lane."""
+
 _STAGGER = 192
 """Bytes between scratch buffers, so that equal offsets of two of them do not share a cache set."""
 
@@ -382,6 +385,8 @@ class _Renderer(Ops):
                 self._prefetch(address, i.prefetch)
             raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
+        elif step is not None and step in _SHUFFLED:
+            self.bind(i.id, i.vtype, self.from_memory(self._strided(i, step), i.vtype))
         else:
             self.bind(i.id, i.vtype, self.from_memory(self._gather(i), i.vtype))
 
@@ -410,6 +415,30 @@ class _Renderer(Ops):
         offsets = [i.offset.substitute({i.lane: as_index(lane)}) for lane in range(i.vtype.lanes)]
         raws = [self._lane_load(i, offset, lane) for lane, offset in enumerate(offsets)]
         return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
+
+    def _strided(self, i: Load, step: int) -> str:
+        """Lanes ``step`` elements apart: whole vectors, of which a shuffle keeps what is wanted.
+
+        The last vector ends at the last lane's element, so that nothing beyond it is read.
+        """
+        dtype, lanes = i.vtype.dtype, i.vtype.lanes
+        kind = f"<{lanes} x {memory_type(dtype)}>"
+        offset = i.offset.substitute({i.lane: as_index(0)})
+        starts = [min(part * lanes, (lanes - 1) * (step - 1)) for part in range(step)]
+        part_of = [next(k for k, at in enumerate(starts) if at <= lane * step < at + lanes) for lane in range(lanes)]
+        mask = None if i.mask is None else self.value(i.mask)
+        total, filled = "poison", 0
+        for part, start in enumerate(starts):
+            wanted = {lane * step - start: lane for lane in range(lanes) if part_of[lane] == part}
+            if not wanted:
+                continue
+            some = None if mask is None else self.spread_mask(mask, [wanted.get(j) for j in range(lanes)])
+            raw = self.load_vector(self.address(i.buffer, offset + as_index(start)), dtype, lanes, some)
+            places = [lane if lane < filled else lanes + lane * step - start for lane in range(lanes)]
+            kept = [f"i32 {at}" if lane < filled + len(wanted) else "i32 poison" for lane, at in enumerate(places)]
+            total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, <{lanes} x i32> <{', '.join(kept)}>")
+            filled += len(wanted)
+        return total
 
     def store(self, i: Store) -> None:
         dtype, lanes = i.vtype.dtype, i.vtype.lanes

@@ -133,6 +133,12 @@ class Ops:
             total = name
         return total
 
+    def spread_mask(self, mask: str, lanes: list[int | None]) -> str:
+        """A mask whose lanes are those of ``mask`` that are named, and false."""
+        n = len(lanes)
+        places = ", ".join(f"i32 {n if lane is None else lane}" for lane in lanes)
+        return self._named(f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, <{n} x i32> <{places}>")
+
     def extract_mask(self, mask: str, lanes: int, lane: int) -> str:
         if lanes == 1:
             return mask

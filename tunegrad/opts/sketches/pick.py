@@ -31,12 +31,12 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
         return sketch_items(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)
-    forms = _forms(kernel)
+    forms = _forms(kernel, target)
     form = ask.pick("form", forms, 0)
     return sketch_dots(kernel, target, ask) if form == "dots" else sketch_tiles(kernel, target, ask)
 
 
-def _forms(kernel: Kernel) -> list[str]:
+def _forms(kernel: Kernel, target: Target) -> list[str]:
     """The sketches that apply, best guess first."""
     if not kernel.reduces:
         return ["tiles"]
@@ -49,6 +49,8 @@ def _forms(kernel: Kernel) -> list[str]:
     lanes = contiguous_axes(kernel, shared)
     if not lanes:
         return ["dots", "tiles"]
+    if max(a.extent for a in reduce.axes if a.name in along) < target.lanes(4):  # the window of a pooling
+        return ["tiles", "dots"]
     strided = [x for x in found if x.stride(lanes[0]) not in (0, 1)]
     reused = all(any(not x.depends(n) for n in shared) for x in found)
     packable = all(x.role == "const" for x in strided) or reused

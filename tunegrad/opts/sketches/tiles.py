@@ -84,7 +84,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
     threads = _threads(target, nest, order, levels, ask)
-    unrolled = _unrolled(nest, levels, mu * nv, ask)
+    unrolled = _unrolled(nest, levels, mu * nv, reused, ask)
     actions += [Upcast(x) for x in (rows[2], lanes[2]) if x and levels.extent(x) > 1]
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
@@ -225,12 +225,12 @@ def _in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
     return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
 
 
-def _unrolled(nest: _Nest, levels: Levels, tile: int, ask: Recorder) -> list[Action]:
+def _unrolled(nest: _Nest, levels: Levels, tile: int, reused: bool, ask: Recorder) -> list[Action]:
     """The last reduce loop where it is short; all of them where a window is small, so that its edges cost no loop."""
     steps = [x for x in nest.reduces if levels.extent(x) > 1]
     short = [x for x in steps if levels.extent(x) <= 8]
     window = len(steps) > 1 and short == steps and tile * prod(levels.extent(x) for x in steps) <= _WINDOW
-    if window and ask.pick("window", [False, True]):
+    if window and ask.pick("window", [False, True], int(not reused)):
         return [Unroll(x) for x in steps]
     return [Unroll(steps[-1])] if steps and steps[-1] == nest.reduces[-1] and steps[-1] in short else []
 
