@@ -72,9 +72,7 @@ class Space:
         """The schedule that a fence prescribes; IllegalAction, naming the kernel, where it is not legal here."""
         try:
             schedule = Schedule.parse(self.kernel.fixed)
-            threads = self.lower(schedule).threads
-            if threads > self.target.threads:
-                raise IllegalAction(f"{threads} threads, the target has {self.target.threads}")
+            self.tree(schedule)
         except IllegalAction as error:
             asked = f"contiguous(schedule={self.kernel.fixed!r})"
             raise IllegalAction(f"kernel {self.kernel.name}: {asked}: {error}") from None

@@ -1,0 +1,253 @@
+"""Tuning decides which edges are buffers: the fastest measured plan, its rows, nothing twice, loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import THREADS, here
+
+import tunegrad as tg
+from tunegrad.config import ModelSpec, TuneSettings
+from tunegrad.db import Store, open_store
+from tunegrad.devices import host_target
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Event, WinnerPromoted
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning import plan_schedule, plan_text, stored_plan, stored_toggles
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning import plans
+from tunegrad.tuning import session as sessions
+from tunegrad.tuning.contest import Contest
+from tunegrad.tuning.plans import settle_plan
+from tunegrad.tuning.session import run_session
+from tunegrad.tuning.workload import workload_of_function
+
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((1024, 64), dtype=np.float32)
+W = RNG.standard_normal((64, 512), dtype=np.float32)
+Samples = tuple[list[float], list[float]]
+
+
+def function(x: Tensor) -> Tensor:
+    """A layer norm, a product, a softmax: three kernels by the rules."""
+    y = x.layer_norm(Tensor.constant(W[:, 0]), Tensor.constant(W[:, 1]))
+    return (y @ Tensor.constant(W)).softmax(-1)
+
+
+WORK = workload_of_function(function, (X,))
+FUSION = WORK.fusion
+ALTERNATIVES = Alternatives(FUSION)
+FOUND = {e: a for e in ALTERNATIVES.edges() if (a := ALTERNATIVES.alternative(e)) is not None}
+
+
+def by_name(prefix: str) -> Alternative:
+    """What an edge that stores a part of the softmax does, or the first that inlines."""
+    found = [a for e, a in FOUND.items() if e.name.startswith(prefix)]
+    return next(a for a in found if prefix == "inline" or a.before[-1].name.startswith("softmax"))
+
+
+def seconds(
+    cheap: Sequence[Kernel] = (), broken: Sequence[Kernel] = ()
+) -> Callable[[Sequence[Kernel]], dict[str, float]]:
+    """A second for every kernel, less for some, infinity for others."""
+    special = {k.key: 1e-3 for k in cheap} | {k.key: inf for k in broken}
+    return lambda kernels: {k.key: special.get(k.key, 1.0) for k in kernels}
+
+
+def faster(fast: Callable[[Schedule], bool]) -> Callable[[Schedule, Schedule], Samples]:
+    """A contest that the plans win for which ``fast`` holds."""
+
+    def compare(plan: Schedule, other: Schedule) -> Samples:
+        times = [1.0 if fast(p) else 2.0 for p in (plan, other)]
+        return tuple([t + 1e-6 * i for i in range(12)] for t in times)  # type: ignore[return-value]
+
+    return compare
+
+
+def keys(plan: Schedule) -> set[str]:
+    return {x.kernel.key for x in plan.launches}
+
+
+def has(alternative: Alternative) -> Callable[[Schedule], bool]:
+    wanted = {k.key for k in alternative.after}
+    return lambda plan: wanted <= keys(plan)
+
+
+def never(*_: object) -> Any:
+    raise AssertionError("measured again")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:", "write") as opened, opened.session("tune", 0, {}, "0", "s1"):
+        yield opened
+
+
+def settled(
+    store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
+) -> frozenset[int]:
+    return settle_plan(
+        FUSION, host_target(THREADS), here(), store, measure, compare, "s1", deadline_s=deadline_s, tell=tell
+    )
+
+
+@pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])
+def test_the_fastest_measured_plan_is_picked(store: Store, name: str) -> None:
+    best = by_name(name)
+    new = [k for k in best.after if k.key not in {b.key for b in best.before}]
+    chosen = settled(store, seconds(cheap=new), faster(has(best)))
+    assert has(best)(FUSION.toggled(chosen).schedule())
+    assert chosen == ALTERNATIVES.toggles([best.edge])
+
+
+def test_the_rules_plan_stays_where_nothing_is_faster(store: Store) -> None:
+    assert settled(store, seconds(), faster(lambda p: keys(p) == keys(FUSION.schedule()))) == frozenset()
+
+
+def test_parts_that_are_slower_are_not_tried_in_the_whole_model(store: Store) -> None:
+    default = [x.kernel for x in FUSION.schedule().launches]
+    assert settled(store, seconds(cheap=default), never) == frozenset()
+
+
+def test_a_plan_of_which_a_kernel_does_not_run_is_not_tried(store: Store) -> None:
+    rules = {x.kernel.key for x in FUSION.schedule().launches}
+    broken = [k for a in FOUND.values() for k in a.after if k.key not in rules]
+    assert settled(store, seconds(broken=broken), never) == frozenset()
+
+
+def test_a_plan_that_does_not_compile_loses(store: Store) -> None:
+    def failing(*_: object) -> Samples:
+        raise CandidateFailure("planted")
+
+    assert settled(store, seconds(cheap=by_name("store_exp").after), failing) == frozenset()
+
+
+def test_a_decision_is_a_row_a_promotion_and_an_event(store: Store) -> None:
+    best, events = by_name("store_exp"), list[Event]()
+    settled(store, seconds(cheap=best.after), faster(has(best)), tell=events.append)
+    rows = {t.actions: t for t in store.trials(best.edge.key, here())}
+    assert {plan_text("rules"), plan_text(best.edge.name)} <= set(rows)
+    assert all((t.origin, t.session, t.kernel_text) == ("plan", "s1", best.edge.region) for t in rows.values())
+    (first, _), (last, evidence) = store.promotions(best.edge.key, here())
+    assert [stored_plan(t.actions) for t in (first, last)] == ["rules", best.edge.name]
+    assert evidence.p_value < 0.01
+    assert len(evidence.incumbent_samples_s) == len(evidence.challenger_samples_s) == 12
+    (event,) = [e for e in events if type(e) is WinnerPromoted]
+    assert (event.key, event.actions, event.origin) == (best.edge.key, plan_text(best.edge.name), "plan")
+    assert store.verify() == []
+
+
+def test_what_is_settled_is_not_measured(store: Store) -> None:
+    best = by_name("store_exp")
+    first = settled(store, seconds(cheap=best.after), faster(has(best)))
+    assert settled(store, never, never) == first
+
+
+def test_regions_that_time_does_not_suffice_for_stay_open(store: Store) -> None:
+    assert settled(store, never, never, deadline_s=monotonic() - 1.0) == frozenset()
+    assert not any(store.promotions(e.key, here()) for e in FOUND)
+    best = by_name("store_exp")
+    assert settled(store, seconds(cheap=best.after), faster(has(best)))
+
+
+def test_a_store_of_another_machine_decides_nothing(store: Store) -> None:
+    best = by_name("store_exp")
+    settled(store, seconds(cheap=best.after), faster(has(best)))
+    assert stored_toggles(FUSION, here(), store)
+    other = Fingerprint(tuple((k, "another" if k == "arch" else v) for k, v in here().fields))
+    assert stored_toggles(FUSION, other, store) == frozenset()
+
+
+# ---- loading
+
+
+def decided(path: Path, alternative: Alternative, actions: str | None = None) -> Path:
+    """A store that holds one decision."""
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
+        edge, ok = alternative.edge, Measurement(Status.OK, (1e-6,) * 3)
+        text = plan_text(edge.name) if actions is None else actions
+        store.add(Trial(edge.key, edge.region, here(), text, "", SPACE_VERSION, Policy(), ok, "s1", "plan", 1.0))
+    return path
+
+
+@pytest.mark.parametrize("name", ["store_exp", "store_recip", "inline"])
+def test_a_stored_plan_changes_the_kernels_of_a_loaded_model_and_not_its_results(tmp_path: Path, name: str) -> None:
+    rules = tg.compile(function, X, store=False, threads=THREADS)
+    model = tg.compile(function, X, store=decided(tmp_path / "p.db", by_name(name)), threads=THREADS)
+    mine = {r.key: r.uses for r in model.report()}
+    assert mine != {r.key: r.uses for r in rules.report()}
+    assert {k.key for k in by_name(name).after} <= mine.keys()
+    np.testing.assert_allclose(model(X), rules(X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "actions", ["plan(rules)", "plan(store_nothing)", "plan()", "plan(a) plan(b)", "tile(axis=a, size=4)"]
+)
+def test_a_stored_text_that_names_no_edge_leaves_the_rules_plan(tmp_path: Path, actions: str) -> None:
+    path = decided(tmp_path / "g.db", by_name("store_exp"), actions)
+    with open_store(path) as store:
+        planned = plan_schedule(FUSION.drafts.targets, host_target(THREADS), here(), store, "contract")
+    assert (planned.toggles, planned.plan) == (frozenset(), FUSION.schedule())
+
+
+# ---- a session
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TuneSettings:
+    spec = ModelSpec("three", f"kernels:{WORK.key}", source="a function")
+    return TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
+
+
+def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
+    settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = by_name("store_reduce")
+    monkeypatch.setattr(sessions, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(plans, "_CLOSE", inf)
+    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: faster(has(best))(*rivals))
+    report = run_session(settings, WORK, [])
+    with open_store(settings.store) as store:
+        rows = [t for e in FOUND for t in store.trials(e.key, here())]
+        toggles = stored_toggles(FUSION, here(), store)
+    assert toggles == ALTERNATIVES.toggles([best.edge])
+    assert {r.key for r in report.rows} == keys(FUSION.toggled(toggles).schedule())
+    assert all(t.session == report.session for t in rows)
+    loaded = tg.compile(function, X, store=settings.store, threads=THREADS)
+    assert {r.key for r in loaded.report()} == {r.key for r in report.rows}
+    again = run_session(settings, WORK, [])
+    assert again.candidates == {}
+    assert {r.key for r in again.rows} == {r.key for r in report.rows}
+
+
+def test_a_small_budget_leaves_the_edges_alone(settings: TuneSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "settle_plan", never)
+    report = run_session(replace(settings, budget_s=0.3), WORK, [])
+    assert {r.key for r in report.rows} == keys(FUSION.schedule())
+
+
+def test_an_interrupt_while_edges_are_decided_keeps_the_rules_plan(
+    settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    def interrupted(*_: object, **__: object) -> frozenset[int]:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sessions, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(sessions, "settle_plan", interrupted)
+    report = run_session(settings, WORK, [])
+    assert report.interrupted
+    assert {r.key for r in report.rows} == keys(FUSION.schedule())
