@@ -6,7 +6,7 @@
 
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``,
 "channels_last" puts the kernel between copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are
-the chunks and lanes of ``split``.
+the chunks and lanes of ``split``; "im2col" is a copy of windows and a product.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
 from .channels_last import ChannelsLast, channels_last
+from .im2col import Im2col, im2col
 from .split import Split, split, splits_of
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
@@ -32,6 +33,7 @@ __all__ = ["DIRECT", "exact", "parts_of", "rewrite", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"
+_GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 
 
@@ -44,7 +46,9 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
         names += [f"winograd{m}" for m in TILES]
     moved = channels_last(kernel)
     if moved is not None:
-        names += [_MOVED, *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:])]
+        names += [_MOVED, *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if v != _GATHERED)]
+    if match_conv3x3(kernel) is None and im2col(kernel) is not None:
+        names.append(_GATHERED)
     names += [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
     return tuple(names)
 
@@ -65,6 +69,9 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     halves = _split(kernel, variant)
     if halves is not None:
         return (halves.partial, halves.finish)
+    if variant == _GATHERED:
+        windows = _im2col(kernel)
+        return (windows.gather, windows.product)
     made = _winograd(kernel, variant)
     return (made.transform, made.product, made.finish)
 
@@ -77,6 +84,15 @@ def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
     found = channels_last(kernel)
     if found is None:
         raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
+    return found
+
+
+def _im2col(kernel: Kernel) -> Im2col:
+    found = im2col(kernel) if _GATHERED in variants_of(kernel) else None
+    if found is None:
+        raise InternalError(
+            f"kernel {kernel.name} has no variant {_GATHERED!r}; it has {', '.join(variants_of(kernel))}"
+        )
     return found
 
 
@@ -125,6 +141,8 @@ class _Rewriting:
         halves = _split(launch.kernel, variant)
         if halves is not None:
             return self._halves(launch, halves)
+        if variant == _GATHERED:
+            return self._gathered(launch, _im2col(launch.kernel))
         key = launch.kernel.key, variant
         made = self.made[key] = self.made.get(key) or _winograd(launch.kernel, variant)
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
@@ -151,6 +169,14 @@ class _Rewriting:
             after = [Launch(moved.after, (launch.args[moved.y], args[moved.y]), moved.after.name, launch.origin)]
         inner = Launch(moved.kernel, tuple(args), moved.kernel.name, launch.origin)
         return [*before, *self.replaced(inner, _inner(variant)), *after]
+
+    def _gathered(self, launch: Launch, made: Im2col) -> list[Launch]:
+        windows = self._add(made.gather, f"{self.buffers[launch.args[made.x]].name} windows")
+        args = [windows if i == made.x else a for i, a in enumerate(launch.args)]
+        return [
+            Launch(made.gather, (windows, launch.args[made.x]), made.gather.name, launch.origin),
+            Launch(made.product, tuple(args), made.product.name, launch.origin),
+        ]
 
     def _halves(self, launch: Launch, made: Split) -> list[Launch]:
         partial = self._add(made.partial, made.partial.name)
