@@ -22,7 +22,7 @@ __all__ = ["Im2col", "im2col"]
 
 _FEW_CHANNELS = 8
 _LEAST_OUTPUTS = 16
-"""Products of each gathered number: with fewer, its copy takes more than half of the time of the product."""
+"""Products of each gathered number: with fewer, its copy is estimated to take half as long as the product."""
 
 
 @dataclass(frozen=True, slots=True)
