@@ -109,11 +109,10 @@ def _tiled(lane: str, vectors: int, row: str, rows: int) -> str:
 _ROWS = (
     Best(
         "gemm_1024", "matrix product 1024³", lambda: _product((1024, 1024), (1024, 1024)),
-        "tile(axis=ra, size=256) tile(axis=a, size=132) tile(axis=a1, size=12) tile(axis=b, size=32) "
-        "tile(axis=b1, size=16) reorder(order=(ra0, a0, b0, a1, ra1, a2, b1, b2)) upcast(axis=a2) upcast(axis=b1) "
-        "vectorize(axis=b2) thread(axis=a0, count=2) stage(param=p1, at=a0, layout=(a1, a2, ra1)) "
+        f"tile(axis=ra, size=256) {_tiled('b', 4, 'a', 6)} reorder(order=(ra0, a0, b0, ra1, a1, b1, b2)) "
+        "upcast(axis=a1) upcast(axis=b1) vectorize(axis=b2) thread(axis=a0, count=2) "
         "stage(param=p2, at=ra0, layout=(b0, ra1, b1, b2))",
-        "BLIS: both operands packed, 12 x 2 vectors in registers, eight even row blocks in L2",
+        "B packed for each 256 steps of k, in L2; 6 rows of A are read in place, from L1",
     ),
     Best(
         "gemm_512", "matrix product 512³", lambda: _product((512, 512), (512, 512)),
