@@ -28,6 +28,7 @@ from tunegrad.ir import (
 )
 from tunegrad.ir.dtypes import BF16, F32, I32
 from tunegrad.ir.expr import Apply, Load, Op, Value
+from tunegrad.ir.fusion import Alternatives, Fusion, alternatives, drafts
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
@@ -189,6 +190,18 @@ def _verify(p: Program) -> None:
     verify_program.verify_program(p)
 
 
+def _plans() -> str:
+    """A softmax: the rules' plan, and what every edge makes of it."""
+    softmax_row = Tensor.input("x", (64, 128)).softmax(-1)
+    cut = Alternatives(Fusion.of((softmax_row.node,)))
+    lines = [f"{'rules':22} {', '.join(x.name for x in cut.launches.values())}"]
+    for edge in cut.edges():
+        found = cut.alternative(edge)
+        if found is not None:
+            lines.append(f"{edge.name:22} {', '.join(k.name for k in found.after)}")
+    return fence("\n".join(lines))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "index": partial(said, index),
     "index-laws": _index_laws,
@@ -198,6 +211,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "graph": partial(said, graph),
     "graph-example": _graph_example,
     "graph-refused": _graph_refused,
+    "fusion": partial(said, drafts),
+    "fusion-edges": partial(said, alternatives),
+    "fusion-plans": _plans,
     "kernel": partial(said, kernel),
     "kernels": _kernels,
     "kernel-rules": partial(said, verify_kernel),
