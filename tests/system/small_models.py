@@ -8,6 +8,8 @@ from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.events import Event
+from tunegrad.ir.fusion import Alternatives
+from tunegrad.ir.variants import parts_of, variants_of
 from tunegrad.trial import Fingerprint, Trial
 from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.workload import Workload, workload_of_spec
@@ -57,4 +59,9 @@ def here() -> Fingerprint:
 
 
 def trials_of(store: Store, workload: Workload) -> list[Trial]:
-    return [t for use in workload.kernels for t in store.trials(use.key, here(), SEARCH_POLICY)]
+    """The rows of a model's kernels, and of those that it would have if it were cut or computed otherwise."""
+    edges = Alternatives(workload.fusion)
+    cuts = [a for a in map(edges.alternative, edges.edges()) if a is not None]
+    kernels = [use.kernel for use in workload.kernels] + [k for a in cuts for k in (*a.before, *a.after)]
+    keys = dict.fromkeys(p.key for k in kernels for v in variants_of(k) for p in parts_of(k, v))
+    return [t for key in keys for t in store.trials(key, here(), SEARCH_POLICY)]
