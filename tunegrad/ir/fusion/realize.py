@@ -124,13 +124,19 @@ class _Realizer:
             self.realize(n)
 
     def realize(self, n: Node) -> None:
-        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions, not yet spread out."""
-        chain = [n]
+        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions, not yet spread out.
+
+        What it was spread out by is then cheap: it reads that memory.
+        """
+        chain, above = [n], list[Node]()
         while self.state(chain[0]) != _LEAF and chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD):
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:
                 break
-            chain = [below] if chain[-1].op in (GraphOp.EXPAND, GraphOp.PAD) else [*chain, below]
+            if chain[-1].op in (GraphOp.EXPAND, GraphOp.PAD):
+                above, chain = [*above, *chain], [below]
+            else:
+                chain = [*chain, below]
         if self.state(chain[0]) == _LEAF:
             return
         dims = [sum(s != 1 for s in c.shape) for c in chain]
@@ -139,6 +145,9 @@ class _Realizer:
             best -= 1
         self.realized.add(chain[best])
         self.covered.update(chain[: best + 1])
+        for spread in reversed(above):
+            if spread in self.states:
+                self.states[spread] = self._infer(spread)
 
     def _infer(self, n: Node) -> State:
         op = n.op
