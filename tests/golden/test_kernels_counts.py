@@ -90,7 +90,7 @@ TABLE: list[tuple[str, Callable[[], Node], int, str]] = [
     ("layer norm of a residual add", residual_norm, 1, "cheap input is recomputed"),
     ("layer norm of gelu", normalized_gelu, 2, "dear input is stored"),
     ("group norm", group_norm, 1, "rows behind a reshape"),
-    ("conv of gelu", lambda: relu(conv_bn(gelu(tensor("x", 1, 4, 8, 8)), "w", 4)), 2, "gelu is stored, not its windows"),
+    ("conv of gelu", lambda: relu(conv_bn(gelu(tensor("x", 1, 4, 8, 8)), "w", 4)), 2, "gelu is stored, no windows"),
     ("max pool", lambda: max_pool(tensor("x", 1, 4, 9, 9)), 1, "one reduction"),
     ("squeeze and excite", squeeze_excite, 3, "mean, matmul, matmul whose epilogue scales"),
     ("classifier", classifier, 4, "conv, mean, matmul, softmax"),
