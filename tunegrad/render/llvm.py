@@ -9,6 +9,7 @@ computed in that loop, so LLVM has nothing to hoist. Registers are stack slots t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunegrad.errors import InternalError
@@ -40,6 +41,7 @@ from tunegrad.ir.program import (
 from tunegrad.ir.target import Target
 
 from .llvm_ops import Ops, literal, ltype, memory_type
+from .llvm_transpose import runs_of, transposition
 
 __all__ = ["render_llvm", "workspace_bytes"]
 
@@ -237,8 +239,15 @@ class _Renderer(Ops):
     # -- blocks
 
     def block(self, body: tuple[Instr, ...]) -> None:
+        written = {b.name for b in self.program.params if b.role == "out"}
+        groups = runs_of(body, {b.name for b in self.program.params} - written)
+        together = {load.id: group for group in groups for load in group}
         for i in body:
-            self.instr(i)
+            if isinstance(i, Load) and i.id in together:
+                if i.id not in self.names:
+                    self._transposed(together[i.id])
+            else:
+                self.instr(i)
 
     def instr(self, i: Instr) -> None:
         match i:
@@ -385,6 +394,8 @@ class _Renderer(Ops):
                 self._prefetch(address, i.prefetch)
             raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
+        elif step == -1:
+            self.bind(i.id, i.vtype, self.from_memory(self._backwards(i), i.vtype))
         elif step is not None and step in _SHUFFLED:
             self.bind(i.id, i.vtype, self.from_memory(self._strided(i, step), i.vtype))
         else:
@@ -416,6 +427,15 @@ class _Renderer(Ops):
         raws = [self._lane_load(i, offset, lane) for lane, offset in enumerate(offsets)]
         return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
 
+    def _backwards(self, i: Load) -> str:
+        """Neighbours, the last one first."""
+        dtype, lanes = i.vtype.dtype, i.vtype.lanes
+        turned = list(range(lanes - 1, -1, -1))
+        mask = None if i.mask is None else self.spread_mask(self.value(i.mask), list(turned))
+        address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(lanes - 1)}))
+        raw, kind = self.load_vector(address, dtype, lanes, mask), f"<{lanes} x {memory_type(dtype)}>"
+        return self._named(f"shufflevector {kind} {raw}, {kind} poison, {_places(turned)}")
+
     def _strided(self, i: Load, step: int) -> str:
         """Lanes ``step`` elements apart: whole vectors, of which a shuffle keeps what is wanted.
 
@@ -439,6 +459,35 @@ class _Renderer(Ops):
             total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, <{lanes} x i32> <{', '.join(kept)}>")
             filled += len(wanted)
         return total
+
+    def _transposed(self, group: tuple[Load, ...]) -> None:
+        """Loads of neighbours whose lanes are far apart: a run for each lane, transposed."""
+        n, dtype, lanes = len(group), group[0].vtype.dtype, group[0].vtype.lanes
+        offset = group[0].offset
+        rows = []
+        for lane in range(lanes):
+            address = self.address(group[0].buffer, offset.substitute({group[0].lane: as_index(lane)}))
+            rows.append(self.load_vector(address, dtype, n, None))
+        one = memory_type(dtype)
+        vectors = [self._joined([rows[lane] for lane in range(j, lanes, n)], one, n) for j in range(n)]
+        kind = f"<{lanes} x {one}>"
+        for stage in transposition(n, lanes):
+            vectors = [
+                self._named(f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, {_places(picked)}")
+                for a, b, picked in stage
+            ]
+        for load, vector in zip(group, vectors, strict=True):
+            self.bind(load.id, load.vtype, self.from_memory(vector, load.vtype))
+
+    def _joined(self, parts: list[str], one: str, width: int) -> str:
+        """Vectors of ``width``, a power of two of them, one after the other."""
+        while len(parts) > 1:
+            kind = f"<{width} x {one}>"
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            places = _places(range(2 * width))
+            parts = [self._named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs]
+            width *= 2
+        return parts[0]
 
     def store(self, i: Store) -> None:
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
@@ -510,6 +559,10 @@ class _Renderer(Ops):
                 held = both
             total = held
         return total
+
+
+def _places(lanes: Sequence[int]) -> str:
+    return f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
 
 
 def ltype_mask(lanes: int) -> str:

@@ -16,22 +16,23 @@ _DISTANCES = (0, 256, 512, 1024, 4096)
 _COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV))
 
 
-def memory_hints(kernel: Kernel, target: Target, ask: Recorder, distance: int = 512) -> list[Action]:
-    """Streaming stores of outputs and prefetches of inputs that the last-level cache does not hold.
+def memory_hints(kernel: Kernel, target: Target, ask: Recorder, distance: int = 0) -> list[Action]:
+    """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold all of them.
 
-    ``distance`` is the default look-ahead in bytes.
+    ``distance`` is the default look-ahead in bytes: none, since the hardware's is enough for most kernels.
     """
     if target.kind != "cpu":
         return []
     actions: list[Action] = []
+    everything = sum(p.nbytes for p in kernel.params)
     for p in kernel.params:
-        if p.nbytes <= target.l3_bytes // 2:
+        if p.nbytes <= target.l3_bytes // 4:
             continue
-        large = p.nbytes > target.l3_bytes
         if p.role == "out":
-            if ask.pick(f"stream.{p.name}", [False, True], int(large)):
+            if ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.l3_bytes)):
                 actions.append(Stream(p.name))
-        else:
+        elif p.nbytes > target.l3_bytes // 2:
+            large = p.nbytes > target.l3_bytes
             ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, _DISTANCES.index(distance) if large else 0)
             actions += [Prefetch(p.name, ahead)] if ahead else []
     return actions

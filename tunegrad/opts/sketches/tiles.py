@@ -30,6 +30,9 @@ _ACCESSES = 64
 _WINDOW = 64
 """Steps of a register tile, at most, whose whole window is unrolled."""
 
+_ROWS_AT_ONCE = 8
+"""Rows that a sum of columns adds before it moves on: as many streams as a core's prefetcher follows."""
+
 _CROSSED_BLOCK = 256
 """Rows that a transpose finishes before it moves on: their lines stay in the first cache meanwhile."""
 
@@ -58,12 +61,15 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
     row = _row_axis(kernel, shared, lane, found, ask)
     reused = row is not None and any(not x.depends(row.name) for x in found)
-    crossed = not reduces and row is not None and any(x.stride(lane.name) not in (0, 1) for x in found)
+    crossed = not reduces and row is not None and any(x.stride(lane.name) not in (0, 1, -1) for x in found)
     accessed = len(found) + len(kernel.stores) if len(kernel.stores) > 1 else 1
     mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed, accessed), ask)
     levels = Levels(kernel)
     unit = nv * width
-    lane_block = ask.pick("lane.block", blocks(lane.extent, unit))
+    run = lane if target.lanes(4) <= lane.extent <= unit else None
+    columns = not reused and _sums_columns(target, lane, reduces, found, run)
+    sizes = blocks(lane.extent, unit)
+    lane_block = ask.pick("lane.block", sizes, _columns_apart(target, lane, sizes) if columns else 0)
     lanes = levels.split(lane.name, (lane_block, unit, width))
     rows = ["", "", ""]
     if row is not None:
@@ -72,12 +78,11 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
         block = ask.pick("row.block", sizes, near)
         rows = levels.split(row.name, (block, mu))
     others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
-    run = lane if target.lanes(4) <= lane.extent <= unit else None
-    k, inner = _split_reduces(kernel, target, reduces, (found, run), levels, ask)
+    k, inner = _split_reduces(kernel, target, reduces, (found, run, columns), levels, ask)
     nest = _Nest(
         k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
     )
-    order = _order(target, nest, found, lane, ask)
+    order = _order(target, nest, found, (lane, columns), ask)
     actions: list[Action] = list(levels.actions)
     # Registers run innermost wherever they stand; before the reductions, no step on the way makes partial sums.
     everything = [*order, *nest.registers, *nest.reduces]
@@ -129,7 +134,7 @@ def _register_tile(
     if not reduces:
         most = max(1, min(16, _ACCESSES // accessed))  # a point of many loads and stores fills the registers alone
         options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
-        want = (4, 1) if crossed else (1, 4)  # a transpose reads short runs of several lines
+        want = (8, 1) if crossed else (1, 4)  # a transpose reads runs of 8 and turns them in registers
         options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
         return ask.pick("tile", options)
     if not reused:  # pooling, column sums: more rows in registers save nothing
@@ -177,17 +182,18 @@ def _split_reduces(
     kernel: Kernel,
     target: Target,
     reduces: list[Axis],
-    reads: tuple[tuple[Access, ...], Axis | None],
+    reads: tuple[tuple[Access, ...], Axis | None, bool],
     levels: Levels,
     ask: Recorder,
 ) -> tuple[str, tuple[str, ...]]:
     """(name of the outer block of the longest reduce axis, the loops inside, in order).
 
-    ``reads``: the loads, and the axis of the lanes where it fills vectors, and registers hold all of it.
+    ``reads``: the loads; the axis of the lanes where it fills vectors, and registers hold all of it; whether columns
+    are summed.
     """
     if not reduces:
         return "", ()
-    found, run = reads
+    found, run, columns = reads
     longest = max(reduces, key=lambda a: a.extent)
     reused = all(any(not x.depends(a.name) for a in kernel.axes if a.extent > 1) for x in found)
     choices = (512, 256, 128, 64) if reused else (256, 128, 64, 32, 16, 8)
@@ -196,6 +202,8 @@ def _split_reduces(
     total = prod(a.extent for a in reduces)
     streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes and not _in_order(x, run, longest)]
     default = sizes.index(256) if 256 in sizes and total >= 512 and len(streamed) > int(reused) else 0
+    if columns and _ROWS_AT_ONCE in sizes:
+        default = sizes.index(_ROWS_AT_ONCE)
     block = ask.pick("k.block", sizes if dtypes_fit else [0], default if dtypes_fit else 0)
 
     def order_key(a: Axis) -> tuple[int, int]:
@@ -220,6 +228,19 @@ def _split_reduces(
     return outer, tuple(inner)
 
 
+def _sums_columns(target: Target, lane: Axis, reduces: list[Axis], found: tuple[Access, ...], run: Axis | None) -> bool:
+    """Whether long columns of something large are summed: memory wants whole rows, a few at once, all lanes of them."""
+    large = [x for x in found if x.nbytes > target.l2_bytes]
+    return any(x.stride(lane.name) == 1 and not _in_order(x, run, a) for x in large for a in reduces if a.extent > 64)
+
+
+def _columns_apart(target: Target, lane: Axis, sizes: list[int]) -> int:
+    """The block of columns that gives each thread the same share, and sums that the first cache holds."""
+    fits = [i for i, n in enumerate(sizes) if n > 0 and 4 * n <= target.l1_bytes // 2]
+    even = [i for i in fits if balance(-(-lane.extent // sizes[i]), target.threads) > 0.99]
+    return max(even or fits or [0], key=lambda i: sizes[i])
+
+
 def _in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
     """Whether the reduction reads one number after the other: each step all of the lanes, and the next ones next."""
     return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
@@ -235,21 +256,26 @@ def _unrolled(nest: _Nest, levels: Levels, tile: int, reused: bool, ask: Recorde
     return [Unroll(steps[-1])] if steps and steps[-1] == nest.reduces[-1] and steps[-1] in short else []
 
 
-def _order(target: Target, nest: _Nest, found: tuple[Access, ...], lane: Axis, ask: Recorder) -> list[str]:
-    """The serial loops outside the reduction, outermost first."""
+def _order(
+    target: Target, nest: _Nest, found: tuple[Access, ...], lanes: tuple[Axis, bool], ask: Recorder
+) -> list[str]:
+    """The serial loops outside the reduction, outermost first. ``lanes``: their axis, and whether columns add."""
+    lane, columns = lanes
     o0, o1 = [a for a, _ in nest.others], [b for _, b in nest.others]
     r0, r1 = nest.rows
     l0, l1 = nest.lanes
     forms = {
-        "rows": [*o0, r0, l0, l1, *o1, r1],
-        "lanes": [l0, l1, *o0, r0, *o1, r1],
-        "inner": [*o0, r0, l0, *o1, r1, l1],
+        "rows": [nest.k, *o0, r0, l0, l1, *o1, r1],
+        "lanes": [nest.k, l0, l1, *o0, r0, *o1, r1],
+        "inner": [nest.k, *o0, r0, l0, *o1, r1, l1],
     }
+    if nest.k and (l0 or any(o0) or r0):
+        forms["apart"] = [*o0, r0, l0, nest.k, l1, *o1, r1]
     weights = max((x.nbytes for x in found if x.depends(lane.name) and x.role == "const"), default=0)
     default = "lanes" if weights > target.l2_bytes // 2 and (l1 or l0) else "rows"
     names = list(forms)
-    form = ask.pick("order", names, names.index(default))
-    return [x for x in [nest.k, *forms[form]] if x]
+    form = ask.pick("order", names, names.index("apart" if columns and "apart" in forms else default))
+    return [x for x in forms[form] if x]
 
 
 def _threads(target: Target, nest: _Nest, order: list[str], levels: Levels, ask: Recorder) -> list[Action]:
