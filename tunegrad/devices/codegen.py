@@ -6,6 +6,7 @@ hoist, fold control flow); nothing here unrolls or vectorises.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
 
@@ -17,11 +18,16 @@ from tunegrad.ir.target import Target
 __all__ = ["assembly", "compile_llvm", "compiler_version"]
 
 OptLevel = Literal[0, 1, 2, 3]
+Stage = Literal["parse", "passes", "emit"]
 
 PIPELINE = 2
 """Bumped when a list of passes below changes: objects and measurements of another list are another compiler's."""
 
 _MAX_MESSAGE = 4000
+
+
+def _nobody(_: Stage) -> None:
+    """Watches nothing."""
 
 
 def compiler_version() -> str:
@@ -31,19 +37,24 @@ def compiler_version() -> str:
     return f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(map(str, llvm.llvm_version_info))} passes-{PIPELINE}"
 
 
-def compile_llvm(text: str, target: Target, opt_level: OptLevel = 2) -> bytes:
+def compile_llvm(
+    text: str, target: Target, opt_level: OptLevel = 2, watch: Callable[[Stage], None] = _nobody
+) -> bytes:
     """Compile LLVM IR text to an ELF relocatable object for ``target``.
 
     ``opt_level``: 0 code generation only; 1 a short function pipeline (sroa, instcombine, simplifycfg: half the
     time of 2); 2 LLVM's O1 module pipeline with loop-invariant motion; 3 its O2. Needs no device.
+    ``watch`` is told when each stage is over.
 
     Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can not be selected.
     """
-    module, machine = _optimised(text, target, opt_level)
+    module, machine = _optimised(text, target, opt_level, watch)
     try:
-        return bytes(machine.emit_object(module))
+        image = bytes(machine.emit_object(module))
     except RuntimeError as error:
         raise CompileFailure(_message("emit", error)) from error
+    watch("emit")
+    return image
 
 
 def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> str:
@@ -55,11 +66,11 @@ def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> st
     """
     if isinstance(source, bytes):
         return _disassemble(source)
-    module, machine = _optimised(source, target, opt_level)
+    module, machine = _optimised(source, target, opt_level, _nobody)
     return str(machine.emit_assembly(module))
 
 
-def _optimised(text: str, target: Target, opt_level: OptLevel) -> tuple[Any, Any]:
+def _optimised(text: str, target: Target, opt_level: OptLevel, watch: Callable[[Stage], None]) -> tuple[Any, Any]:
     machine = _machine(target.arch, ",".join(target.features), opt_level)
     context = llvm.create_context()
     try:
@@ -69,10 +80,12 @@ def _optimised(text: str, target: Target, opt_level: OptLevel) -> tuple[Any, Any
         module.verify()
     except RuntimeError as error:
         raise CompileFailure(_message("parse", error)) from error
+    watch("parse")
     if opt_level == 1:
         _run_light(module, machine)
     elif opt_level >= 2:
         _run_module(module, machine, opt_level - 1)
+    watch("passes")
     return module, machine
 
 
