@@ -15,6 +15,8 @@ from tunegrad.opts import DefaultChooser, Schedule, Space
 
 SSE = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
 TARGETS = {"avx512": AVX512, "sse": SSE, "many": replace(AVX512, threads=64), "gpu": GPU}
+# Every kernel is a large one here: partial sums, streaming stores, prefetches.
+TARGETS["tiny caches"] = replace(AVX512, l1_bytes=1 << 10, l2_bytes=2 << 10, l3_bytes=4 << 10)
 
 
 def halves(name: str) -> tuple[Kernel, ...]:
@@ -40,6 +42,25 @@ def test_space_default_is_legal_where_the_output_is_narrower_than_the_sum(target
         space = Space(kernel, target)
         for found in space.defaults():
             space.lower(found)
+
+
+LARGE = {
+    "matmul": lambda x: x @ Tensor.input("w", (2048, 2048), "f32"),
+    "row sum": lambda x: x.sum(1),
+    "column sum": lambda x: x.sum(0),
+    "transpose": lambda x: x.transpose(0, 1).contiguous(),
+    "add": lambda x: x + 1.0,
+    "softmax": lambda x: x.softmax(-1),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+@pytest.mark.parametrize("name", LARGE)
+def test_space_default_is_legal_for_what_no_cache_holds(name, threads):
+    (launch,) = schedule((LARGE[name](Tensor.input("x", (4096, 2048), "f32")).node,)).launches
+    for target in (replace(AVX512, threads=threads), replace(AVX512, threads=threads, l3_bytes=4 << 20)):
+        space = Space(launch.kernel, target)
+        space.lower(space.defaults()[0])
 
 
 @pytest.mark.parametrize("name", NAMES)

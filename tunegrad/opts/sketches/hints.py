@@ -16,10 +16,11 @@ _DISTANCES = (0, 256, 512, 1024, 4096)
 _COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV))
 
 
-def memory_hints(kernel: Kernel, target: Target, ask: Recorder, distance: int = 0) -> list[Action]:
+def memory_hints(kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False) -> list[Action]:
     """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold all of them.
 
-    ``distance`` is the default look-ahead in bytes: none, since the hardware's is enough for most kernels.
+    By default nothing is prefetched: what the hardware asks for is enough, and more costs bandwidth. ``partial``: the
+    outputs hold partial sums, which are read again.
     """
     if target.kind != "cpu":
         return []
@@ -29,11 +30,10 @@ def memory_hints(kernel: Kernel, target: Target, ask: Recorder, distance: int = 
         if p.nbytes <= target.l3_bytes // 4:
             continue
         if p.role == "out":
-            if ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.l3_bytes)):
+            if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.l3_bytes)):
                 actions.append(Stream(p.name))
         elif p.nbytes > target.l3_bytes // 2:
-            large = p.nbytes > target.l3_bytes
-            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, _DISTANCES.index(distance) if large else 0)
+            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES)
             actions += [Prefetch(p.name, ahead)] if ahead else []
     return actions
 

@@ -95,7 +95,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
         actions.append(Vectorize(lanes[3]))
     actions += unrolled
     stages = _stages(kernel, nest, order, found, lane, ask)
-    return tuple(actions + threads + stages + memory_hints(kernel, target, ask))
+    return tuple(actions + threads + stages + memory_hints(kernel, target, ask, partial=bool(nest.k)))
 
 
 def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
