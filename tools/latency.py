@@ -2,8 +2,8 @@
 
     python -m tools.latency [--model resnet18] [--per-kernel 8] [--repeats 3] [--json FILE]
 
-The sample is fixed by the seed: of every distinct kernel of the model the default schedule, and schedules that change one
-or two of its decisions, which is what a beam asks for. One process, one candidate after the other; of every stage of
+The sample is fixed by the seed: of every distinct kernel of the model the default schedule, and schedules that change
+one or two of its decisions, as a beam asks for them. One process, one candidate after the other; of every stage of
 a candidate the least of ``--repeats`` runs counts, so that a busy moment does not. ``--json`` keeps the hashes of all
 texts, and two such files say which candidates a change changed (``--against FILE``).
 

@@ -27,11 +27,12 @@ __all__ = ["ALWAYS", "NEVER", "FloorDiv", "Index", "Mod", "Range", "Valid", "Var
 class Var:
     """An integer variable with inclusive bounds ``lo <= value <= hi``. Equal names must mean equal bounds."""
 
-    __slots__ = ("hi", "key", "lo", "name")
+    __slots__ = ("hi", "key", "lo", "name", "names")
 
     def __init__(self, name: str, lo: int, hi: int) -> None:
         self.name, self.lo, self.hi = name, lo, hi
         self.key = name
+        self.names = frozenset((name,))
 
     def __reduce__(self) -> tuple[object, ...]:
         return Var, (self.name, self.lo, self.hi)
@@ -49,12 +50,13 @@ class Var:
 class FloorDiv:
     """``num // den`` that no law could simplify further."""
 
-    __slots__ = ("den", "hi", "key", "lo", "num")
+    __slots__ = ("den", "hi", "key", "lo", "names", "num")
 
     def __init__(self, num: Index, den: int) -> None:
         self.num, self.den = num, den
         self.lo, self.hi = num.lo // den, num.hi // den
         self.key = f"({num.key})//{den}"
+        self.names = num.names()
 
     def __reduce__(self) -> tuple[object, ...]:
         return FloorDiv, (self.num, self.den)
@@ -72,12 +74,13 @@ class FloorDiv:
 class Mod:
     """``num % den`` that no law could simplify further."""
 
-    __slots__ = ("den", "hi", "key", "lo", "num")
+    __slots__ = ("den", "hi", "key", "lo", "names", "num")
 
     def __init__(self, num: Index, den: int) -> None:
         self.num, self.den = num, den
         self.lo, self.hi = 0, den - 1
         self.key = f"({num.key})%{den}"
+        self.names = num.names()
 
     def __reduce__(self) -> tuple[object, ...]:
         return Mod, (self.num, self.den)
@@ -96,34 +99,20 @@ Atom = Var | FloorDiv | Mod
 
 
 class Index:
-    """A canonical sum. Build with ``var``, ``as_index`` and the operators ``+ - * // %`` (by int constants)."""
+    """A canonical sum. Build with ``var``, ``as_index`` and the operators ``+ - * // %`` (by int constants).
 
-    __slots__ = ("_hash", "const", "hi", "key", "lo", "terms")
+    Bounds, names, text and hash are worked out when first asked for: most sums are only steps to others.
+    """
 
-    terms: tuple[tuple[Atom, int], ...]
-    const: int
-    lo: int
-    hi: int
-    key: str
+    __slots__ = ("_bounds", "_hash", "_key", "_names", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int) -> None:
         """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the operators."""
         self.terms, self.const = terms, const
-        lo = hi = const
-        parts = []
-        for atom, c in terms:
-            if c > 0:
-                lo += c * atom.lo
-                hi += c * atom.hi
-            else:
-                lo += c * atom.hi
-                hi += c * atom.lo
-            parts.append(atom.key if c == 1 else f"{c}*{atom.key}")
-        if const or not parts:
-            parts.append(str(const))
-        self.lo, self.hi = lo, hi
-        self.key = "+".join(parts)
-        self._hash = hash(self.key)
+        self._bounds: tuple[int, int] | None = None
+        self._hash: int | None = None
+        self._key: str | None = None
+        self._names: frozenset[str] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return Index, (self.terms, self.const)
@@ -132,10 +121,46 @@ class Index:
         return self.key
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Index) and self.key == other.key)
+        if self is other:
+            return True
+        return isinstance(other, Index) and self.const == other.const and self.terms == other.terms
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.terms, self.const))
         return self._hash
+
+    @property
+    def key(self) -> str:
+        """Its canonical text."""
+        if self._key is None:
+            parts = [atom.key if c == 1 else f"{c}*{atom.key}" for atom, c in self.terms]
+            if self.const or not parts:
+                parts.append(str(self.const))
+            self._key = "+".join(parts)
+        return self._key
+
+    @property
+    def lo(self) -> int:
+        """The least value it can take, as far as the atoms' bounds say."""
+        return (self._bounds or self._bound())[0]
+
+    @property
+    def hi(self) -> int:
+        """The greatest value it can take, as far as the atoms' bounds say."""
+        return (self._bounds or self._bound())[1]
+
+    def _bound(self) -> tuple[int, int]:
+        lo = hi = self.const
+        for atom, c in self.terms:
+            if c > 0:
+                lo += c * atom.lo
+                hi += c * atom.hi
+            else:
+                lo += c * atom.hi
+                hi += c * atom.lo
+        self._bounds = lo, hi
+        return self._bounds
 
     @property
     def is_const(self) -> bool:
@@ -148,10 +173,7 @@ class Index:
             return Index(self.terms, self.const + other.const) if other.const else self
         if not self.terms:
             return Index(other.terms, self.const + other.const) if self.const else other
-        sums = dict(self.terms)
-        for atom, c in other.terms:
-            sums[atom] = sums.get(atom, 0) + c
-        return _sum(sums, self.const + other.const)
+        return _sum(_merged(self.terms, other.terms), self.const + other.const)
 
     __radd__ = __add__
 
@@ -189,9 +211,12 @@ class Index:
                 found |= atom.num.variables()
         return found
 
-    def names(self) -> set[str]:
+    def names(self) -> frozenset[str]:
         """Names of ``variables()``."""
-        return {v.name for v in self.variables()}
+        if self._names is None:
+            terms = self.terms
+            self._names = terms[0][0].names if len(terms) == 1 else _NOTHING.union(*(atom.names for atom, _ in terms))
+        return self._names
 
     def coefficient(self, name: str) -> int | None:
         """How much it grows when variable ``name`` grows by one; None when that is not one constant."""
@@ -200,25 +225,62 @@ class Index:
             if isinstance(atom, Var):
                 if atom.name == name:
                     result = c
-            elif name in atom.num.names():
+            elif name in atom.names:
                 return None
         return result
 
     def substitute(self, env: Mapping[str, Index]) -> Index:
         """The sum with variables replaced (all at once), simplified again."""
-        if not any(v.name in env for v in self.variables()):
+        if env.keys().isdisjoint(self.names()):
             return self
+        same: list[tuple[Atom, int]] = []
+        pieces: list[Index] = []
+        const = self.const
+        for term in self.terms:
+            atom, c = term
+            if env.keys().isdisjoint(atom.names):
+                same.append(term)
+                continue
+            new = env[atom.name] if isinstance(atom, Var) else _substituted(atom, env)
+            if new.terms:
+                pieces.append(new * c)
+            else:
+                const += c * new.const
+        total = Index(tuple(same), const)
+        if any(isinstance(atom, Mod) for x in (total, *pieces) for atom, _ in x.terms):
+            return self._in_turn(env)
+        for piece in pieces:
+            total = total + piece
+        return total
+
+    def _in_turn(self, env: Mapping[str, Index]) -> Index:
+        """``substitute``, term by term: what a modulus is joined with depends on the order."""
         total = Index((), self.const)
         for atom, c in self.terms:
             if isinstance(atom, Var):
                 new = env.get(atom.name)
                 piece = Index(((atom, 1),), 0) if new is None else new
-            elif isinstance(atom, FloorDiv):
-                piece = _floordiv(atom.num.substitute(env), atom.den)
             else:
-                piece = _mod(atom.num.substitute(env), atom.den)
+                piece = _substituted(atom, env)
             total = total + piece * c
         return total
+
+    def at(self, point: Mapping[str, int]) -> Index:
+        """The sum with variables at fixed values."""
+        if point.keys().isdisjoint(self.names()):
+            return self
+        same: list[tuple[Atom, int]] = []
+        const = self.const
+        for term in self.terms:
+            atom, c = term
+            if not isinstance(atom, Var):
+                return self.substitute({n: Index((), v) for n, v in point.items()})
+            value = point.get(atom.name)
+            if value is None:
+                same.append(term)
+            else:
+                const += c * value
+        return Index(tuple(same), const)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """Its value (ints, or numpy integer arrays of one shape) for the variables' values in ``env``."""
@@ -248,13 +310,44 @@ def as_index(value: Index | int) -> Index:
     return Index((), value) if isinstance(value, int) else value
 
 
+_NOTHING: frozenset[str] = frozenset()
+
+_Terms = tuple[tuple["Atom", int], ...]
+
+
+def _substituted(atom: FloorDiv | Mod, env: Mapping[str, Index]) -> Index:
+    num = atom.num.substitute(env)
+    return _floordiv(num, atom.den) if isinstance(atom, FloorDiv) else _mod(num, atom.den)
+
+
 def _key(term: tuple[Atom, int]) -> str:
     return term[0].key
 
 
-def _sum(sums: dict[Atom, int], const: int) -> Index:
-    terms = [t for t in sums.items() if t[1]]
-    terms.sort(key=_key)
+def _merged(a: _Terms, b: _Terms) -> list[tuple[Atom, int]]:
+    """The terms of a sum, in order."""
+    found: list[tuple[Atom, int]] = []
+    i, j = 0, 0
+    while i < len(a) and j < len(b):
+        (x, cx), (y, cy) = a[i], b[j]
+        if x.key == y.key:
+            if cx + cy:
+                found.append((x, cx + cy))
+            i += 1
+            j += 1
+        elif x.key < y.key:
+            found.append(a[i])
+            i += 1
+        else:
+            found.append(b[j])
+            j += 1
+    found.extend(a[i:])
+    found.extend(b[j:])
+    return found
+
+
+def _sum(terms: list[tuple[Atom, int]], const: int) -> Index:
+    """The sum of terms that are in order, its moduli joined with their quotients."""
     for atom, c in terms:
         if isinstance(atom, Mod):
             joined = _rejoin(dict(terms), const, atom, c)
@@ -275,7 +368,8 @@ def _rejoin(sums: dict[Atom, int], const: int, mod: Mod, c: int) -> Index | None
         del sums[atom]
     if sums.pop(mod, 0) != c:
         return None
-    return _sum(sums, const - c * mod.den * quotient.const) + mod.num * c
+    terms = sorted((t for t in sums.items() if t[1]), key=_key)
+    return _sum(terms, const - c * mod.den * quotient.const) + mod.num * c
 
 
 def _floordiv(n: Index, d: int) -> Index:
@@ -351,11 +445,15 @@ def _mod(n: Index, d: int) -> Index:
 class Range:
     """The condition ``lo <= index < hi``."""
 
-    __slots__ = ("hi", "index", "key", "lo")
+    __slots__ = ("hi", "index", "lo")
 
     def __init__(self, index: Index, lo: int, hi: int) -> None:
         self.index, self.lo, self.hi = index, lo, hi
-        self.key = f"{lo}<={index.key}<{hi}"
+
+    @property
+    def key(self) -> str:
+        """Its canonical text."""
+        return f"{self.lo}<={self.index.key}<{self.hi}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return Range, (self.index, self.lo, self.hi)
@@ -364,10 +462,12 @@ class Range:
         return self.key
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Range) and self.key == other.key)
+        if self is other:
+            return True
+        return isinstance(other, Range) and (self.lo, self.hi, self.index) == (other.lo, other.hi, other.index)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash((self.lo, self.hi, self.index))
 
     @property
     def always(self) -> bool:
@@ -401,25 +501,34 @@ def _plain(r: Range) -> Range:
 class Valid:
     """A conjunction of ranges, simplified: proved ones dropped, one refuted makes it ``NEVER``."""
 
-    __slots__ = ("key", "never", "ranges")
+    __slots__ = ("_key", "never", "ranges")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        merged: dict[str, Range] = {}
+        merged: dict[Index, Range] = {}
         never = False
         for r in ranges:
             if not r.index.terms:
                 never = never or not r.lo <= r.index.const < r.hi
                 continue
             r = _plain(r)
-            old = merged.get(r.index.key)
+            old = merged.get(r.index)
             if old is not None:
                 r = Range(r.index, max(r.lo, old.lo), min(r.hi, old.hi))
-            merged[r.index.key] = r
+            merged[r.index] = r
         never = never or any(r.never for r in merged.values())
-        kept = () if never else tuple(r for _, r in sorted(merged.items()) if not r.always)
-        self.ranges: tuple[Range, ...] = kept
+        kept = [] if never else [r for r in merged.values() if not r.always]
+        if len(kept) > 1:
+            kept.sort(key=lambda r: r.index.key)
+        self.ranges: tuple[Range, ...] = tuple(kept)
         self.never = never
-        self.key = "never" if never else "&".join(r.key for r in kept)
+        self._key: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its canonical text; '' where nothing is left to hold."""
+        if self._key is None:
+            self._key = "never" if self.never else "&".join(r.key for r in self.ranges)
+        return self._key
 
     def __reduce__(self) -> tuple[object, ...]:
         return Valid, ((Range(Index((), 0), 1, 1),) if self.never else self.ranges,)
@@ -428,10 +537,12 @@ class Valid:
         return self.key or "always"
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Valid) and self.key == other.key)
+        if self is other:
+            return True
+        return isinstance(other, Valid) and self.never == other.never and self.ranges == other.ranges
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash((self.never, self.ranges))
 
     def __iter__(self) -> Iterator[Range]:
         return iter(self.ranges)
@@ -449,13 +560,19 @@ class Valid:
 
     def substitute(self, env: Mapping[str, Index]) -> Valid:
         """The condition with variables replaced."""
-        if not self.ranges:
+        if not self.ranges or env.keys().isdisjoint(self.names()):
             return self
         return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
 
-    def names(self) -> set[str]:
+    def at(self, point: Mapping[str, int]) -> Valid:
+        """The condition with variables at fixed values."""
+        if not self.ranges or point.keys().isdisjoint(self.names()):
+            return self
+        return Valid(Range(r.index.at(point), r.lo, r.hi) for r in self.ranges)
+
+    def names(self) -> frozenset[str]:
         """Names of every variable it depends on."""
-        return set().union(*(r.index.names() for r in self.ranges)) if self.ranges else set()
+        return _NOTHING.union(*(r.index.names() for r in self.ranges)) if self.ranges else _NOTHING
 
     def holds(self, env: Mapping[str, int]) -> bool:
         """Its truth for the variables' values in ``env``."""

@@ -346,13 +346,18 @@ class Program:
 
 def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
     """Every instruction, outer before inner."""
-    for i in body:
-        yield i
-        if isinstance(i, For):
-            yield from walk(i.body)
-        elif isinstance(i, If):
-            yield from walk(i.body)
-            yield from walk(i.orelse)
+    left = [iter(body)]
+    while left:
+        for i in left[-1]:
+            yield i
+            if isinstance(i, For):
+                left.append(iter(i.body))
+                break
+            if isinstance(i, If):
+                left += [iter(i.orelse), iter(i.body)]
+                break
+        else:
+            left.pop()
 
 
 def _lines(p: Program) -> Iterator[str]:

@@ -210,6 +210,19 @@ class _Renderer(Ops):
 
     def address(self, buffer: str, offset: Index) -> str:
         """A pointer to ``buffer[offset]``."""
+        scope = self.scopes[-1]
+        key = ("address", buffer, offset.terms)
+        base = scope.cache.get(key)
+        if base is None:
+            base = scope.cache[key] = self._base(buffer, offset)
+        if not offset.const:
+            return base
+        name = self.fresh()
+        self.emit(f"{name} = getelementptr i8, ptr {base}, i64 {offset.const * self.dtypes[buffer].itemsize}")
+        return name
+
+    def _base(self, buffer: str, offset: Index) -> str:
+        """A pointer to ``buffer[offset]``, but for the constant of the offset."""
         dtype = self.dtypes[buffer]
         base = self.pointer[buffer]
         if offset.terms:
@@ -224,11 +237,7 @@ class _Renderer(Ops):
                 depth = d
                 group.append((atom, c))
             base = self._step(base, group, depth, dtype)
-        if not offset.const:
-            return base
-        name = self.fresh()
-        self.emit(f"{name} = getelementptr i8, ptr {base}, i64 {offset.const * dtype.itemsize}")
-        return name
+        return base
 
     def _step(self, base: str, group: list[tuple[Atom, int]], depth: int, dtype: DType) -> str:
         terms = tuple(sorted(group, key=lambda t: t[0].key))
@@ -389,7 +398,7 @@ class _Renderer(Ops):
         if lanes == 1 or step == 0:
             self.bind(i.id, i.vtype, self._splat_load(i, lanes))
         elif step == 1:
-            address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(0)}))
+            address = self.address(i.buffer, i.offset.at({i.lane: 0}))
             if i.prefetch:
                 self._prefetch(address, i.prefetch)
             raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
@@ -409,7 +418,7 @@ class _Renderer(Ops):
 
     def _splat_load(self, i: Load, lanes: int) -> str:
         dtype = i.vtype.dtype
-        offset = i.offset.substitute({i.lane: as_index(0)}) if i.lane else i.offset
+        offset = i.offset.at({i.lane: 0}) if i.lane else i.offset
         if lanes > 1 and i.mask is not None:
             raws = [self._lane_load(i, offset, lane) for lane in range(lanes)]
             return self.from_memory(self.assemble(raws, dtype, lanes), i.vtype)
@@ -423,7 +432,7 @@ class _Renderer(Ops):
         return self.load_scalar(self.address(i.buffer, offset), i.vtype.dtype, mask)
 
     def _gather(self, i: Load) -> str:
-        offsets = [i.offset.substitute({i.lane: as_index(lane)}) for lane in range(i.vtype.lanes)]
+        offsets = [i.offset.at({i.lane: lane}) for lane in range(i.vtype.lanes)]
         raws = [self._lane_load(i, offset, lane) for lane, offset in enumerate(offsets)]
         return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
 
@@ -432,7 +441,7 @@ class _Renderer(Ops):
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         turned = list(range(lanes - 1, -1, -1))
         mask = None if i.mask is None else self.spread_mask(self.value(i.mask), list(turned))
-        address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(lanes - 1)}))
+        address = self.address(i.buffer, i.offset.at({i.lane: lanes - 1}))
         raw, kind = self.load_vector(address, dtype, lanes, mask), f"<{lanes} x {memory_type(dtype)}>"
         return self._named(f"shufflevector {kind} {raw}, {kind} poison, {_places(turned)}")
 
@@ -443,7 +452,7 @@ class _Renderer(Ops):
         """
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         kind = f"<{lanes} x {memory_type(dtype)}>"
-        offset = i.offset.substitute({i.lane: as_index(0)})
+        offset = i.offset.at({i.lane: 0})
         starts = [min(part * lanes, (lanes - 1) * (step - 1)) for part in range(step)]
         part_of = [next(k for k, at in enumerate(starts) if at <= lane * step < at + lanes) for lane in range(lanes)]
         mask = None if i.mask is None else self.value(i.mask)
@@ -466,7 +475,7 @@ class _Renderer(Ops):
         offset = group[0].offset
         rows = []
         for lane in range(lanes):
-            address = self.address(group[0].buffer, offset.substitute({group[0].lane: as_index(lane)}))
+            address = self.address(group[0].buffer, offset.at({group[0].lane: lane}))
             rows.append(self.load_vector(address, dtype, n, None))
         one = memory_type(dtype)
         vectors = [self._joined([rows[lane] for lane in range(j, lanes, n)], one, n) for j in range(n)]
@@ -496,7 +505,7 @@ class _Renderer(Ops):
         if lanes == 1:
             self.store_scalar(self.address(i.buffer, i.offset), raw, dtype, mask)
         elif i.offset.coefficient(i.lane) == 1:
-            base = i.offset.substitute({i.lane: as_index(0)})
+            base = i.offset.at({i.lane: 0})
             address = self.address(i.buffer, base)
             # parameters and scratch are 64-byte aligned, so an offset in whole vectors is aligned too
             whole = base.const % lanes == 0 and all(c % lanes == 0 for _, c in base.terms)
@@ -508,7 +517,7 @@ class _Renderer(Ops):
                 self.store_vector(address, raw, dtype, lanes, mask)
         else:
             for lane in range(lanes):
-                address = self.address(i.buffer, i.offset.substitute({i.lane: as_index(lane)}))
+                address = self.address(i.buffer, i.offset.at({i.lane: lane}))
                 piece = self.fresh()
                 self.emit(f"{piece} = extractelement <{lanes} x {memory_type(dtype)}> {raw}, i32 {lane}")
                 held = None if mask is None else self.extract_mask(mask, lanes, lane)
@@ -521,7 +530,7 @@ class _Renderer(Ops):
         if lanes == 1:
             self.bind(i.id, i.vtype, self.from_i64(self.index(i.index), i.vtype))
             return
-        values = [self.index(i.index.substitute({i.lane: as_index(lane)})) for lane in range(lanes)]
+        values = [self.index(i.index.at({i.lane: lane})) for lane in range(lanes)]
         scalars = [self.from_i64(v, VType(dtype)) for v in values]
         self.bind(i.id, i.vtype, self.assemble(scalars, dtype, lanes))
 
@@ -529,7 +538,7 @@ class _Renderer(Ops):
         if i.lanes == 1:
             self.bind_bool(i.id, 1, self.condition(i.valid))
             return
-        held = [i.valid.substitute({i.lane: as_index(lane)}) for lane in range(i.lanes)]
+        held = [i.valid.at({i.lane: lane}) for lane in range(i.lanes)]
         if all(v.always or v.never for v in held):
             self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">")
             return
@@ -546,7 +555,7 @@ class _Renderer(Ops):
         total = ""
         for r in i.valid:
             step = r.index.coefficient(i.lane) or 0
-            base = self.index(r.index.substitute({i.lane: as_index(0)}) + -r.lo)
+            base = self.index(r.index.at({i.lane: 0}) + -r.lo)
             whole = self.splat_i64(base, i.lanes)
             steps = "<" + ", ".join(f"i64 {step * lane}" for lane in range(i.lanes)) + ">"
             at, held = self.fresh(), self.fresh()

@@ -27,7 +27,7 @@ from ..staging import CopyPlan
 from .builder import Builder, Known
 from .copies import emit_copies
 from .shape import AxisShape, loop_stops
-from .values import Point, Values
+from .values import Point, Values, fix, fix_valid
 
 __all__ = ["Region"]
 
@@ -275,7 +275,7 @@ class Region:
                 new = b.select(
                     b.test(values.first_lanes(active), lane.name, lane.extent), new, (old, vtype.lanes), s.dtype
                 )
-            held = guard.substitute({n: as_index(v) for n, v in p}) if guard.ranges else guard
+            held = fix_valid(guard, p)
             if not held.always:
                 mask = b.test(held, values.lane, values.lanes)
                 new = b.select(mask, new, (old, vtype.lanes), s.dtype)
@@ -287,8 +287,7 @@ class Region:
         if values.kept_here is not None:
             value = values.emit(x, p, active)
             buffer, offset, dtype = values.kept_here
-            fixed = offset.substitute({n: as_index(v) for n, v in p})
-            self.b.store(buffer, fixed, ALWAYS, value, dtype, values.lane, values.lanes)
+            self.b.store(buffer, fix(offset, p), ALWAYS, value, dtype, values.lane, values.lanes)
             return self.b.compute(s.op, [old, value], [s.dtype] * 2, s.dtype)
         if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
             a, c = (values.emit(y, p, active) for y in x.args)
@@ -380,19 +379,21 @@ class Region:
 
         def add_earlier() -> None:
             values = self._values(at, {})
+            target = self._target(values, store)
             for p in points:
                 old = b.new()
                 b.add(Read(old, kept[p], vtype))
-                offset, valid = self._target(values, store, p, self._active(lanes, p, limits))
+                offset, valid = self._at(values, target, p, self._active(lanes, p, limits))
                 earlier = b.load(store.param, offset, valid, s.dtype, values.lane, values.lanes)
                 b.add(Write(kept[p], b.compute(s.op, [earlier, (old, vtype.lanes)], [s.dtype] * 2, s.dtype)[0], vtype))
 
         def keep() -> None:
             values = self._values(at, {})
+            target = self._target(values, store)
             for p in points:
                 old = b.new()
                 b.add(Read(old, kept[p], vtype))
-                offset, valid = self._target(values, store, p, self._active(lanes, p, limits))
+                offset, valid = self._at(values, target, p, self._active(lanes, p, limits))
                 b.store(store.param, offset, valid, (old, vtype.lanes), s.dtype, values.lane, values.lanes)
 
         def finish() -> None:
@@ -409,16 +410,17 @@ class Region:
 
     # -- stores
 
-    def _target(self, values: Values, s: Store, p: Point, active: int | None) -> tuple[Index, Valid]:
-        """The offset that a store writes at a point, and the condition on it."""
+    def _target(self, values: Values, s: Store) -> tuple[Index, Valid]:
+        """The offset that a store writes, and the condition on it, over loops."""
         layout = self.tree.kernel.param(s.param).layout
-        env = {n: as_index(v) for n, v in p}
-        offset = layout.offset([values.over(x) for x in s.index]).substitute(env)
         axes = {a.name for a in (*self.tree.kernel.axes, *s.axes)}
-        valid = (values.masks(axes) & values.needed(s.valid)).substitute(values.env).substitute(env)
-        if active is not None:
-            valid = valid & values.first_lanes(active)
-        return offset, valid
+        valid = (values.masks(axes) & values.needed(s.valid)).substitute(values.env)
+        return layout.offset([values.over(x) for x in s.index]), valid
+
+    def _at(self, values: Values, target: tuple[Index, Valid], p: Point, active: int | None) -> tuple[Index, Valid]:
+        """A target at one point, and only in the active lanes."""
+        offset, valid = fix(target[0], p), fix_valid(target[1], p)
+        return offset, valid if active is None else valid & values.first_lanes(active)
 
     def _store_stage(self, i: int, s: Store, limits: Limits) -> None:
         tree, lane = self.tree, self.lanes_of[i]
@@ -426,9 +428,10 @@ class Region:
 
         def body(env: Env, inner: Limits) -> None:
             values = self._values(i, env)
+            target = self._target(values, s)
             for p in self._points([*tree.shared_registers, *own], inner, lane):
                 active = self._active(lane, p, inner)
-                offset, valid = self._target(values, s, p, active)
+                offset, valid = self._at(values, target, p, active)
                 value = values.emit(s.expr, p, active)
                 dtype = tree.kernel.param(s.param).dtype
                 stream = s.param in tree.streamed

@@ -204,19 +204,9 @@ def plan_buffer(plan: CopyPlan) -> str:
 
 def fix(index: Index, point: Point) -> Index:
     """An index with register loops at fixed values."""
-    moved = 0
-    for name, value in point:
-        step = index.coefficient(name)
-        if step is None:
-            return index.substitute({n: as_index(v) for n, v in point})
-        moved += step * value
-    names = {n for n, _ in point}
-    terms = tuple(t for t in index.terms if t[0].key not in names)
-    return Index(terms, index.const + moved)
+    return index.at(dict(point)) if point else index
 
 
 def fix_valid(valid: Valid, point: Point) -> Valid:
     """A condition with register loops at fixed values."""
-    if not valid.ranges or not point:
-        return valid
-    return valid.substitute({n: as_index(v) for n, v in point})
+    return valid.at(dict(point)) if point and valid.ranges else valid
