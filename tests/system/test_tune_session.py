@@ -93,8 +93,8 @@ def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: T
 
 def test_winner_was_not_slower_than_the_default_in_the_search_either(tuned: Tuned) -> None:
     for promotions in tuned.promotions.values():
-        medians = [trial.measurement.seconds for trial, _ in promotions]
-        assert medians == sorted(medians, reverse=True)
+        default, *later = [trial.measurement.seconds for trial, _ in promotions]
+        assert all(seconds <= default for seconds in later)
 
 
 def test_report_gives_a_default_that_won_one_time(tuned: Tuned) -> None:
@@ -129,8 +129,8 @@ def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: 
 
 def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
     listener, store = Listener(), copied(tuned, tmp_path)
-    tune_model(settings_of(tuned.directory, BUDGET_S + 2.0, store), [listener])
-    assert {e.budget_s for e in listener.of(BudgetSpent)} == {BUDGET_S + 2.0}
+    tune_model(settings_of(tuned.directory, BUDGET_S + 4.0, store), [listener])
+    assert {e.budget_s for e in listener.of(BudgetSpent)} == {BUDGET_S + 4.0}
     assert all(e.spent_s >= BUDGET_S for e in listener.of(BudgetSpent))
     before = {(t.kernel_key, t.actions) for t in tuned.trials}
     with open_store(store) as opened:

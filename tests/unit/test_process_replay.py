@@ -48,7 +48,8 @@ def test_process_replay_sees_a_changed_lowering(before, monkeypatch):
 
     def lower(self: Space, schedule: object) -> Program:
         program = real(self, schedule)
-        return replace(program, body=(*program.body, Barrier())) if "max" in self.kernel.text else program
+        changed = "max" in self.kernel.text and self.target.kind == "cpu"
+        return replace(program, body=(*program.body, Barrier())) if changed else program
 
     monkeypatch.setattr(Space, "lower", lower)
     found = differences(before, capture(1, SOME))
