@@ -21,7 +21,7 @@ from tunegrad.devices.inputs import draw_inputs
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.expr import Apply, Cast, Expr, Op
 from tunegrad.ir.interpret_kernel import interpret_at
-from tunegrad.ir.kernel import Kernel, Param
+from tunegrad.ir.kernel import Kernel, Param, Reduce
 from tunegrad.ir.reference import in_float64
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
@@ -78,7 +78,7 @@ def inputs(payload: Payload, io: KernelIO, seed: int) -> dict[str, Array]:
 def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Reference]:
     """What every output must be: the unscheduled kernel in float64, compiled; or a sample, where that takes long."""
     kernel = payload.kernel
-    terms = max(1, sum(prod(a.extent for a in r.axes) for r in kernel.reduces))
+    terms = max(1, sum(_roundings(r) * prod(a.extent for a in r.axes) for r in kernel.reduces))
     if work(kernel) > SAMPLED_WORK:
         return _sampled(kernel, arrays, terms)
     values = _compiled(kernel, arrays, payload.target)
@@ -90,6 +90,11 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
             _comparable(values[p.name] if indices is None else values[p.name][indices]), terms, indices
         )
     return found
+
+
+def _roundings(r: Reduce) -> int:
+    """How often one fold step rounds: a product of pairs is added in two steps."""
+    return 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
 
 
 def work(kernel: Kernel) -> int:

@@ -63,8 +63,12 @@ __all__ = [
 
 Scalar = bool | int | float | str
 Searcher = Literal["beam", "random"]
-Numerics = Literal["contract", "strict"]
-"""``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are not."""
+Numerics = Literal["contract", "strict", "bf16-dot"]
+"""Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``.
+
+``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are not. ``bf16-dot``:
+sums of products of bf16 tensors are added up in pairs, which flushes subnormal numbers.
+"""
 DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
 

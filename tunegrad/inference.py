@@ -41,12 +41,11 @@ from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalA
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.planning import plan_schedule
+from tunegrad.planning import plan_schedule, prepared
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
@@ -322,7 +321,8 @@ def load(
     and one warning is logged; with ``on_miss="nearest"`` it runs with the winner of the most similar machine where that
     is legal; with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn from
     ``seed`` without any. ``threads``: default, those of the model's file, or all that this process may use.
-    ``numerics="strict"`` forbids Winograd convolutions, which lose some bits (docs/NUMERICS.md).
+    ``numerics="strict"`` forbids Winograd convolutions, which lose some bits; ``"bf16-dot"`` allows bf16 products to be
+    added in pairs (docs/NUMERICS.md).
 
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in one line.
     """
@@ -379,7 +379,7 @@ def _load(
     with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here = fingerprint(target, numerics)
-        plan = plan_schedule(fold_constants(tuple(t.node for t in outputs)), target, here, opened, numerics).plan
+        plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, opened, numerics).plan
         chosen = {
             key: _chosen(kernel, target, here, opened, on_miss, _compiler())
             for key, (kernel, _) in plan.kernels().items()
@@ -443,7 +443,7 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
     here = fingerprint(target)
-    plan = plan_schedule(fold_constants(nodes), target, here, None, "contract").plan
+    plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
     codes = {
         key: _chosen(kernel, target, here, None, "default", _compiler())[1]
         for key, (kernel, _) in plan.kernels().items()

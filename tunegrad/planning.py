@@ -17,9 +17,11 @@ from math import prod
 from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import EXPENSIVE, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION
@@ -33,6 +35,7 @@ __all__ = [
     "expected_s",
     "plan_schedule",
     "plan_text",
+    "prepared",
     "stored_plan",
     "stored_s",
     "stored_toggles",
@@ -59,10 +62,15 @@ class Planned:
     variants: Mapping[str, str]
 
 
+def prepared(outputs: tuple[Node, ...], numerics: Numerics) -> tuple[Node, ...]:
+    """A graph as it is planned: bf16 products in pairs where the numerics allow them, and constants folded."""
+    return fold_constants(pair_dots(outputs) if numerics == "bf16-dot" else outputs)
+
+
 def plan_schedule(
     outputs: tuple[Node, ...], target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
 ) -> Planned:
-    """The schedule of a graph with all that the store has decided; reads only."""
+    """The schedule of a prepared graph with all that the store has decided; reads only."""
     fusion = Fusion.of(outputs)
     toggles = stored_toggles(fusion, here, store)
     plan, variants = pick_variants(fusion.toggled(toggles).schedule(), target, here, store, numerics)

@@ -67,7 +67,7 @@ def tune(
             seed=seed,
             numerics=numerics,
         )
-    return run_session(settings, workload_of_spec(settings.model, settings.seed), observers)
+    return run_session(settings, workload_of_spec(settings.model, settings.seed, settings.numerics), observers)
 
 
 def tune_callable(
@@ -86,7 +86,7 @@ def tune_callable(
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
-    workload = workload_of_function(function, arrays)
+    workload = workload_of_function(function, arrays, numerics)
     settings = TuneSettings(
         model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
         device=device,

@@ -30,9 +30,10 @@ seed_option = click.option(
 )
 numerics_option = click.option(
     "--numerics",
-    metavar="contract|strict",
+    metavar="MODE",
     default="contract",
-    help="Whether Winograd convolutions are allowed, within the stated tolerance.  [default: contract]",
+    help="strict; contract, which allows Winograd convolutions, within the stated tolerance; or bf16-dot, which also "
+    "sums products of bf16 tensors in pairs.  [default: contract]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
 

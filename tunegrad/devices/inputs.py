@@ -36,6 +36,9 @@ def draw(param: Parameter, rng: np.random.Generator) -> npt.NDArray[Any]:
     if kind.is_int:
         low, high = (0, param.bound) if param.bound else (-_SMALL, _SMALL + 1)
         return rng.integers(low, high, param.elements).astype(kind.numpy)
+    if kind.is_pair:
+        halves = _away_from_zero(rng.standard_normal(2 * param.elements, dtype=np.float32)).view(np.uint32) >> 16
+        return halves[0::2] | (halves[1::2] << 16)
     if kind.name == "f64":
         return _away_from_zero(rng.standard_normal(param.elements))
     values = _away_from_zero(rng.standard_normal(param.elements, dtype=np.float32))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import Reference
-from tunegrad.ir.dtypes import DType, dtype_of
+from tunegrad.ir.dtypes import BF16, BF16X2, DType, dtype_of
 
 __all__ = ["Mismatch", "compare", "tolerance"]
 
@@ -66,6 +66,9 @@ def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch
     kind = dtype_of(dtype)
     picked = got if reference.indices is None else got[reference.indices]
     values, expected = _widen(picked, kind), reference.values.reshape(-1)
+    if kind.is_pair:
+        values, expected = (_halves(x) for x in (picked, expected))
+        kind = BF16
     if values.shape != expected.shape:
         return Mismatch(0, float(values.size), float(expected.size), 0.0, math.inf, 1)
     allowed = tolerance(kind, reference.terms, expected)
@@ -79,7 +82,8 @@ def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch
     if good.all():
         return Mismatch(-1, 0.0, 0.0, 0.0, max_error)
     at = int(np.argmin(good))
-    index = at if reference.indices is None else int(reference.indices[at])
+    place = at // 2 if dtype == BF16X2.name else at
+    index = place if reference.indices is None else int(reference.indices[place])
     limit = float(allowed[at])
     return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
 
@@ -91,3 +95,9 @@ def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
     if dtype.is_bool:
         return array.view(np.uint8).astype(np.int64)
     return array.astype(np.float64 if dtype.is_float else np.int64)
+
+
+def _halves(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The bf16 values of words, both of one side by side; a reference holds the words as integers."""
+    words = np.ascontiguousarray(pairs.astype(np.uint32))
+    return _widen(np.stack([words & 0xFFFF, words >> 16], axis=-1).reshape(-1), BF16)

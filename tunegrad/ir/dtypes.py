@@ -1,7 +1,9 @@
 """Scalar types: what a value is, how wide it is, and which of two wins.
 
 f16 and bf16 can be stored and loaded; arithmetic on them happens in f32. A bf16 array is a numpy ``uint16``
-array of the upper halves of f32 bit patterns, since numpy has no such type.
+array of the upper halves of f32 bit patterns, since numpy has no such type. ``BF16X2`` is two bf16 in one word, the
+first in the low half: what instructions that multiply pairs read. It is made by rewrites only, no user's tensor has it,
+and a numpy array of it is ``uint32``.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import numpy as np
 
 from tunegrad.errors import DTypeError
 
-__all__ = ["BF16", "BOOL", "DTYPES", "F16", "F32", "F64", "I32", "I64", "DType", "dtype_of", "promote"]
+__all__ = ["BF16", "BF16X2", "BOOL", "DTYPES", "F16", "F32", "F64", "I32", "I64", "DType", "dtype_of", "promote"]
 
-Category = Literal["bool", "int", "float"]
+Category = Literal["bool", "int", "float", "pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class DType:
         return self.category == "bool"
 
     @property
+    def is_pair(self) -> bool:
+        return self.category == "pair"
+
+    @property
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy dtype of an array that holds this type in memory."""
         return np.dtype(_NUMPY[self.name])
@@ -65,11 +71,14 @@ BF16 = DType("bf16", "float", 16, 3)
 F16 = DType("f16", "float", 16, 4)
 F32 = DType("f32", "float", 32, 5)
 F64 = DType("f64", "float", 64, 6)
+BF16X2 = DType("bf16x2", "pair", 32, 7)
 
 DTYPES: dict[str, DType] = {t.name: t for t in (BOOL, I32, I64, BF16, F16, F32, F64)}
+"""The types that a tensor may have, by name."""
+
 _NUMPY = {
     "bool": "bool", "i32": "int32", "i64": "int64",
-    "bf16": "uint16", "f16": "float16", "f32": "float32", "f64": "float64",
+    "bf16": "uint16", "f16": "float16", "f32": "float32", "f64": "float64", "bf16x2": "uint32",
 }  # fmt: skip
 
 
@@ -82,6 +91,8 @@ def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
         return value
     if isinstance(value, str) and value in DTYPES:
         return DTYPES[value]
+    if value == BF16X2.name:  # of a kernel's parameter
+        return BF16X2
     if value is bool:
         return BOOL
     if value is int:
@@ -93,7 +104,7 @@ def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
     except TypeError:
         name = str(value)
     for key, numpy_name in _NUMPY.items():
-        if numpy_name == name and key != "bf16":
+        if numpy_name == name and key not in ("bf16", "bf16x2"):
             return DTYPES[key]
     raise DTypeError(f"dtype {value!r} is not supported; valid: {', '.join(DTYPES)}")
 

@@ -58,7 +58,9 @@ def _read(n: Node, factors: Mapping[int, tuple[Node, ...]]) -> tuple[Node, ...]:
 def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[Node, ...]]:
     """Products that only sums read: they are never computed by themselves."""
     found = {
-        id(n): n.srcs for n in order if n.op is GraphOp.MAP and n.arg is Op.MUL and n.size and n.dtype.bits in (32, 64)
+        id(n): n.srcs
+        for n in order
+        if n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) and n.size and n.dtype.bits in (32, 64)
     }
     for n in order:
         op = typed(tuple[Op, Any], n.arg)[0] if n.op is GraphOp.REDUCE else None
@@ -140,7 +142,11 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
     ]
     kept = [d for d in range(len(shape)) if d not in axes and (d in dims[0] or d in dims[1])]
     repeats = prod(shape[d] for d in axes if d not in dims[0] and d not in dims[1])
-    result = np.einsum(small[0], dims[0], small[1], dims[1], kept, optimize=True)
+    if node.srcs[0].arg is Op.DOT2:
+        halves = [[compute(half, x) for x in small] for half in (Op.LOW, Op.HIGH)]
+        result = sum(np.einsum(x, dims[0], y, dims[1], kept, optimize=True) for x, y in halves)
+    else:
+        result = np.einsum(small[0], dims[0], small[1], dims[1], kept, optimize=True)
     if repeats > 1:
         result = result * np.asarray(repeats, node.dtype.numpy)
     return np.broadcast_to(result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape)

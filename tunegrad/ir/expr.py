@@ -4,6 +4,11 @@ Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, i
 Python's, ``DIV`` is for floats, comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. A ``Load``
 whose ``valid`` does not hold yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to
 f32, or as a stored dtype.
+
+Products of bf16 pairs: ``PAIR(x, y)`` is the upper halves of two f32, so exactly x and y where they are bf16 values;
+``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is ``low(p) * low(q) + high(p) * high(q)`` in f32, and
+``DOT2_ADD(p, q, c)``, of programs, is ``fma(low(p), low(q), fma(high(p), high(q), c))``; in both, subnormal numbers, be
+they given, in between or the result, may count as zero.
 """
 
 from __future__ import annotations
@@ -62,10 +67,15 @@ class Op(StrEnum):
     XOR = "xor"
     WHERE = "where"
     FMA = "fma"
+    PAIR = "pair"
+    LOW = "low"
+    HIGH = "high"
+    DOT2 = "dot2"
+    DOT2_ADD = "dot2_add"
 
     @property
     def arity(self) -> int:
-        if self in (Op.WHERE, Op.FMA):
+        if self in (Op.WHERE, Op.FMA, Op.DOT2_ADD):
             return 3
         return 1 if self in _UNARY else 2
 
@@ -75,7 +85,8 @@ class Op(StrEnum):
 
 
 _UNARY = frozenset(
-    (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.NOT)
+    (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.NOT,
+     Op.LOW, Op.HIGH)
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 
-from .dtypes import BOOL, I64, DType
+from .dtypes import BF16, BF16X2, BOOL, F32, I64, DType
 from .expr import Op
 from .layout import Layout
 
@@ -184,7 +184,16 @@ def elementwise(op: Op, *srcs: Node) -> Node:
     values = srcs[1:] if op is Op.WHERE else srcs
     if len({s.dtype for s in values}) != 1 or (op is Op.WHERE and not srcs[0].dtype.is_bool):
         raise DTypeError(f"{op}: dtypes {', '.join(str(s.dtype) for s in srcs)} do not fit")
-    return Node(GraphOp.MAP, srcs, op, srcs[0].shape, BOOL if op.compares else values[0].dtype)
+    return Node(GraphOp.MAP, srcs, op, srcs[0].shape, _map_dtype(op, values[0].dtype))
+
+
+def _map_dtype(op: Op, dtype: DType) -> DType:
+    """What an operation on ``dtype`` gives. Raises DTypeError for pairs of anything but bf16, and for parts of such."""
+    if op is Op.PAIR or dtype.is_pair:
+        if not (dtype == BF16 if op is Op.PAIR else op in (Op.LOW, Op.HIGH, Op.DOT2)):
+            raise DTypeError(f"{op}: {dtype} does not fit")
+        return BF16X2 if op is Op.PAIR else F32
+    return BOOL if op.compares else dtype
 
 
 def cast(x: Node, dtype: DType) -> Node:

@@ -19,7 +19,7 @@ from tunegrad.errors import InternalError
 
 from .dtypes import BF16, F32, DType
 from .expr import Op
-from .numeric import to_compute, to_memory
+from .numeric import compute, to_compute, to_memory
 
 __all__ = ["constant", "converter", "folder", "operation"]
 
@@ -68,6 +68,8 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
     """The function that computes ``op`` on values of ``dtype`` (the type of its last argument)."""
     if op is Op.FMA:
         return _fma(dtype, lanes)
+    if op in (Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD):
+        return _of_pairs(op)
     if op is Op.WHERE:
         return np.where if lanes > 1 else lambda c, a, b: a if c else b
     if op is Op.RECIP:
@@ -121,6 +123,23 @@ def _fma(dtype: DType, lanes: int) -> Callable[..., Value]:
     else:
         wide = np.longdouble
     return lambda a, b, c: (a.astype(wide) * b + c).astype(narrow)
+
+
+def _of_pairs(op: Op) -> Callable[..., Value]:
+    """Pairs of bf16; halves come as bf16 bit patterns or as f32."""
+    if op is Op.PAIR:
+        return lambda *x: compute(op, *(to_compute(a, BF16) if a.dtype == BF16.numpy else a for a in x))[()]
+    if op is not Op.DOT2_ADD:
+        return lambda *x: compute(op, *map(np.asarray, x)).astype(np.float32)[()]
+
+    def add(a: Value, b: Value, c: Value) -> Value:
+        total = c
+        for half in (Op.HIGH, Op.LOW):
+            x, y = (compute(half, np.asarray(v)).astype(np.float64) for v in (a, b))
+            total = (x * y + total).astype(np.float32)
+        return total[()]
+
+    return add
 
 
 def _erf(dtype: DType, lanes: int) -> Callable[[Value], Value]:

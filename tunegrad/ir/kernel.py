@@ -221,7 +221,7 @@ class Kernel:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one run: arithmetic counts 1, FMA 2, every fold step 1."""
+        """Floating-point operations of one run: arithmetic counts 1, FMA 2, DOT2 3, every fold step 1."""
         total = 0
         shared: set[int] = set()
         for s in self.stages:
@@ -243,6 +243,9 @@ def _letter(i: int, kind: str = "") -> str:
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 
+_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.LOW: 0, Op.HIGH: 0}
+
+
 def _ops(x: Expr, seen: set[int]) -> int:
     stack, total = [x], 0
     while stack:
@@ -251,7 +254,7 @@ def _ops(x: Expr, seen: set[int]) -> int:
             continue
         seen.add(id(node))
         if isinstance(node, Apply):
-            total += (2 if node.op is Op.FMA else 1) if node.dtype.is_float else 0
+            total += _FLOPS.get(node.op, 1) if node.dtype.is_float else 0
             stack.extend(node.args)
         elif isinstance(node, Cast):
             stack.append(node.x)

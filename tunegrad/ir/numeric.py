@@ -1,6 +1,6 @@
 """What each scalar operation means on numpy arrays: the one table that every interpreter and constant folder reads.
 
-Arrays hold compute types (bool, i32, i64, f32, f64); ``to_compute`` and ``to_memory`` convert f16 and bf16.
+Arrays hold compute types (bool, i32, i64, f32, f64, bf16x2); ``to_compute`` and ``to_memory`` convert f16 and bf16.
 """
 
 from __future__ import annotations
@@ -41,13 +41,34 @@ def _recip(x: Array) -> Array:
     return np.asarray(np.ones((), x.dtype) / x)
 
 
+def _bits(x: Array) -> Array:
+    return np.asarray(x, np.float32).view(np.uint32)
+
+
+def _pair(low: Array, high: Array) -> Array:
+    return np.asarray((_bits(low) >> np.uint32(16)) | (_bits(high) & np.uint32(0xFFFF0000)))
+
+
+def _low(x: Array) -> Array:
+    return np.asarray(np.asarray(x << np.uint32(16), np.uint32).view(np.float32))
+
+
+def _high(x: Array) -> Array:
+    return np.asarray(np.asarray(x & np.uint32(0xFFFF0000), np.uint32).view(np.float32))
+
+
+def _dot2(a: Array, b: Array) -> Array:
+    """In f64, where products are exact: callers round once."""
+    return np.asarray(_low(a).astype(np.float64) * _low(b) + _high(a).astype(np.float64) * _high(b))
+
+
 _TABLE: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.RECIP: _recip, Op.TANH: np.tanh,
     Op.ERF: _erf, Op.SIN: np.sin, Op.ABS: np.abs, Op.FLOOR: _floor, Op.NOT: _not, Op.ADD: np.add,
     Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide, Op.MOD: np.mod,
     Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: np.power, Op.LT: np.less, Op.EQ: np.equal,
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
-    Op.WHERE: np.where, Op.FMA: _fma,
+    Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
 }  # fmt: skip
 
 FOLDS: dict[Op, np.ufunc] = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.MIN: np.minimum}

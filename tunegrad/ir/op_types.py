@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .dtypes import BOOL, DType
+from .dtypes import BF16, BF16X2, BOOL, F32, DType
 from .expr import Op
 
 __all__ = ["fold_takes", "result_type"]
@@ -21,11 +21,18 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
         return None
     if op is Op.WHERE:
         return args[1] if args[0].is_bool and args[1] == args[2] else None
+    if op is Op.DOT2_ADD:
+        return F32 if tuple(args) == (BF16X2, BF16X2, F32) else None
     if any(a != args[0] for a in args):
         return None
+    if op is Op.PAIR:
+        return BF16X2 if args[0] in (F32, BF16) else None
+    if op in (Op.LOW, Op.HIGH, Op.DOT2):
+        return F32 if args[0] == BF16X2 else None
     kind = args[0].category
     if (
-        (op in _FLOAT_ONLY and kind != "float")
+        kind == "pair"
+        or (op in _FLOAT_ONLY and kind != "float")
         or (op in _INT_ONLY and kind != "int")
         or (op in _NUMBERS and kind == "bool")
         or (op in _BITS and kind == "float")

@@ -13,12 +13,14 @@ from .program import Compute, Fold, For, If, Instr, Program, Select
 
 __all__ = ["executed_flops"]
 
+_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0}
+
 _MAX_STEPS = 200_000
 """Blocks that are visited, at most: loops whose bodies do not depend on them are multiplied, the others are run."""
 
 
 def executed_flops(program: Program) -> int | None:
-    """Operations of one run, all lanes and all threads: arithmetic and selections count 1, FMA 2, a fold 1.
+    """Operations of one run, all lanes and all threads: arithmetic and selections count 1, FMA 2, DOT2_ADD 4, a fold 1.
 
     None for a program of work-items, and for one whose conditions take too long to follow.
     """
@@ -69,7 +71,7 @@ class _Counter:
     def _one(self, i: Instr, env: Mapping[str, int], team: int) -> int:
         match i:
             case Compute() if i.vtype.dtype.is_float:
-                return (2 if i.op is Op.FMA else 1) * i.vtype.lanes * team
+                return _FLOPS.get(i.op, 1) * i.vtype.lanes * team
             case Select() if i.vtype.dtype.is_float:
                 return i.vtype.lanes * team
             case Fold() if i.vtype.dtype.is_float:

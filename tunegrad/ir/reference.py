@@ -6,7 +6,7 @@
     v0 = add over ra in f64: mul(f64(p1[a, ra]), f64(p2[ra, b]))
     store p0[a, b] = max(v0, 0.0)                                   with p0 in f64
 
-Casts to f16 and bf16 stay: they are roundings that the model asks for.
+Casts to f16 and bf16 stay: they are roundings that the model asks for. Products of bf16 pairs are written out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .dtypes import F32, F64, DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from .kernel import Kernel, Reduce, Stage
 
 __all__ = ["in_float64"]
@@ -35,6 +35,11 @@ def in_float64(k: Kernel) -> Kernel:
             stages.append(replace(s, expr=expr))
     params = tuple(replace(p, dtype=F64) if p.role == "out" and p.dtype.is_float else p for p in k.params)
     return replace(k, params=params, stages=tuple(stages), name=f"{k.name} in f64")
+
+
+def _product(half: Op, pairs: tuple[Expr, ...]) -> Expr:
+    """One of the two products of a DOT2, exactly."""
+    return Apply(Op.MUL, tuple(Cast(Apply(half, (p,), F32), F64) for p in pairs), F64)
 
 
 def _wide_type(dtype: DType) -> DType:
@@ -63,6 +68,11 @@ def _widened(x: Expr, memo: dict[int, Expr]) -> Expr:
     if isinstance(x, Const | Value | IndexValue):
         return replace(x, dtype=_wide_type(x.dtype))
     if isinstance(x, Inside):
+        return x
+    if isinstance(x, Apply) and x.op is Op.DOT2:
+        low, high = (_product(half, x.args) for half in (Op.LOW, Op.HIGH))
+        return Apply(Op.ADD, (low, high), F64)
+    if isinstance(x, Apply) and (x.op is Op.PAIR or x.dtype.is_pair):
         return x
     if isinstance(x, Apply):
         return Apply(x.op, tuple(_wide(a, memo) for a in x.args), _wide_type(x.dtype))

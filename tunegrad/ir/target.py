@@ -35,6 +35,11 @@ class Target:
         """Whether code may use the instructions of AVX-512F."""
         return self.kind == "cpu" and "+avx512f" in self.features
 
+    @property
+    def bf16_dot(self) -> bool:
+        """Whether one instruction adds the products of bf16 pairs to f32 (AVX512_BF16, at every vector length)."""
+        return self.avx512 and {"+avx512bf16", "+avx512vl"} <= set(self.features)
+
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)

@@ -118,7 +118,7 @@ class _Verifier:
                 stack.extend(x.args)
 
     def _const(self, x: Const) -> None:
-        kind = {"bool": bool, "int": int, "float": float}[x.dtype.category]
+        kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
         if type(x.value) is not kind or x.dtype.bits == 16:
             raise self.fail(f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}")
 

@@ -32,7 +32,8 @@ _INFIX = {
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
 }  # fmt: skip
 _CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
-_LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD))
+_PAIRS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD))
+_LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD)) | _PAIRS
 
 
 def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
@@ -260,6 +261,8 @@ class _Printer:
     def _literal(self, value: float | int | bool, dtype: DType) -> str:
         if dtype.is_bool:
             return "1" if value else "0"
+        if dtype.is_pair:
+            return f"{int(value)}u"
         if dtype.is_int:
             suffix = self.dialect.long_suffix if dtype.bits == 64 else ""
             if value == -(1 << (dtype.bits - 1)):
@@ -321,7 +324,7 @@ class _Printer:
                 return f"{self.dialect.function('fabs', dtype)}({args[0]})"
             case Op.MAX | Op.MIN if dtype.is_bool:
                 return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
-            case Op.MAX | Op.MIN | Op.ABS | Op.FLOORDIV | Op.MOD:
+            case Op.MAX | Op.MIN | Op.ABS | Op.FLOORDIV | Op.MOD | Op.PAIR | Op.LOW | Op.HIGH | Op.DOT2 | Op.DOT2_ADD:
                 self.used.add(f"{op}_{dtype}")
                 return f"tg_{op}_{dtype}({', '.join(args)})"
             case _:

@@ -64,7 +64,9 @@ def workspace_bytes(program: Program) -> int:
 
 def render_llvm(program: Program, target: Target | None = None) -> str:
     """The LLVM IR module of a program; deterministic. Without a target it is one that every target can compile."""
-    return _Renderer(program, target is not None and target.avx512).module()
+    if target is None:
+        return _Renderer(program).module()
+    return _Renderer(program, target.avx512, target.bf16_dot).module()
 
 
 @dataclass(slots=True)
@@ -76,8 +78,8 @@ class _Scope:
 
 
 class _Renderer(Ops):
-    def __init__(self, program: Program, avx512: bool) -> None:
-        super().__init__(avx512)
+    def __init__(self, program: Program, avx512: bool = False, bf16_dot: bool = False) -> None:
+        super().__init__(avx512, bf16_dot)
         self.program = program
         self.out: list[object] = []
         self.scopes: list[_Scope] = []

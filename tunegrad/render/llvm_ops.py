@@ -15,7 +15,10 @@ from .math import definitions
 
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
 
-_SCALAR = {"bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}
+_SCALAR = {
+    "bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double",
+    "bf16x2": "i32",
+}  # fmt: skip
 _FLOAT = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
 _INT = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
 _COMPARE = {Op.LT: ("olt", "slt"), Op.EQ: ("oeq", "eq"), Op.NE: ("une", "ne")}
@@ -45,7 +48,7 @@ def literal(value: float | int | bool, t: VType) -> str:
 def _literal(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
-    if dtype.is_int:
+    if dtype.is_int or dtype.is_pair:
         return str(int(value))
     v = float(value)
     if dtype == F32 and not isnan(v) and not isinf(v):
@@ -58,8 +61,8 @@ def _literal(value: float | int | bool, dtype: DType) -> str:
 class Ops:
     """Turns instructions without control flow into text; a subclass has the lines and the addresses."""
 
-    def __init__(self, avx512: bool = False) -> None:
-        self.avx512 = avx512
+    def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
+        self.avx512, self.bf16_dot = avx512, bf16_dot
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}
@@ -229,6 +232,10 @@ class Ops:
             return self._named(f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}")
         if op in _MATH:
             return self._math(op, a, s)
+        if op is Op.PAIR:
+            return self._pair(a, s)
+        if s.dtype.is_pair:
+            return self._of_pairs(op, a, s.lanes)
         if s.dtype.is_float:
             return self._float(op, a, s)
         return self._int(op, a, s)
@@ -255,6 +262,42 @@ class Ops:
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, a, s)
         raise InternalError(f"no LLVM for {op} on {s}")
+
+    def _pair(self, a: list[str], s: VType) -> str:
+        """The first in the low half: bf16 as they are, of f32 the upper halves."""
+        word = VType(I32, s.lanes)
+        ty = ltype(word)
+        if s.dtype == F32:
+            first, second = (self._named(f"bitcast {ltype(s)} {x} to {ty}") for x in a)
+            low = self._named(f"lshr {ty} {first}, {literal(16, word)}")
+            high = self._named(f"and {ty} {second}, {literal(-65536, word)}")
+        else:
+            low, second = (self._named(f"zext {ltype(s)} {x} to {ty}") for x in a)
+            high = self._named(f"shl {ty} {second}, {literal(16, word)}")
+        return self._named(f"or {ty} {low}, {high}")
+
+    def _of_pairs(self, op: Op, a: list[str], lanes: int) -> str:
+        if op in (Op.LOW, Op.HIGH):
+            return self._half(op, a[0], lanes)
+        single = VType(F32, lanes)
+        total = a[2] if op is Op.DOT2_ADD else literal(0.0, single)
+        if self.bf16_dot and lanes in (4, 8, 16):
+            pairs = f"<{2 * lanes} x bfloat>"
+            x, y = (self._named(f"bitcast <{lanes} x i32> {v} to {pairs}") for v in a[:2])
+            arguments = [(ltype(single), total), (pairs, x), (pairs, y)]
+            return self._named(self.call(ltype(single), f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", arguments))
+        for half in (Op.HIGH, Op.LOW):
+            factors = [(ltype(single), self._half(half, v, lanes)) for v in a[:2]]
+            name = f"llvm.fmuladd.{_suffix('float', lanes)}"
+            total = self._named(self.call(ltype(single), name, [*factors, (ltype(single), total)]))
+        return total
+
+    def _half(self, op: Op, pair: str, lanes: int) -> str:
+        word = VType(I32, lanes)
+        code = f"shl {ltype(word)} {pair}, {literal(16, word)}"
+        if op is Op.HIGH:
+            code = f"and {ltype(word)} {pair}, {literal(-65536, word)}"
+        return self._named(f"bitcast {ltype(word)} {self._named(code)} to {ltype(VType(F32, lanes))}")
 
     def _extreme(self, op: Op, a: list[str], s: VType) -> str:
         """NaN wins, and which zero wins is open.

@@ -18,6 +18,7 @@ __all__ = ["OPENCL", "render_opencl"]
 
 _VALUES = {
     "bool": "bool", "i32": "int", "i64": "long", "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double",
+    "bf16x2": "uint",
 }  # fmt: skip
 
 
@@ -51,6 +52,18 @@ def _helpers() -> dict[str, str]:
             "inline ushort tg_to_bf16(float x) { const uint u = as_uint(x); "
             "return isnan(x) ? (ushort)0x7fc0 : (ushort)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }"
         ),
+    }
+    low, high = "as_float({} << 16)", "as_float({} & 0xffff0000u)"
+    steps = f"fma({low.format('a')}, {low.format('b')}, fma({high.format('a')}, {high.format('b')}, c))"
+    made |= {
+        "pair_bf16": "inline uint tg_pair_bf16(ushort a, ushort b) { return (uint)a | (uint)b << 16; }",
+        "pair_f32": (
+            "inline uint tg_pair_f32(float a, float b) { return as_uint(a) >> 16 | (as_uint(b) & 0xffff0000u); }"
+        ),
+        "low_bf16x2": f"inline float tg_low_bf16x2(uint a) {{ return {low.format('a')}; }}",
+        "high_bf16x2": f"inline float tg_high_bf16x2(uint a) {{ return {high.format('a')}; }}",
+        "dot2_bf16x2": f"inline float tg_dot2_bf16x2(uint a, uint b) {{ const float c = 0.0f; return {steps}; }}",
+        "dot2_add_f32": f"inline float tg_dot2_add_f32(uint a, uint b, float c) {{ return {steps}; }}",
     }
     for dtype in DTYPES.values():
         c = _VALUES[dtype.name]

@@ -64,7 +64,7 @@ def explain(
     begun_s = time.monotonic()
     target = host_target(settings.threads)
     here = fingerprint(target, settings.numerics)
-    direct = workload_of_spec(settings.model, settings.seed)
+    direct = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
         direct = with_toggles(direct, stored_toggles(direct.fusion, here, store))

@@ -21,7 +21,7 @@ def show(settings: TuneSettings) -> list[ShowRow]:
     """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing."""
     target = host_target(settings.threads)
     here = fingerprint(target, settings.numerics)
-    workload = workload_of_spec(settings.model, settings.seed)
+    workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with open_store(settings.store) as store:
         workload = with_toggles(workload, stored_toggles(workload.fusion, here, store))
         picks = picked(workload.plan, target, here, store, settings.numerics)

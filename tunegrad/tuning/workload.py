@@ -1,6 +1,6 @@
 """A model as work for the tuner: its distinct kernels, each with its number of uses.
 
-model   -->   graph   -->   constants folded   -->   schedule   -->   kernels by key
+model   -->   graph   -->   prepared   -->   schedule   -->   kernels by key
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tunegrad.config import ModelSpec, build_model
+from tunegrad.config import ModelSpec, Numerics, build_model
 from tunegrad.frontend.model import Model, as_model
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import rewrite
+from tunegrad.planning import prepared
 from tunegrad.runtime import Argument
 
 __all__ = [
@@ -64,24 +64,26 @@ class Workload:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def workload_of_spec(spec: ModelSpec, seed: int = 0) -> Workload:
+def workload_of_spec(spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract") -> Workload:
     """The work of a resolved model; its weights are drawn from the seed. Modules are also looked for where one stands.
 
     Raises ModelError for a model that can not be built.
     """
-    return workload_of(as_model(build_model(spec, (str(Path.cwd()),)), spec.name), spec.name, seed)
+    return workload_of(as_model(build_model(spec, (str(Path.cwd()),)), spec.name), spec.name, seed, numerics)
 
 
-def workload_of_function(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Workload:
+def workload_of_function(
+    function: Callable[..., Any], arrays: tuple[Any, ...], numerics: Numerics = "contract"
+) -> Workload:
     """The work of a function of tensors, called with arrays like these."""
     name = getattr(function, "__name__", "function").strip("<>")
-    return workload_of(Model.of_function(name, function, list(arrays)), name, 0)
+    return workload_of(Model.of_function(name, function, list(arrays)), name, 0, numerics)
 
 
-def workload_of(model: Model, name: str, seed: int) -> Workload:
+def workload_of(model: Model, name: str, seed: int, numerics: Numerics = "contract") -> Workload:
     """The work of a model."""
     outputs = model.build(model.weights(None, seed))
-    fusion = Fusion.of(fold_constants(tuple(t.node for t in outputs)))
+    fusion = Fusion.of(prepared(tuple(t.node for t in outputs), numerics))
     plan = fusion.schedule()
     return Workload(name, fusion, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
 

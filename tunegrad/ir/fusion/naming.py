@@ -42,10 +42,12 @@ def kernel_name(d: Draft, k: Kernel) -> str:
         return f"{_row_kernel(d)} {_shape(d.node.shape)}"
     if windows and any(n in inside for n in windows):
         return _windowed(d, main, windows) + after
-    product = op is Op.ADD and any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside)
+    pairs = any(n.op is GraphOp.MAP and n.arg is Op.DOT2 for n in inside)
+    product = op is Op.ADD and (pairs or any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside))
     if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
         shared = "x".join(str(a.extent) for a in k.axes)
-        return f"matmul {shared}x{prod(a.extent for a in k.reduces[0].axes)}{after}"
+        terms = prod(a.extent for a in k.reduces[0].axes)
+        return f"matmul {shared}x{2 * terms} bf16-dot{after}" if pairs else f"matmul {shared}x{terms}{after}"
     kind = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}[op]
     return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
 
@@ -56,7 +58,7 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     size = "x".join(str(a[1]) for a in spec)
     stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
     op = cast(Any, main.arg)[0]
-    product = any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in _below(main, d))
+    product = any(n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) for n in _below(main, d))
     image = d.node.shape[-2:]
     if product:
         weights = next((n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None)

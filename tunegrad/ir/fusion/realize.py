@@ -189,7 +189,7 @@ class _Realizer:
             depth=1 + max(s.depth for s in states),
             expensive=op in EXPENSIVE or any(s.expensive for s in states),
             reuse=any(s.reuse for s in states),
-            product=op is Op.MUL or any(s.product for s in states),
+            product=op in (Op.MUL, Op.DOT2) or any(s.product for s in states),
         )
 
     def _settle(self, n: Node) -> None:

@@ -124,6 +124,8 @@ def _vanishes(x: Expr) -> bool:
         return False
     if x.op in _ZERO_STAYS:
         return _vanishes(x.args[0])
+    if x.op in (Op.PAIR, Op.LOW, Op.HIGH):
+        return all(_vanishes(a) for a in x.args)
     if x.op in (Op.ADD, Op.SUB, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR):
         return _vanishes(x.args[0]) and _vanishes(x.args[1])
     if x.op is Op.MUL:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from itertools import product
 from math import prod
 
+from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Expr, Inside, Op, leaves
 from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
@@ -282,7 +283,7 @@ class Region:
             b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
 
     def _fold_in(self, values: Values, s: Reduce, old: Known, p: Point, active: int | None) -> Known:
-        """op(old, expr), as one FMA for a sum of products"""
+        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD for a sum of products of pairs"""
         x: Expr = s.expr
         if values.kept_here is not None:
             value = values.emit(x, p, active)
@@ -292,6 +293,9 @@ class Region:
         if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
             a, c = (values.emit(y, p, active) for y in x.args)
             return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
+        if s.op is Op.ADD and s.dtype == F32 and isinstance(x, Apply) and x.op is Op.DOT2:
+            pairs = [values.emit(y, p, active) for y in x.args]
+            return self.b.compute(Op.DOT2_ADD, [*pairs, old], [*(y.dtype for y in x.args), F32], F32)
         return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
 
     def _combine(self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType) -> Known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import BOOL, DType
+from tunegrad.ir.dtypes import BF16, BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopTree
@@ -155,12 +155,15 @@ class Values:
             ahead = self.ahead.get(buffer, 0)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes, ahead)
         if isinstance(x, Apply):
-            args = [self.emit(a, point, active) for a in x.args]
+            given = x.args
+            if x.op is Op.PAIR and all(isinstance(a, Cast) and a.x.dtype == BF16 for a in given):
+                given = tuple(a.x for a in given if isinstance(a, Cast))  # bf16 as it is: no detour through f32
+            args = [self.emit(a, point, active) for a in given]
             if x.op is Op.WHERE:
                 if isinstance(x.args[0], Inside) and self.always(x.args[0], here):
                     return args[1]
                 return b.select(args[0], args[1], args[2], x.dtype)
-            return b.compute(x.op, args, [a.dtype for a in x.args], x.dtype)
+            return b.compute(x.op, args, [a.dtype for a in given], x.dtype)
         if isinstance(x, Cast):
             return b.convert(self.emit(x.x, point, active), x.dtype)
         if isinstance(x, IndexValue):

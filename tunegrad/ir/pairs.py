@@ -1,0 +1,164 @@
+"""Sums of products of bf16 tensors as sums of products of pairs, where the user has allowed it.
+
+    sum over k: f32(a[m, k]) * f32(b[k, n])
+        -->
+    a2[m, k'] = pair(a[m, 2k'], a[m, 2k'+1])        kernels of their own; of constants, computed at load
+    b2[k', n] = pair(b[2k', n], b[2k'+1, n])
+    sum over k': dot2(a2[m, k'], b2[k', n])         an odd k is padded with a zero
+
+Both operands are bf16 before any movement, the sum is in f32, and one of its axes is a whole dimension of both: the
+channels of a convolution, the inner extent of a matrix product. Pairs lie in one word, so that everything else sees a
+product of 32-bit elements. An operand that every product reads but once is paired only where that costs nothing, as
+of a constant. Other sums stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from tunegrad.errors import InternalError
+
+from . import graph as g
+from .dtypes import BF16, F32
+from .expr import Op
+from .graph import MOVEMENT, GraphOp, Node, topological
+
+__all__ = ["pair_dots"]
+
+
+def pair_dots(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same outputs with products of bf16 tensors summed in pairs; a graph without any keeps its nodes."""
+    new: dict[Node, Node] = {}
+    fixed: dict[Node, bool] = {}
+    for n in topological(outputs):
+        srcs = tuple(new[s] for s in n.srcs)
+        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        new[n] = _paired_sum(made, fixed) or made
+    return tuple(new[o] for o in outputs)
+
+
+def _paired_sum(n: Node, fixed: dict[Node, bool]) -> Node | None:
+    """The sum ``n`` in pairs, or None where it is none of bf16 products."""
+    if n.op is not GraphOp.REDUCE or n.dtype != F32 or n.srcs[0].op is not GraphOp.MAP or n.srcs[0].arg is not Op.MUL:
+        return None
+    op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
+    product = n.srcs[0]
+    chains = [_chain(x) for x in product.srcs]
+    if op is not Op.ADD or any(c is None for c in chains):
+        return None
+    operands = [c for c in chains if c is not None]
+    if any(base.size >= product.size and not _known(base, fixed) for base, _ in operands):
+        return None
+    for axis in sorted(axes, key=lambda a: -product.shape[a]):
+        dims = [_dimension(base, moves, axis) for base, moves in operands]
+        if product.shape[axis] >= 2 and all(d is not None for d in dims):
+            pairs = [
+                _moved(_paired(base, d), moves, d, base.shape[d])
+                for (base, moves), d in zip(operands, dims, strict=True)
+                if d is not None
+            ]
+            return g.reduce(Op.ADD, g.elementwise(Op.DOT2, *pairs), axes)
+    return None
+
+
+def _known(n: Node, fixed: dict[Node, bool]) -> bool:
+    """Whether no input reaches ``n``."""
+    for m in topological((n,)) if n not in fixed else ():
+        fixed[m] = m.op is not GraphOp.INPUT and all(fixed[s] for s in m.srcs)
+    return fixed[n]
+
+
+def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    """The bf16 tensor that ``x`` is, widened and moved; and the movements, the last one last."""
+    moves: list[Node] = []
+    while x.op in MOVEMENT or x.op is GraphOp.CAST:
+        if x.op is GraphOp.CAST:
+            if (x.dtype, x.srcs[0].dtype) == (F32, BF16):
+                return x.srcs[0], tuple(reversed(moves))
+            return None
+        moves.append(x)
+        x = x.srcs[0]
+    return None
+
+
+def _dimension(base: Node, moves: tuple[Node, ...], axis: int) -> int | None:
+    """The dimension of ``base`` that is ``axis`` after the movements, all of it; None where there is none."""
+    for d, extent in enumerate(base.shape):
+        at: int | None = d
+        for m in moves:
+            at = _after(m, at, extent) if at is not None else None
+        if extent >= 2 and at == axis:
+            return d
+    return None
+
+
+def _after(m: Node, at: int, extent: int) -> int | None:
+    """Where a dimension is after a movement that leaves it whole."""
+    arg = cast(Any, m.arg)
+    if m.op is GraphOp.PERMUTE:
+        return cast(tuple[int, ...], arg).index(at)
+    if m.op is GraphOp.RESHAPE:
+        return _reshaped(m.srcs[0].shape, m.shape, at)
+    whole = {GraphOp.PAD: (0, 0), GraphOp.SHRINK: (0, extent)}
+    if m.op in whole:
+        return at if arg[at] == whole[m.op] else None
+    if m.op is GraphOp.FLIP:
+        return None if at in arg else at
+    if m.op is GraphOp.WINDOW:
+        return None if at == arg[0] else at
+    return at  # EXPAND
+
+
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...], at: int) -> int | None:
+    """The dimension with the same extent and as many elements behind it."""
+    behind = _product(before[at + 1 :])
+    for d, extent in enumerate(after):
+        if extent == before[at] and _product(after[d + 1 :]) == behind:
+            return d
+    return None
+
+
+def _product(extents: tuple[int, ...]) -> int:
+    total = 1
+    for e in extents:
+        total *= e
+    return total
+
+
+def _paired(base: Node, d: int) -> Node:
+    """``base`` with neighbours along ``d`` in one word, in memory."""
+    odd = base.shape[d] % 2
+    even = g.pad(base, tuple((0, odd if i == d else 0) for i in range(len(base.shape))))
+    shape = even.shape
+    split = g.reshape(even, (*shape[:d], shape[d] // 2, 2, *shape[d + 1 :]))
+    halves = []
+    for half in (0, 1):
+        limits = tuple((half, half + 1) if i == d + 1 else (0, e) for i, e in enumerate(split.shape))
+        halves.append(g.reshape(g.shrink(split, limits), (*shape[:d], shape[d] // 2, *shape[d + 1 :])))
+    return g.contiguous(g.elementwise(Op.PAIR, *halves))
+
+
+def _moved(x: Node, moves: tuple[Node, ...], at: int, extent: int) -> Node:
+    """The movements of a chain, on its base in pairs along dimension ``at`` of that extent."""
+    for m in moves:
+        arg = cast(Any, m.arg)
+        after = _after(m, at, extent)
+        if after is None:
+            raise InternalError(f"{m!r} does not keep dimension {at}")
+        shape = (*m.shape[:after], x.shape[at], *m.shape[after + 1 :])
+        if m.op is GraphOp.RESHAPE:
+            x = g.reshape(x, shape)
+        elif m.op is GraphOp.EXPAND:
+            x = g.expand(x, shape)
+        elif m.op is GraphOp.PERMUTE:
+            x = g.permute(x, arg)
+        elif m.op is GraphOp.PAD:
+            x = g.pad(x, arg)
+        elif m.op is GraphOp.SHRINK:
+            x = g.shrink(x, tuple((0, x.shape[at]) if i == at else limit for i, limit in enumerate(arg)))
+        elif m.op is GraphOp.FLIP:
+            x = g.flip(x, arg)
+        else:
+            x = g.window(x, *arg)
+        at = after
+    return x
