@@ -109,7 +109,7 @@ def _factor_mask(x: Expr) -> Valid:
 
 def _share(valid: Valid) -> float:
     """The share of points where all conditions hold, by counting; conditions over different axes are independent."""
-    groups: list[tuple[set[str], list[Range]]] = []
+    groups: list[tuple[frozenset[str], list[Range]]] = []
     for r in valid:
         names, ranges = r.index.names(), [r]
         apart = []
