@@ -16,7 +16,9 @@ from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, F32, I64, DType, promote
 
+from .arrays import DTypeLike
 from .movement import Axes, axes_of, axis_of, integer
+from .reduction import accumulator
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -65,10 +67,11 @@ def _count(x: Tensor, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[a] for a in axes)
 
 
-def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
     """The average; NaN of no elements. Integers and bools give f32."""
     axes = axes_of("mean", axis, x.shape)
-    return (_float(x).sum(axes, keepdims) / float(_count(x, axes))).cast(_float_type(x))
+    wide = x.cast(accumulator("mean", _float_type(x), accumulate))
+    return (wide.sum(axes, keepdims) / float(_count(x, axes))).cast(_float_type(x))
 
 
 def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: int = 1) -> Tensor:
@@ -146,15 +149,19 @@ def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tens
     return (_float(x) * scale.reshape(spread) + shift.reshape(spread)).cast(_float_type(x))
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x @ weight.T + bias``: (.., in) with weight (out, in) and bias (out,) gives (.., out)."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, accumulate: DTypeLike | None = None) -> Tensor:
+    """``x @ weight.T + bias``: (.., in) with weight (out, in) and bias (out,) gives (.., out).
+
+    The bias is added in the accumulator's dtype.
+    """
     if len(weight.shape) != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
         raise ShapeError(f"linear: input {x.shape} and weight {weight.shape} must be (.., in) and (out, in)")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ShapeError(f"linear: bias {bias.shape} for weight {weight.shape}, must be {weight.shape[:1]}")
     kind = promote(x.dtype, weight.dtype)
-    result = x.cast(kind.compute) @ weight.cast(kind.compute).T
-    return (result if bias is None else result + bias.cast(kind.compute)).cast(kind)
+    acc = accumulator("linear", kind, accumulate)
+    result = x.cast(acc) @ weight.cast(acc).T
+    return (result if bias is None else result + bias.cast(acc)).cast(kind if kind.is_float else acc)
 
 
 def _pair(op: str, what: str, value: Pair, least: int) -> tuple[int, int]:
@@ -211,12 +218,15 @@ def conv2d(
     padding: Pair | Literal["same", "valid"] = 0,
     dilation: Pair = 1,
     groups: int = 1,
+    accumulate: DTypeLike | None = None,
 ) -> Tensor:
     """(N, C, H, W) with weight (O, C / groups, KH, KW) gives (N, O, rows, columns).
 
+    The bias is added in the accumulator's dtype.
+
     Raises:
         ShapeError: shapes, strides or groups do not fit.
-        DTypeError: bools.
+        DTypeError: bools, or ``accumulate`` can not add up the products.
     """
     _check_conv(x, weight, bias, groups)
     n, channels = x.shape[:2]
@@ -224,10 +234,11 @@ def conv2d(
     kind = promote(x.dtype, weight.dtype)
     strides, spread = _pair("conv2d", "stride", stride, 1), _pair("conv2d", "dilation", dilation, 1)
     ends = _padding(padding, (rows, columns), strides, spread)
-    y = _windows("conv2d", x.cast(kind.compute), (rows, columns), strides, spread, ends)
+    acc = accumulator("conv2d", kind, accumulate)
+    y = _windows("conv2d", x.cast(acc), (rows, columns), strides, spread, ends)
     taps = (part, rows, columns)
     size = y.shape[2:4]
-    w = weight.cast(kind.compute)
+    w = weight.cast(acc)
     if groups == 1:  # (N, 1, y, x, c, kh, kw) * (O, 1, 1, c, kh, kw)
         left = y.permute(0, 2, 3, 1, 4, 5).reshape(n, 1, *size, *taps)
         right = w.reshape(out, 1, 1, *taps)
@@ -235,10 +246,10 @@ def conv2d(
         left = y.reshape(n, groups, channels // groups, *size, rows, columns).permute(0, 1, 3, 4, 2, 5, 6)
         left = left.reshape(n, groups, 1, *size, *taps)
         right = w.reshape(groups, out // groups, 1, 1, *taps)
-    result = (left * right).sum((-3, -2, -1)).cast(kind.compute).reshape(n, out, *size)
+    result = (left * right).sum((-3, -2, -1)).cast(acc).reshape(n, out, *size)
     if bias is not None:
-        result = result + bias.cast(kind.compute).reshape(out, 1, 1)
-    return result.cast(kind)
+        result = result + bias.cast(acc).reshape(out, 1, 1)
+    return result.cast(kind if kind.is_float else acc)
 
 
 def _check_conv(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,12 +20,18 @@ from tunegrad.ir.graph import Node
 from .elementwise import Scalar, broadcast, where
 
 __all__ = [
-    "Axes", "axes_of", "axis_of", "broadcast_to", "cat", "extents", "flip", "index", "integer", "pad", "permute",
-    "reshape", "shrink", "squeeze", "stack", "swap", "unsqueeze", "window",
+    "Axes", "axes_of", "axis_of", "broadcast_to", "cat", "extents", "flat", "flip", "index", "integer", "pad",
+    "permute", "reshape", "shrink", "squeeze", "stack", "swap", "unsqueeze", "window",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
 Whole = int | np.integer[Any]
+
+
+def flat(shape: Sequence[int | Sequence[int]]) -> Sequence[int]:
+    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    inner = shape[0] if len(shape) == 1 else None
+    return inner if isinstance(inner, Sequence) else cast("Sequence[int]", shape)
 
 
 def integer(op: str, what: str, value: object, least: int | None = None) -> int:

@@ -348,9 +348,9 @@ class Tensor:
 
     # ---- reductions
 
-    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Sums over ``axis``; None is all axes. Integers and bools give i64."""
-        return self._with(reduction.fold(Op.ADD, self.node, axis, keepdims))
+    def sum(self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
+        """Sums over ``axis``; None is all axes. Integers and bools give i64, or what they accumulate in."""
+        return self._with(reduction.fold(Op.ADD, self.node, axis, keepdims, accumulate))
 
     def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Products over ``axis``. Integers and bools give i64."""
@@ -364,9 +364,9 @@ class Tensor:
         """The smallest over ``axis``; NaN if one is."""
         return self._with(reduction.fold(Op.MIN, self.node, axis, keepdims))
 
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
         """The average over ``axis``."""
-        return functional.mean(self, axis, keepdims)
+        return functional.mean(self, axis, keepdims, accumulate)
 
     def var(self, axis: Axes = None, keepdims: bool = False, correction: int = 1) -> Tensor:
         """The variance over ``axis``, divided by ``count - correction``."""
@@ -384,6 +384,11 @@ class Tensor:
         """The logarithm of softmax."""
         return functional.log_softmax(self, axis)
 
+    def matmul(self, other: TensorLike, accumulate: DTypeLike | None = None) -> Tensor:
+        """``self @ other``, its sums in ``accumulate``: f32 or f64 for floats, at least as wide as the operands."""
+        fold = functools.partial(reduction.matmul, accumulate=accumulate)
+        return apply("matmul", fold, self, _tensor(other, "matmul"))
+
     def __matmul__(self, other: TensorLike) -> Tensor:
         return apply("matmul", reduction.matmul, self, _tensor(other, "matmul"))
 
@@ -394,11 +399,11 @@ class Tensor:
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same elements under another shape; one extent may be -1."""
-        return self._with(movement.reshape(self.node, _flat(shape)))
+        return self._with(movement.reshape(self.node, movement.flat(shape)))
 
     def permute(self, *order: int | Sequence[int]) -> Tensor:
         """Dimensions in another order."""
-        return self._with(movement.permute(self.node, _flat(order)))
+        return self._with(movement.permute(self.node, movement.flat(order)))
 
     def transpose(self, a: int = -2, b: int = -1) -> Tensor:
         """Two dimensions exchanged."""
@@ -411,11 +416,11 @@ class Tensor:
 
     def expand(self, *shape: int | Sequence[int]) -> Tensor:
         """Repeated to a larger shape; -1 keeps an extent."""
-        return self._with(movement.broadcast_to(self.node, _flat(shape), "expand"))
+        return self._with(movement.broadcast_to(self.node, movement.flat(shape), "expand"))
 
     def broadcast_to(self, shape: Sequence[int]) -> Tensor:
         """Repeated to ``shape``."""
-        return self._with(movement.broadcast_to(self.node, _flat((shape,))))
+        return self._with(movement.broadcast_to(self.node, movement.flat((shape,))))
 
     def pad(self, widths: Sequence[Sequence[int]], value: Scalar = 0) -> Tensor:
         """``value`` before and after each dimension: one pair for each."""
@@ -470,9 +475,9 @@ class Tensor:
 
     # ---- networks
 
-    def linear(self, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
+    def linear(self, weight: TensorLike, bias: TensorLike | None = None, accumulate: DTypeLike | None = None) -> Tensor:
         """``self @ weight.T + bias``."""
-        return functional.linear(self, _tensor(weight, "linear"), _optional(bias, "linear"))
+        return functional.linear(self, _tensor(weight, "linear"), _optional(bias, "linear"), accumulate)
 
     def layer_norm(
         self, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5, axes: Axes = -1
@@ -496,10 +501,11 @@ class Tensor:
         padding: Pair | Literal["same", "valid"] = 0,
         dilation: Pair = 1,
         groups: int = 1,
+        accumulate: DTypeLike | None = None,
     ) -> Tensor:
         """(N, C, H, W) with weight (O, C / groups, KH, KW)."""
         w, b = _tensor(weight, "conv2d"), _optional(bias, "conv2d")
-        return functional.conv2d(self, w, b, stride, padding, dilation, groups)
+        return functional.conv2d(self, w, b, stride, padding, dilation, groups, accumulate)
 
     def max_pool2d(self, size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> Tensor:
         """The largest element of each window."""
@@ -580,12 +586,6 @@ def _bitwise(op: Op, a: TensorLike, b: TensorLike) -> Tensor:
 
 def _compare(name: str, a: TensorLike, b: TensorLike) -> Tensor:
     return apply(name, functools.partial(ew.compare, name), a, b)
-
-
-def _flat(shape: Sequence[int | Sequence[int]]) -> Sequence[int]:
-    """``f(2, 3)`` and ``f((2, 3))`` alike."""
-    inner = shape[0] if len(shape) == 1 else None
-    return inner if isinstance(inner, Sequence) else cast("Sequence[int]", shape)
 
 
 def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
