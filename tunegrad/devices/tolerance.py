@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import Reference
-from tunegrad.ir.dtypes import BF16, BF16X2, DType, dtype_of
+from tunegrad.ir.dtypes import BF16, DType, dtype_of
 
 __all__ = ["Mismatch", "compare", "tolerance"]
 
@@ -68,10 +68,11 @@ def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch
     values, expected = _widen(picked, kind), reference.values.reshape(-1)
     if kind.is_pair:
         values, expected = (_halves(x) for x in (picked, expected))
-        kind = BF16
     if values.shape != expected.shape:
         return Mismatch(0, float(values.size), float(expected.size), 0.0, math.inf, 1)
-    allowed = tolerance(kind, reference.terms, expected)
+    allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)
+    if kind.is_pair:  # the reference is rounded as well
+        allowed += _UNIT["bf16"] * np.abs(expected)
     with np.errstate(invalid="ignore"):
         error = np.abs(values - expected)
         special = ~np.isfinite(expected)
@@ -82,7 +83,7 @@ def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch
     if good.all():
         return Mismatch(-1, 0.0, 0.0, 0.0, max_error)
     at = int(np.argmin(good))
-    place = at // 2 if dtype == BF16X2.name else at
+    place = at // 2 if kind.is_pair else at
     index = place if reference.indices is None else int(reference.indices[place])
     limit = float(allowed[at])
     return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))

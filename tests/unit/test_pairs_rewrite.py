@@ -1,0 +1,143 @@
+"""Which sums become sums of pairs, what their kernels say, and that nothing else changes."""
+
+import numpy as np
+import pytest
+from pair_builders import CONVS, MATMULS, conv, matmul
+
+from tunegrad.frontend import Tensor
+from tunegrad.frontend.arrays import bf16_bits
+from tunegrad.ir.dtypes import BF16X2
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.verify_graph import verify_graph
+from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.planning import prepared
+
+A, B = Tensor.input("a", (8, 6), "bf16"), Tensor.input("b", (6, 16), "bf16")
+
+
+def kernels(*outputs: Tensor, numerics: str = "bf16-dot") -> list[Kernel]:
+    nodes = prepared(tuple(t.node for t in outputs), numerics)  # type: ignore[arg-type]
+    return [launch.kernel for launch in schedule(nodes).launches]
+
+
+def dots(*outputs: Tensor) -> int:
+    found = topological(pair_dots(tuple(t.node for t in outputs)))
+    return sum(n.op is GraphOp.MAP and n.arg is Op.DOT2 for n in found)
+
+
+PACK_A = """kernel
+  param p0 bf16x2[8,3] out row
+  param p1 bf16[8,6] in row
+  axis a:8 b:3
+  store p0[a, b] = pair(f32(p1[a, 2*b]), f32(p1[a, 2*b+1]))"""
+PACK_B = """kernel
+  param p0 bf16x2[3,16] out row
+  param p1 bf16[6,16] in row
+  axis a:3 b:16
+  store p0[a, b] = pair(f32(p1[2*a, b]), f32(p1[2*a+1, b]))"""
+PRODUCT = """kernel
+  param p0 bf16[8,16] out row
+  param p1 bf16x2[8,3] in row
+  param p2 bf16x2[3,16] in row
+  axis a:8 b:16
+  v0 = add over ra:3 in f32: dot2(p1[a, ra], p2[ra, b])
+  store p0[a, b] = bf16(v0)"""
+
+
+def test_matmul_of_bf16_is_two_packing_kernels_and_a_sum_of_pairs():
+    made = kernels(A @ B)
+    assert [k.text for k in made] == [PACK_A, PACK_B, PRODUCT]
+    assert made[-1].name == "matmul 8x16x6 bf16-dot"
+
+
+@pytest.mark.parametrize("numerics", ["contract", "strict"])
+def test_other_settings_never_make_pairs(numerics):
+    (kernel,) = kernels(A @ B, numerics=numerics)
+    assert "add over ra:6 in f32: mul(f32(p1[a, ra]), f32(p2[ra, b]))" in kernel.text
+
+
+def test_flops_of_pairs_are_those_of_their_products():
+    assert kernels(A @ B)[-1].flops == kernels(A @ B, numerics="contract")[0].flops
+
+
+def test_odd_inner_extent_is_padded_with_zero():
+    a, b = Tensor.input("a", (4, 5), "bf16"), Tensor.input("b", (5, 8), "bf16")
+    packs = kernels(a @ b)
+    assert "pair(f32(p1[a, 2*b]), f32(p1[a, 2*b+1 if 0<=b<2]))" in packs[0].text
+    assert "over ra:3 in f32: dot2(" in packs[-1].text
+
+
+def test_constant_operand_is_packed_when_it_is_folded():
+    weights = Tensor.constant(bf16_bits(np.arange(96.0).reshape(6, 16)), "bf16", name="w")
+    pack, product = kernels(A @ weights)
+    assert "pair(" in pack.text
+    assert [p.role for p in product.params] == ["out", "in", "const"]
+    assert product.params[2].dtype == BF16X2
+
+
+def test_operand_of_several_products_is_packed_once():
+    weights = [Tensor.constant(bf16_bits(np.full((6, 16), float(i))), "bf16") for i in range(3)]
+    made = kernels(*(A @ w for w in weights))
+    assert sum("pair(" in k.text for k in made) == 1
+    assert sum("dot2(" in k.text for k in made) == 3
+
+
+def test_epilogue_stays_in_the_kernel_of_the_sum():
+    made = kernels((A.cast("f32") @ B.cast("f32") + 1.0).relu())
+    assert len(made) == 3
+    assert "dot2(" in made[-1].text
+    assert "max(" in made[-1].text
+
+
+def test_convolution_pairs_its_channels():
+    image, taps = Tensor.input("x", (1, 4, 6, 6), "bf16"), Tensor.input("w", (8, 4, 3, 3), "bf16")
+    made = kernels(image.conv2d(taps, padding=1))
+    assert [k.params[0].dtype == BF16X2 for k in made] == [True, True, False]
+    assert "over ra:3 rb:3 rc:2 in f32: dot2(" in made[-1].text
+
+
+F32_A, F32_B = (Tensor.input(n, s) for n, s in (("a", (8, 6)), ("b", (6, 16))))
+F16_A, F16_B = (Tensor.input(n, s, "f16") for n, s in (("a", (8, 6)), ("b", (6, 16))))
+VECTOR, SQUARE = Tensor.input("v", (6,), "bf16"), Tensor.input("q", (6, 6), "bf16")
+UNPAIRED = {
+    "f32": F32_A @ F32_B,
+    "f16": F16_A @ F16_B,
+    "mixed": A.cast("f32") @ F32_B,
+    "f64 accumulator": A.matmul(B, accumulate="f64"),
+    "sum of squares": (A.cast("f32") * A.cast("f32")).sum(1),
+    "plain sum": A.sum(1),
+    "inner product": VECTOR @ VECTOR,
+    "matrix that is read once": SQUARE @ VECTOR,
+    "one product for each sum": A[:, :1] @ B[:1],
+    "scaled before the sum": (A.cast("f32") * 2.0) @ B.cast("f32"),
+    "depthwise convolution": Tensor.input("x", (1, 4, 6, 6), "bf16").conv2d(
+        Tensor.input("w", (4, 1, 3, 3), "bf16"), groups=4
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNPAIRED)
+def test_other_sums_keep_their_nodes(name):
+    node = UNPAIRED[name].node
+    assert pair_dots((node,)) == (node,)
+
+
+def test_matrix_that_is_read_once_is_paired_where_it_is_constant():
+    weights = Tensor.constant(bf16_bits(np.eye(6)), "bf16")
+    assert dots(VECTOR @ weights) == 1
+
+
+@pytest.mark.parametrize("case", [matmul(*s) for s in MATMULS] + [conv(*s) for s in CONVS], ids=lambda c: str(c.output))
+def test_pairs_compute_what_the_products_do(case):
+    before, after = (case.output.node,), pair_dots((case.output.node,))
+    verify_graph(after)
+    for launch in schedule(after).launches:
+        verify_kernel(launch.kernel)
+    assert dots(case.output) == 1
+    (want,), (got,) = evaluate(before, case.values), evaluate(after, case.values)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
