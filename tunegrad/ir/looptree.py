@@ -51,10 +51,11 @@ class LoopKind(StrEnum):
     THREAD = "thread"
     LOCAL = "local"
 
-    @property
-    def is_register(self) -> bool:
-        """Whether its iterations are instructions or lanes rather than trips of a loop."""
-        return self in (LoopKind.UNROLL, LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.GROUP)
+    is_register: bool
+    """Whether its iterations are instructions or lanes rather than trips of a loop."""
+
+    def __init__(self, text: str) -> None:
+        self.is_register = text in ("unroll", "upcast", "vector", "group")
 
 
 @dataclass(frozen=True, slots=True)

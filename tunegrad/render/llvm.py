@@ -4,7 +4,8 @@
 
 loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose pointers are all
 ``noalias``. Vectors are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is
-computed in that loop, so LLVM has nothing to hoist. Registers are stack slots that SROA promotes.
+computed in that loop, so LLVM has nothing to hoist. A register is the value last written to it, or a phi where paths
+meet.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tunegrad.ir.program import (
     Test,
     VType,
     Write,
+    walk,
 )
 from tunegrad.ir.target import Target
 
@@ -77,16 +79,23 @@ class _Scope:
     cache: dict[object, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a register holds here: a value of an LLVM type."""
+
+    type: str
+    value: str
+
+
 class _Renderer(Ops):
     def __init__(self, program: Program, avx512: bool = False, bf16_dot: bool = False) -> None:
         super().__init__(avx512, bf16_dot)
         self.program = program
-        self.out: list[object] = []
+        self.out: list[str | list[str]] = []
         self.scopes: list[_Scope] = []
         self.depth: dict[str, int] = {}
         self.vars: dict[str, str] = {}
-        self.slots: dict[str, str] = {}
-        self.allocas: list[str] = []
+        self.registers: dict[str, _Held] = {}
         self.label = "entry"
         self.streams = False
 
@@ -108,7 +117,6 @@ class _Renderer(Ops):
             f"define internal void @{name}.body({args}) noinline nounwind {{",
             "entry:",
             "  %sink = alloca <64 x i8>, align 64",
-            *self.allocas,
             body,
             *(["  fence seq_cst"] if self.streams else []),
             "  ret void",
@@ -144,13 +152,13 @@ class _Renderer(Ops):
         args = ", ".join([*names, "i64 %tid", "ptr %team"])
         return [*lines, f"  call void @{p.name}.body({args})", "  ret void", "}"]
 
-    def _flatten(self, out: list[object]) -> list[str]:
+    def _flatten(self, out: list[str | list[str]]) -> list[str]:
         flat: list[str] = []
         for x in out:
-            if isinstance(x, list):
-                flat.extend(x)
+            if isinstance(x, str):
+                flat.append(x)
             else:
-                flat.append(str(x))
+                flat.extend(x)
         return flat
 
     def emit(self, text: str) -> None:
@@ -267,13 +275,11 @@ class _Renderer(Ops):
             case If():
                 self.branch(i)
             case Read(id, name, t):
-                self.define(id, t, f"load {ltype(t)}, ptr {self.slots[name]}")
+                self.bind(id, t, self.registers[name].value)
             case Write(name, value, t):
-                self.emit(f"store {ltype(t)} {self.value(value)}, ptr {self.slots[name]}")
+                self.registers[name] = _Held(ltype(t), self.value(value))
             case Register(name, t):
-                slot = self.fresh()
-                self.allocas.append(f"  {slot} = alloca {ltype(t)}, align {_ALIGN}")
-                self.slots[name] = slot
+                self.registers[name] = _Held(ltype(t), "poison")
             case Number(id, value, t):
                 self.bind(id, t, literal(value, t))
             case Load():
@@ -309,6 +315,7 @@ class _Renderer(Ops):
         sure = f.kind == "serial" and all(s.lo > 0 for s in f.stops)
         n = self.number()
         head, end = f"loop{n}", f"end{n}"
+        skipped, carried = self.label, self._carried(f.body)
         if not sure:
             guard = self.fresh()
             self.emit(f"{guard} = icmp slt i64 {start}, {stop}")
@@ -320,8 +327,12 @@ class _Renderer(Ops):
         v, following = f"%v{n}", f"%n{n}"
         latch = f"latch{n}"
         self.emit(f"{v} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        phis: list[str] = []
         pre: list[str] = []
-        self.out.append(pre)
+        self.out += (phis, pre)
+        for name, held in carried.items():
+            self.registers[name] = _Held(held.type, self.fresh())
+        begun = {name: self.registers[name] for name in carried}
         self.scopes.append(_Scope(pre, {}))
         saved = self.vars.get(f.var), self.depth.get(f.var)
         self.vars[f.var], self.depth[f.var] = v, len(self.scopes) - 1
@@ -337,6 +348,23 @@ class _Renderer(Ops):
         self.emit(f"%c{n} = icmp slt i64 {following}, {stop}")
         self.emit(f"br i1 %c{n}, label %{head}, label %{end}")
         self.start(end)
+        for name, held in carried.items():
+            last = self.registers[name]
+            phis.append("  " + _phi(begun[name], (held.value, before), (last.value, latch)))
+            if not sure:
+                self.registers[name] = met = _Held(held.type, self.fresh())
+                self.emit(_phi(met, (held.value, skipped), (last.value, latch)))
+
+    def _carried(self, body: tuple[Instr, ...]) -> dict[str, _Held]:
+        """The registers that a body writes and did not declare, and what they hold now."""
+        written: dict[str, _Held] = {}
+        own: set[str] = set()
+        for i in walk(body):
+            if isinstance(i, Register):
+                own.add(i.name)
+            elif isinstance(i, Write) and i.name not in own:
+                written[i.name] = self.registers[i.name]
+        return written
 
     def _minimum(self, stops: tuple[Index, ...]) -> str:
         total = self.index(stops[0])
@@ -367,14 +395,23 @@ class _Renderer(Ops):
         cond = self.condition(i.valid)
         other = f"else{n}" if i.orelse else f"fi{n}"
         self.emit(f"br i1 {cond}, label %then{n}, label %{other}")
+        carried = self._carried(i.body) | self._carried(i.orelse)
+        missed = self.label
         self.start(f"then{n}")
         self.block(i.body)
+        yes, taken = self.label, {name: self.registers[name] for name in carried}
+        self.registers.update(carried)
         self.emit(f"br label %fi{n}")
         if i.orelse:
             self.start(f"else{n}")
             self.block(i.orelse)
+            missed = self.label
             self.emit(f"br label %fi{n}")
         self.start(f"fi{n}")
+        for name, held in taken.items():
+            met, no = _Held(held.type, self.fresh()), self.registers[name]
+            self.emit(_phi(met, (held.value, yes), (no.value, missed)))
+            self.registers[name] = met
 
     def condition(self, valid: Valid) -> str:
         """A conjunction of ranges as an i1."""
@@ -570,6 +607,12 @@ class _Renderer(Ops):
                 held = both
             total = held
         return total
+
+
+def _phi(to: _Held, first: tuple[str, str], second: tuple[str, str]) -> str:
+    """Two paths meet: each with its value and the block that it comes from."""
+    (a, here), (b, there) = first, second
+    return f"{to.value} = phi {to.type} [ {a}, %{here} ], [ {b}, %{there} ]"
 
 
 def _places(lanes: Sequence[int]) -> str:

@@ -124,8 +124,8 @@ class Builder:
         self.add(Store(buffer, offset, whole, VType(dtype, lanes), lane if wide else "", mask, stream and wide))
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
-        lanes = max(w for _, w in args)
-        ids = tuple(self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True))
+        lanes = max([w for _, w in args])
+        ids = tuple([self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True)])
         i = self.new()
         self.add(Compute(i, op, ids, VType(dtype, lanes)))
         return i, lanes

@@ -160,12 +160,10 @@ class Region:
 
     def _points(self, loops: list[Loop], limits: Limits, lane: Loop | None) -> list[Point]:
         scalars = [x for x in loops if x is not lane]
-        found = []
-        for values in product(*(range(x.extent) for x in scalars)):
-            point = tuple((x.name, v) for x, v in zip(scalars, values, strict=True))
-            if all(self._offset(axis, point) < rest for axis, rest in limits.items()):
-                found.append(point)
-        return found
+        points = product(*([(x.name, v) for v in range(x.extent)] for x in scalars))
+        if not limits:
+            return list(points)
+        return [p for p in points if all(self._offset(axis, p) < rest for axis, rest in limits.items())]
 
     def _offset(self, axis: str, point: Point) -> int:
         index = self.tree.axis_index(axis)
@@ -266,7 +264,7 @@ class Region:
         shared_names = {x.name for x in tree.shared_registers}
         upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST}
         for p in self._points([*own, *tree.shared_registers], limits, lane):
-            where = tuple(q for q in p if q[0] in shared_names) + tuple(q for q in p if q[0] in upcasts)
+            where = (*(q for q in p if q[0] in shared_names), *(q for q in p if q[0] in upcasts))
             name = _register(s.name, where)
             active = self._active(lane, p, limits)
             old = b.new()
