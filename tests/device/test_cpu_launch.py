@@ -94,6 +94,12 @@ def test_compile_is_deterministic():
     assert compile_llvm(ADD, TARGET) == compile_llvm(ADD, TARGET)
 
 
+def test_compiling_tells_when_each_stage_is_over():
+    stages = []
+    compile_llvm(ADD, TARGET, 1, stages.append)
+    assert stages == ["parse", "passes", "emit"]
+
+
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_every_level_compiles_a_loadable_object(level):
     with Executable.load(compile_llvm(ADD, TARGET, level), "add") as kernel:

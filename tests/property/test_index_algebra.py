@@ -106,6 +106,18 @@ def test_index_substitution_keeps_its_value() -> None:
         assert (np.broadcast_to(np.asarray(split.evaluate(env)), want.shape) == want).all(), (index, split)
 
 
+def test_index_at_a_point_is_what_substitution_gives() -> None:
+    rng = random.Random(6)
+    for _ in range(2_000):
+        extents = extents_of(rng)
+        index, _ = expression(rng, [variable(n, e) for n, e in extents.items()], rng.randint(1, 7))
+        point = {n: rng.randrange(e) for n, e in extents.items() if rng.random() < 0.6}
+        replaced = {n: as_index(v) for n, v in point.items()}
+        assert index.at(point).key == index.substitute(replaced).key
+        valid = Valid((Range(index, 0, 3),))
+        assert valid.at(point) == valid.substitute(replaced)
+
+
 def test_index_splitting_an_axis_by_a_divisor_leaves_no_division() -> None:
     a = var("h", 6) * 4 + var("l", 4)
     assert (a // 4).key == "h"
