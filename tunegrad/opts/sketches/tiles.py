@@ -30,8 +30,14 @@ _ACCESSES = 64
 _WINDOW = 64
 """Steps of a register tile, at most, whose whole window is unrolled."""
 
+_WAYS = 8
+"""Rows of something large that are read side by side, at most: equal places of them may share a set of the cache."""
+
 _ROWS_AT_ONCE = 8
 """Rows that a sum of columns adds before it moves on: as many streams as a core's prefetcher follows."""
+
+_NEAR = range(-1, 5)
+"""Elements from one lane to the next that whole vectors and shuffles read in order; further apart is a transpose."""
 
 _CROSSED_BLOCK = 256
 """Rows that a transpose finishes before it moves on: their lines stay in the first cache meanwhile."""
@@ -61,13 +67,17 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
     row = _row_axis(kernel, shared, lane, found, ask)
     reused = row is not None and any(not x.depends(row.name) for x in found)
-    crossed = not reduces and row is not None and any(x.stride(lane.name) not in (0, 1, -1) for x in found)
+    crossed = not reduces and row is not None and any(x.stride(lane.name) not in _NEAR for x in found)
     accessed = len(found) + len(kernel.stores) if len(kernel.stores) > 1 else 1
-    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed, accessed), ask)
+    crowded = row is not None and any(
+        x.depends(row.name) and not x.depends(lane.name) for x in _streamed(target, found)
+    )
+    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed, crowded, accessed), ask)
     levels = Levels(kernel)
     unit = nv * width
     run = lane if target.lanes(4) <= lane.extent <= unit else None
     columns = not reused and _sums_columns(target, lane, reduces, found, run)
+    skinny = reused and _is_skinny(target, lane, found)
     sizes = blocks(lane.extent, unit)
     lane_block = ask.pick("lane.block", sizes, _columns_apart(target, lane, sizes) if columns else 0)
     lanes = levels.split(lane.name, (lane_block, unit, width))
@@ -78,11 +88,11 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
         block = ask.pick("row.block", sizes, near)
         rows = levels.split(row.name, (block, mu))
     others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
-    k, inner = _split_reduces(kernel, target, reduces, (found, run, columns), levels, ask)
+    k, inner = _split_reduces(kernel, target, reduces, (found, run, columns, skinny), levels, ask)
     nest = _Nest(
         k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
     )
-    order = _order(target, nest, found, (lane, columns), ask)
+    order = _order(target, nest, found, (lane, columns, skinny), ask)
     actions: list[Action] = list(levels.actions)
     # Registers run innermost wherever they stand; before the reductions, no step on the way makes partial sums.
     everything = [*order, *nest.registers, *nest.reduces]
@@ -94,7 +104,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
     actions += unrolled
-    stages = _stages(kernel, nest, order, found, lane, ask)
+    stages = _stages(kernel, nest, order, found, (lane, skinny), ask)
     return tuple(actions + threads + stages + memory_hints(kernel, target, ask, partial=bool(nest.k)))
 
 
@@ -122,7 +132,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
 
 
 def _register_tile(
-    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool, int], ask: Recorder
+    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool, bool, int], ask: Recorder
 ) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     vectors = -(-lane.extent // width)
@@ -130,7 +140,7 @@ def _register_tile(
     options = [
         (m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= target.registers
     ] or [(1, 1)]
-    reduces, reused, crossed, accessed = kind
+    reduces, reused, crossed, crowded, accessed = kind
     if not reduces:
         most = max(1, min(16, _ACCESSES // accessed))  # a point of many loads and stores fills the registers alone
         options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
@@ -141,7 +151,8 @@ def _register_tile(
         options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
         return ask.pick("tile", options)
     extent = row.extent if row is not None else 1
-    options.sort(key=lambda t: (round(_sweep_cost(vectors, t[1], t[0], extent), 6), t[0] + t[1]))
+    ways = _WAYS if crowded else extent
+    options.sort(key=lambda t: (t[0] > ways, round(_sweep_cost(vectors, t[1], t[0], extent), 6), t[0] + t[1]))
     return ask.pick("tile", options)
 
 
@@ -182,18 +193,18 @@ def _split_reduces(
     kernel: Kernel,
     target: Target,
     reduces: list[Axis],
-    reads: tuple[tuple[Access, ...], Axis | None, bool],
+    reads: tuple[tuple[Access, ...], Axis | None, bool, bool],
     levels: Levels,
     ask: Recorder,
 ) -> tuple[str, tuple[str, ...]]:
     """(name of the outer block of the longest reduce axis, the loops inside, in order).
 
     ``reads``: the loads; the axis of the lanes where it fills vectors, and registers hold all of it; whether columns
-    are summed.
+    are summed; whether few rows meet a large operand.
     """
     if not reduces:
         return "", ()
-    found, run, columns = reads
+    found, run, columns, skinny = reads
     longest = max(reduces, key=lambda a: a.extent)
     reused = all(any(not x.depends(a.name) for a in kernel.axes if a.extent > 1) for x in found)
     choices = (512, 256, 128, 64) if reused else (256, 128, 64, 32, 16, 8)
@@ -201,7 +212,7 @@ def _split_reduces(
     dtypes_fit = any(kernel.param(s.param).dtype == kernel.reduces[0].dtype for s in kernel.stores)
     total = prod(a.extent for a in reduces)
     streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes and not _in_order(x, run, longest)]
-    default = sizes.index(256) if 256 in sizes and total >= 512 and len(streamed) > int(reused) else 0
+    default = sizes.index(256) if 256 in sizes and total >= 512 and (skinny or len(streamed) > int(reused)) else 0
     if columns and _ROWS_AT_ONCE in sizes:
         default = sizes.index(_ROWS_AT_ONCE)
     block = ask.pick("k.block", sizes if dtypes_fit else [0], default if dtypes_fit else 0)
@@ -226,6 +237,17 @@ def _split_reduces(
         else:
             inner += [n for n in names if n]
     return outer, tuple(inner)
+
+
+def _streamed(target: Target, found: tuple[Access, ...]) -> list[Access]:
+    """Loads of what a core's own caches do not hold."""
+    return [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes]
+
+
+def _is_skinny(target: Target, lane: Axis, found: tuple[Access, ...]) -> bool:
+    """Whether only the lanes' operand is streamed: all rows should meet each part of it before the next one."""
+    streamed = _streamed(target, found)
+    return bool(streamed) and all(x.depends(lane.name) for x in streamed)
 
 
 def _sums_columns(target: Target, lane: Axis, reduces: list[Axis], found: tuple[Access, ...], run: Axis | None) -> bool:
@@ -257,10 +279,13 @@ def _unrolled(nest: _Nest, levels: Levels, tile: int, reused: bool, ask: Recorde
 
 
 def _order(
-    target: Target, nest: _Nest, found: tuple[Access, ...], lanes: tuple[Axis, bool], ask: Recorder
+    target: Target, nest: _Nest, found: tuple[Access, ...], lanes: tuple[Axis, bool, bool], ask: Recorder
 ) -> list[str]:
-    """The serial loops outside the reduction, outermost first. ``lanes``: their axis, and whether columns add."""
-    lane, columns = lanes
+    """The serial loops outside the reduction, outermost first.
+
+    ``lanes``: their axis, whether columns are summed, and whether few rows meet a large operand.
+    """
+    lane, columns, skinny = lanes
     o0, o1 = [a for a, _ in nest.others], [b for _, b in nest.others]
     r0, r1 = nest.rows
     l0, l1 = nest.lanes
@@ -272,7 +297,7 @@ def _order(
     if nest.k and (l0 or any(o0) or r0):
         forms["apart"] = [*o0, r0, l0, nest.k, l1, *o1, r1]
     weights = max((x.nbytes for x in found if x.depends(lane.name) and x.role == "const"), default=0)
-    default = "lanes" if weights > target.l2_bytes // 2 and (l1 or l0) else "rows"
+    default = "lanes" if (skinny or weights > target.l2_bytes // 2) and (l1 or l0) else "rows"
     names = list(forms)
     form = ask.pick("order", names, names.index("apart" if columns and "apart" in forms else default))
     return [x for x in forms[form] if x]
@@ -295,7 +320,7 @@ def _threads(target: Target, nest: _Nest, order: list[str], levels: Levels, ask:
 
 
 def _stages(
-    kernel: Kernel, nest: _Nest, order: list[str], found: tuple[Access, ...], lane: Axis, ask: Recorder
+    kernel: Kernel, nest: _Nest, order: list[str], found: tuple[Access, ...], lanes: tuple[Axis, bool], ask: Recorder
 ) -> list[Action]:
     """Packing of the operands: constants at load, the lane operand where it is strided, padded windows as a box."""
     actions: list[Action] = []
@@ -307,8 +332,8 @@ def _stages(
         if x.param in seen or counts[x.param] > 1 or not x.strides:
             continue
         seen.add(x.param)
-        places = _places(x, order, lane)
-        default = _default_place(kernel, x, nest, lane, places)
+        places = _places(x, order, lanes[0])
+        default = _default_place(kernel, x, nest, lanes, places)
         at = ask.pick(f"stage.{x.param}", places, default)
         if at != "none":
             where, form = at.split(":")
@@ -327,16 +352,20 @@ def _places(x: Access, order: list[str], lane: Axis) -> list[str]:
     return places
 
 
-def _default_place(kernel: Kernel, x: Access, nest: _Nest, lane: Axis, places: list[str]) -> int:
+def _default_place(kernel: Kernel, x: Access, nest: _Nest, lanes: tuple[Axis, bool], places: list[str]) -> int:
+    lane, skinny = lanes
     reused = any(not x.depends(a.name) for a in kernel.axes if a.extent > 1)
     if x.role == "const":
         return 1 if x.depends(lane.name) and any(x.depends(a.name) for s in kernel.reduces for a in s.axes) else 0
     if x.masked:  # branching around the conditions costs less than copying the window with its padding
         return 0
     if x.depends(lane.name) and reused and (x.stride(lane.name) != 1 or nest.k):
+        if skinny and x.stride(lane.name) == 1:
+            return 0
         batch = [a for a, _ in nest.others if a and x.depends(a.rstrip("0123456789"))]
         place = f"{nest.k or (batch[-1] if batch else '')}:loops"
-        return next((places.index(p) for p in (place, ":loops") if p in places), 0)
+        tile = f"{nest.lanes[1] or nest.lanes[0]}:loops"
+        return next((places.index(p) for p in ((tile if skinny else place), place, ":loops") if p in places), 0)
     if nest.k and not x.depends(lane.name) and nest.rows[0] and nest.rows[1]:
         place = f"{nest.rows[0]}:rows"
         return places.index(place) if place in places else 0
