@@ -101,6 +101,12 @@ def test_convolution_pairs_its_channels():
     assert "over ra:3 rb:3 rc:2 in f32: dot2(" in made[-1].text
 
 
+def test_convolution_of_pairs_is_named_by_all_its_channels():
+    weights = Tensor.constant(bf16_bits(np.ones((8, 4, 3, 3))), "bf16", name="w")
+    made = kernels(Tensor.input("x", (1, 4, 6, 6), "bf16").conv2d(weights, padding=1))
+    assert made[-1].name == "conv3x3 4->8 6x6 bf16-dot"
+
+
 F32_A, F32_B = (Tensor.input(n, s) for n, s in (("a", (8, 6)), ("b", (6, 16))))
 F16_A, F16_B = (Tensor.input(n, s, "f16") for n, s in (("a", (8, 6)), ("b", (6, 16))))
 VECTOR, SQUARE = Tensor.input("v", (6,), "bf16"), Tensor.input("q", (6, 6), "bf16")

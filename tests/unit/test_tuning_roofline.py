@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from tunegrad.devices import MachineLimits
+from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.tuning.roofline import Roofline, needed_flops
@@ -52,6 +54,21 @@ def test_arithmetic_bounds_a_large_matmul() -> None:
     bound_s = 2 * 256**3 / 200e9
     assert Roofline(LIMITS, TARGET).bound_s(kernel) == pytest.approx(bound_s)
     assert Roofline(LIMITS, TARGET).pct_peak(kernel, 2 * bound_s) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(("features", "factor"), [(("+avx512bf16", "+avx512f", "+avx512vl"), 2), ((), 1)])
+def test_products_of_pairs_run_at_twice_the_rate_where_the_cpu_has_them(features: tuple[str, ...], factor: int) -> None:
+    a = Tensor(np.ones((256, 256), np.uint16), "bf16")
+    *_, use = workload_of_function(lambda x, y: x @ y, (a, a), "bf16-dot").kernels
+    roofline = Roofline(LIMITS, replace(TARGET, features=features))
+    assert roofline.bounds(use.kernel).flops_s == pytest.approx(2 * 256**3 / (factor * 200e9))
+
+
+def test_pairs_on_the_padding_are_not_counted() -> None:
+    x, w = Tensor(np.ones((1, 4, 7, 7), np.uint16), "bf16"), Tensor(np.ones((4, 4, 3, 3), np.uint16), "bf16")
+    *_, use = workload_of_function(lambda x, w: x.conv2d(w, padding=1), (x, w), "bf16-dot").kernels
+    assert use.kernel.flops == 2 * 4 * 4 * 9 * 49
+    assert needed_flops(use.kernel) == 2 * 4 * 4 * 19**2
 
 
 def test_bytes_bound_a_sum_in_cache_and_in_memory() -> None:

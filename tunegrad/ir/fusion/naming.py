@@ -58,12 +58,14 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     size = "x".join(str(a[1]) for a in spec)
     stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
     op = cast(Any, main.arg)[0]
-    product = any(n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) for n in _below(main, d))
+    maps = {n.arg for n in _below(main, d) if n.op is GraphOp.MAP}
+    pairs = Op.DOT2 in maps
+    product = pairs or Op.MUL in maps
     image = d.node.shape[-2:]
     if product:
         weights = next((n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None)
-        channels = f" {weights.shape[1]}->{weights.shape[0]}" if weights is not None else ""
-        return f"conv{size}{stride}{channels} {_shape(image)}"
+        channels = f" {weights.shape[1] * (1 + pairs)}->{weights.shape[0]}" if weights is not None else ""
+        return f"conv{size}{stride}{channels} {_shape(image)}{' bf16-dot' if pairs else ''}"
     kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
     return f"{kind} {size}{stride} {_shape(image)}"
 
