@@ -6,6 +6,7 @@ from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winne
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomChooser, RandomSearcher
+from tunegrad.search.registry import make_searcher, searcher_names
 from tunegrad.search.trial_log import TrialLog
 
 __all__ = [
@@ -30,4 +31,6 @@ __all__ = [
     "TrialStore",
     "Winner",
     "decide",
+    "make_searcher",
+    "searcher_names",
 ]

@@ -41,14 +41,13 @@ from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning import stored_toggles
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
-    BeamSearcher,
     BudgetPolicy,
     KernelSearch,
     ModelSearch,
-    RandomSearcher,
     Searcher,
     SearchTask,
     TrialLog,
+    make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.variants import pick_variants, picked
@@ -338,8 +337,7 @@ class _Session:
 
 
 def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:
-    rng = Random(f"{settings.seed} {key}")
-    return BeamSearcher(space, rng) if settings.searcher == "beam" else RandomSearcher(space, rng)
+    return make_searcher(settings.searcher, space, Random(f"{settings.seed} {key}"))
 
 
 def _record(settings: TuneSettings) -> dict[str, object]:

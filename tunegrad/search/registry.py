@@ -1,0 +1,31 @@
+"""Every searcher by its name: what sessions, the replay bench and the tests ask for."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import get_args
+
+from tunegrad.config import Searcher as SearcherName
+from tunegrad.errors import ConfigError
+
+from .beam import BeamSearcher
+from .protocols import Searcher, SearchSpace
+from .random import RandomSearcher
+
+__all__ = ["make_searcher", "searcher_names"]
+
+
+def searcher_names() -> tuple[str, ...]:
+    """The names that a setting may give, in the order of ``config.Searcher``."""
+    return get_args(SearcherName)
+
+
+def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
+    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError for an unknown name."""
+    match name:
+        case "beam":
+            return BeamSearcher(space, rng)
+        case "random":
+            return RandomSearcher(space, rng)
+        case _:
+            raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
