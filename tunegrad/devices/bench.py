@@ -16,7 +16,6 @@ from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dat
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.timing import inner_repeats, sample_adaptively
-from tunegrad.devices.tolerance import compare
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Measurement, Policy, Status
@@ -198,18 +197,16 @@ def _inspect(bound: _Bound, outputs: bool = True) -> _Fault:
 
 def _compare_outputs(bound: _Bound) -> _Fault:
     max_error = 0.0
-    references = bound.dataset.sets[bound.dataset.loaded].references
     for param in bound.io.params:
-        reference = references.get(param.name)
-        if param.role not in ("out", "inout") or reference is None:
+        bar = bound.dataset.bar(param) if param.role in ("out", "inout") else None
+        if bar is None:
             continue
-        got = bound.dataset.buffer(param, bound.io).array(param.dtype)
-        verdict = compare(got, param.dtype, reference)
+        verdict = bar.judge(bound.dataset.buffer(param, bound.io).array(param.dtype))
         max_error = max(max_error, verdict.max_error)
         if verdict.first >= 0:
             error = (
                 f"{param.name}[{verdict.first}]: got {verdict.got:.9g}, expected {verdict.expected:.9g}, "
-                f"tolerance {verdict.allowed:.3g} ({verdict.bad} bad of {reference.values.size} compared)"
+                f"tolerance {verdict.allowed:.3g} ({verdict.bad} bad of {bar.expected.size} compared)"
             )
             return _Fault(error, max_error=max_error)
     return _Fault("", max_error=max_error)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.inputs import draw_inputs
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
+from tunegrad.devices.tolerance import Bar
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.program import Pack
@@ -37,11 +38,15 @@ class InputSet:
 
 @dataclass(slots=True)
 class Dataset:
-    """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now."""
+    """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now.
+
+    ``bars`` holds what outputs are compared with, by set, parameter and dtype.
+    """
 
     sets: tuple[InputSet, ...]
     buffers: dict[Parameter, Buffer] = field(default_factory=dict)
     packs: dict[Pack, tuple[Buffer, Array]] = field(default_factory=dict)
+    bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
     loaded: int = -1
 
     @property
@@ -50,7 +55,7 @@ class Dataset:
         pristine = sum(a.nbytes for s in self.sets for a in s.inputs.values())
         expected = sum(r.nbytes for s in self.sets for r in s.references.values())
         working = sum(b.nbytes for b in self.buffers.values()) + sum(2 * b.nbytes for b, _ in self.packs.values())
-        return int(pristine) + expected + working
+        return int(pristine) + expected + working + sum(b.nbytes for b in self.bars.values())
 
     @property
     def references(self) -> References:
@@ -69,6 +74,17 @@ class Dataset:
     def pristine(self, param: Parameter, io: KernelIO) -> Array:
         """What the working buffer of a parameter that is read must hold after a run."""
         return self._packed(param, io)[1] if param.role == "pack" else self.sets[self.loaded].inputs[param.name]
+
+    def bar(self, param: Parameter) -> Bar | None:
+        """What an output must meet for the inputs that are loaded; None where it has no reference."""
+        reference = self.sets[self.loaded].references.get(param.name)
+        if reference is None:
+            return None
+        key = (self.loaded, param.name, param.dtype)
+        found = self.bars.get(key)
+        if found is None:
+            found = self.bars[key] = Bar.of(param.dtype, reference)
+        return found
 
     def fill(self, index: int, io: KernelIO) -> None:
         """Load input set ``index`` into the buffers of ``io`` and poison its outputs with NaN patterns."""

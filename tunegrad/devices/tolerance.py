@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tunegrad.devices.job import Reference
 from tunegrad.ir.dtypes import BF16, DType, dtype_of
 
-__all__ = ["Mismatch", "compare", "tolerance"]
+__all__ = ["Bar", "Mismatch", "compare", "tolerance"]
 
 _UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
@@ -61,32 +61,69 @@ def tolerance(dtype: DType, terms: int, expected: npt.NDArray[Any]) -> npt.NDArr
     return allowed
 
 
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What an output of one dtype is compared with, worked out once for all candidates that must meet it.
+
+    ``expected`` is the reference of every compared element, ``allowed`` how far from it a result may be. ``special`` is
+    where NaN or an infinity is expected, None where it is nowhere. ``indices``: the elements that are compared.
+    """
+
+    dtype: DType
+    expected: npt.NDArray[Any]
+    allowed: npt.NDArray[np.float64]
+    special: npt.NDArray[np.bool_] | None
+    indices: npt.NDArray[np.int64] | None
+
+    @staticmethod
+    def of(dtype: str, reference: Reference) -> Bar:
+        """The bar that a reference sets."""
+        kind, expected = dtype_of(dtype), reference.values.reshape(-1)
+        if kind.is_pair:
+            expected = _halves(expected)
+        allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)
+        if kind.is_pair:  # the reference is rounded as well
+            allowed += _UNIT["bf16"] * np.abs(expected)
+        special = ~np.isfinite(expected)
+        return Bar(kind, expected, allowed, special if special.any() else None, reference.indices)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes beyond those of the reference."""
+        return self.allowed.nbytes + (0 if self.special is None else self.special.nbytes)
+
+    def judge(self, got: npt.NDArray[Any]) -> Mismatch:
+        """Compare an output buffer (flat, as stored); NaN and infinities must be in the same places."""
+        picked = got if self.indices is None else got[self.indices]
+        values = _halves(picked) if self.dtype.is_pair else _widen(picked, self.dtype)
+        if values.shape != self.expected.shape:
+            return Mismatch(0, float(values.size), float(self.expected.size), 0.0, math.inf, 1)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(values - self.expected)
+            good = error <= self.allowed
+        if self.special is None and good.all():
+            return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
+        return self._in_detail(values, error, good)
+
+    def _in_detail(self, values: npt.NDArray[Any], error: npt.NDArray[Any], good: npt.NDArray[np.bool_]) -> Mismatch:
+        expected, finite = self.expected, np.isfinite(error)
+        if self.special is not None:
+            same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+            good = np.where(self.special, same, good)
+            finite &= ~self.special
+        max_error = float(error[finite].max()) if finite.any() else 0.0
+        if good.all():
+            return Mismatch(-1, 0.0, 0.0, 0.0, max_error)
+        at = int(np.argmin(good))
+        place = at // 2 if self.dtype.is_pair else at
+        index = place if self.indices is None else int(self.indices[place])
+        limit = float(self.allowed[at])
+        return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
+
+
 def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch:
     """Compare an output buffer (flat, as stored) with its reference; NaN and infinities must be in the same places."""
-    kind = dtype_of(dtype)
-    picked = got if reference.indices is None else got[reference.indices]
-    values, expected = _widen(picked, kind), reference.values.reshape(-1)
-    if kind.is_pair:
-        values, expected = (_halves(x) for x in (picked, expected))
-    if values.shape != expected.shape:
-        return Mismatch(0, float(values.size), float(expected.size), 0.0, math.inf, 1)
-    allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)
-    if kind.is_pair:  # the reference is rounded as well
-        allowed += _UNIT["bf16"] * np.abs(expected)
-    with np.errstate(invalid="ignore"):
-        error = np.abs(values - expected)
-        special = ~np.isfinite(expected)
-        same = (values == expected) | (np.isnan(values) & np.isnan(expected))
-        good = np.where(special, same, error <= allowed)
-    finite = error[np.isfinite(error) & ~special]
-    max_error = float(finite.max()) if finite.size else 0.0
-    if good.all():
-        return Mismatch(-1, 0.0, 0.0, 0.0, max_error)
-    at = int(np.argmin(good))
-    place = at // 2 if kind.is_pair else at
-    index = place if reference.indices is None else int(reference.indices[place])
-    limit = float(allowed[at])
-    return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
+    return Bar.of(dtype, reference).judge(got)
 
 
 def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
