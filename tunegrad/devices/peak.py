@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.codegen import compile_llvm
