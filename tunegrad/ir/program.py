@@ -130,7 +130,7 @@ class Pack:
             offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
             picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
         if self.valid.always:
-            return np.broadcast_to(picked, self.extents).reshape(-1).copy()
+            return np.array(np.broadcast_to(picked, self.extents), order="C").reshape(-1)
         return np.where(np.broadcast_to(keep, self.extents), picked, source.dtype.type(0)).reshape(-1)
 
     def _strided(self, source: NDArray[np.generic]) -> NDArray[np.generic] | None:
