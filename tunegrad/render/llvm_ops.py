@@ -186,12 +186,21 @@ class Ops:
         if mask is None:
             self.emit(f"store {t} {raw}, ptr {address}, align {dtype.itemsize}")
             return
+        single = _single_lane(mask)
+        if single is not None:  # LLVM 22 stores too many bytes of a truncated vector under a constant mask of one lane
+            one = memory_type(dtype)
+            piece = self._named(f"extractelement {t} {raw}, i32 {single}")
+            self.emit(f"store {one} {piece}, ptr {self._lane_address(address, one, single)}, align {dtype.itemsize}")
+            return
         suffix = _suffix(memory_type(dtype), lanes)
         self.declared.add(f"void @llvm.masked.store.{suffix}.p0({t}, ptr, i32 immarg, <{lanes} x i1>)")
         self.emit(
             f"call void @llvm.masked.store.{suffix}.p0({t} {raw}, ptr {address}, i32 {dtype.itemsize}, "
             f"<{lanes} x i1> {mask})"
         )
+
+    def _lane_address(self, address: str, one: str, lane: int) -> str:
+        return address if lane == 0 else self._named(f"getelementptr {one}, ptr {address}, i64 {lane}")
 
     def from_memory(self, raw: str, t: VType) -> str:
         """A loaded element as a value: bytes become bools."""
@@ -457,6 +466,13 @@ class Ops:
         nan = self._named(f"fcmp uno {ltype(single)} {x}, {x}")
         chosen = self._named(f"select {mask} {nan}, {ltype(word)} {quiet}, {ltype(word)} {top}")
         return self._named(f"trunc {ltype(word)} {chosen} to {ltype(t)}")
+
+
+def _single_lane(mask: str) -> int | None:
+    """The only lane of a constant mask."""
+    lanes = mask.removeprefix("<").removesuffix(">").split(", ") if mask.startswith("<") else []
+    held = [i for i, lane in enumerate(lanes) if lane == "i1 true"]
+    return held[0] if len(held) == 1 and lanes.count("i1 false") == len(lanes) - 1 else None
 
 
 def _suffix(one: str, lanes: int) -> str:
