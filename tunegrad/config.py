@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 Scalar = bool | int | float | str
-Searcher = Literal["beam", "random"]
+Searcher = Literal["beam", "random", "exhaustive", "bayesian", "evolutionary", "portfolio"]
 Numerics = Literal["contract", "strict", "bf16-dot"]
 """Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``.
 

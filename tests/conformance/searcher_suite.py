@@ -153,7 +153,8 @@ class SearcherSuite:
 
     def test_searcher_names_itself_in_its_proposals(self, make):
         searcher = make(SMALL, Random(0))
-        assert {p.origin for p in searcher.ask(3)} == {type(searcher).origin}
+        # A searcher made of others says which of them it was: portfolio:beam.
+        assert {p.origin.partition(":")[0] for p in searcher.ask(3)} == {type(searcher).origin}
 
     def test_searcher_takes_infinite_or_zero_times(self, make):
         searcher = make(SMALL, Random(0))

@@ -36,7 +36,11 @@ __all__ = ["tune"]
 @device_option
 @threads_option
 @click.option("--budget", metavar="TIME", help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]")
-@click.option("--searcher", metavar="beam|random", help="How to search.  [default: beam]")
+@click.option(
+    "--searcher",
+    metavar="NAME",
+    help="How to search: beam, random, exhaustive, bayesian, evolutionary or portfolio.  [default: beam]",
+)
 @store_option
 @seed_option
 @numerics_option

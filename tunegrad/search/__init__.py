@@ -1,8 +1,13 @@
 """Searchers, the search of one kernel, the budget over a model's kernels, the test before a winner is replaced."""
 
+from tunegrad.search.bayesian import BayesianSearcher
 from tunegrad.search.beam import BeamSearcher
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
+from tunegrad.search.cost_model import CostModel, cost_model_installed, ranking_accuracy
 from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winner
+from tunegrad.search.evolution import EvolutionarySearcher, Features
+from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
+from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomChooser, RandomSearcher
@@ -12,13 +17,19 @@ from tunegrad.search.trial_log import TrialLog
 __all__ = [
     "LEAST_EFFECT",
     "TEST",
+    "BayesianSearcher",
     "BeamSearcher",
     "BudgetPolicy",
+    "CostModel",
     "Evidence",
+    "EvolutionarySearcher",
+    "ExhaustiveSearcher",
+    "Features",
     "KernelSearch",
     "Measured",
     "Measurer",
     "ModelSearch",
+    "PortfolioSearcher",
     "Proposal",
     "RandomChooser",
     "RandomSearcher",
@@ -30,7 +41,10 @@ __all__ = [
     "TrialLog",
     "TrialStore",
     "Winner",
+    "cost_model_installed",
     "decide",
+    "is_small",
     "make_searcher",
+    "ranking_accuracy",
     "searcher_names",
 ]

@@ -8,7 +8,11 @@ from typing import get_args
 from tunegrad.config import Searcher as SearcherName
 from tunegrad.errors import ConfigError
 
+from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
+from .evolution import EvolutionarySearcher
+from .exhaustive import ExhaustiveSearcher
+from .portfolio import PortfolioSearcher
 from .protocols import Searcher, SearchSpace
 from .random import RandomSearcher
 
@@ -27,5 +31,13 @@ def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
             return BeamSearcher(space, rng)
         case "random":
             return RandomSearcher(space, rng)
+        case "exhaustive":
+            return ExhaustiveSearcher(space, rng)
+        case "bayesian":
+            return BayesianSearcher(space, rng)
+        case "evolutionary":
+            return EvolutionarySearcher(space, rng)
+        case "portfolio":
+            return PortfolioSearcher(space, rng)
         case _:
             raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")

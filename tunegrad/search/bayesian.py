@@ -1,0 +1,216 @@
+"""Bayesian search: Optuna's tree-structured Parzen estimator answers the questions of the space, one by one.
+
+    told rows --> study --> l(x): options of the fastest tenth    --> at each decision the option with the best l/g
+                            g(x): options of all others, failures among them, and of what is being measured
+
+The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011; options are drawn
+jointly (``multivariate``) in groups of decisions that occur together, after Falkner et al., "BOHB", ICML 2018.
+Proposals that are not told yet count as bad ones, so that a batch does not ask for the same thing many times (the
+constant liar of Ginsbourger et al., 2010).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from tunegrad.opts import Chooser, Schedule, TraceChooser
+from tunegrad.trial import Measurement
+
+from .ledger import Ledger, Row
+from .protocols import Proposal, SearchSpace
+from .random import RandomChooser
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial, Trial
+
+__all__ = ["BayesianSearcher"]
+
+_FAILED = 1e9
+"""The log seconds that a failure is told with: behind everything that ran, so that the estimator learns to avoid it."""
+
+_SUGGESTIONS = 3
+"""How often the estimator is asked for one proposal; what it suggests again and again is then changed at random."""
+
+
+class _TrialChooser:
+    """Asks an Optuna trial. A decision with another number of options is another parameter."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:  # noqa: ARG002  # the protocol's
+        count = len(options)
+        return int(self.trial.suggest_categorical(_parameter(name, count), tuple(range(count))))
+
+
+def _parameter(name: str, options: int) -> str:
+    return f"{name}/{options}"
+
+
+class BayesianSearcher:
+    """Optuna's TPE over the space's decisions, define-by-run, in memory, seeded.
+
+    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The study holds at most
+    ``most`` trials, so that asking stays cheap: when it is full, a new one is made of the ``most / 4`` fastest and the
+    ``most / 4`` latest rows. It is done when ``tries`` ideas in a row were old ones.
+    """
+
+    origin = "bayesian"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        startup: int = 10,
+        explore: float = 0.05,
+        most: int = 160,
+        tries: int = 200,
+    ) -> None:
+        self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
+        self._ledger = Ledger(space)
+        self._study: Study | None = None
+        self._pending: dict[str, Trial] = {}
+        self._latest: Schedule | None = None
+        self._used = 0
+        self._size = 0
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def skipped(self) -> int:
+        return self._ledger.skipped
+
+    def ask(self, n: int) -> list[Proposal]:
+        if n <= 0:
+            self._done = False
+            return []
+        self._ledger.retrace_best()
+        found: list[Proposal] = []
+        while len(found) < n and (schedule := self._next()) is not None:
+            found.append(Proposal(schedule, self.origin))
+        self._done = len(found) < n
+        return found
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        if self._ledger.take(proposal, measurement):
+            self._done = False
+
+    # ---- proposing ---------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Schedule | None:
+        """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
+        self._learn()
+        informed = self._used >= self.startup and self.rng.random() >= self.explore
+        for attempt in range(self.tries):
+            if informed and attempt < _SUGGESTIONS:
+                schedule = self._suggested()
+            elif informed and attempt < 4 * _SUGGESTIONS and self._latest is not None:
+                schedule = self._near(self._latest)
+            else:
+                # Before it gives up, options that are no defaults get their full chance as well.
+                shy = 2 * attempt < self.tries and self.rng.random() < 0.5
+                schedule = self._claimed(RandomChooser(self.rng, 0.5 if shy else 0.0))
+            if schedule is not None:
+                return schedule
+        return None
+
+    def _near(self, schedule: Schedule) -> Schedule | None:
+        """An old suggestion with one decision drawn anew: cheap, and where the estimator wants to be."""
+        if not schedule.trace:
+            return None
+        choices = {d.name: d.choice for d in schedule.trace}
+        changed = self.rng.choice(schedule.trace)
+        choices[changed.name] = self.rng.randrange(changed.options)
+        return self._claimed(TraceChooser(choices))
+
+    def _claimed(self, chooser: Chooser) -> Schedule | None:
+        schedule = self._ledger.sample(chooser)
+        return schedule if schedule is not None and self._ledger.claim(schedule) else None
+
+    def _suggested(self) -> Schedule | None:
+        """What the estimator suggests; None where that is old or not legal, of which the study keeps nothing."""
+        from optuna.trial import TrialState
+
+        study = self._open()
+        trial = study.ask()
+        self._size += 1
+        suggested = self._ledger.sample(_TrialChooser(trial))
+        self._latest = suggested or self._latest
+        schedule = suggested if suggested is not None and self._ledger.claim(suggested) else None
+        if schedule is None:
+            study.tell(trial, state=TrialState.FAIL)
+        else:
+            self._pending[schedule.text] = trial
+        return schedule
+
+    # ---- the study ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Study:
+        """The study, made when it is first needed and whenever it is full."""
+        if self._study is None or self._size >= self.most:
+            self._study = _new_study(self.rng.getrandbits(31))
+            self._pending.clear()
+            rows, kept = self._ledger.rows, self.most // 4
+            latest = range(max(0, len(rows) - kept), len(rows))
+            fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:kept]
+            chosen = sorted({*latest, *fastest})
+            self._study.add_trials(_frozen(rows[i]) for i in chosen)
+            self._size, self._used = len(chosen), len(rows)
+        return self._study
+
+    def _learn(self) -> None:
+        """Tell the study what came in since."""
+        rows = self._ledger.rows[self._used :]
+        self._used += len(rows)
+        if self._study is None:
+            return
+        for row in rows:
+            trial = self._pending.pop(row.schedule.text, None)
+            if trial is not None:
+                self._study.tell(trial, _value(row))
+            else:
+                self._study.add_trial(_frozen(row))
+                self._size += 1
+
+
+def _new_study(seed: int) -> Study:
+    """A study in memory that says nothing."""
+    import optuna
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # "a new study created", "trial finished"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # options that are marked experimental
+            sampler = optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+            )
+        return optuna.create_study(sampler=sampler, storage=optuna.storages.InMemoryStorage())
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def _value(row: Row) -> float:
+    return row.log_s if row.log_s < math.inf else _FAILED
+
+
+def _frozen(row: Row) -> FrozenTrial:
+    """A row as a finished trial."""
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import create_trial
+
+    trace = row.schedule.trace
+    asked: dict[str, BaseDistribution] = {
+        _parameter(d.name, d.options): CategoricalDistribution(tuple(range(d.options))) for d in trace
+    }
+    params = {_parameter(d.name, d.options): d.choice for d in trace}
+    return create_trial(value=_value(row), params=params, distributions=asked)

@@ -1,0 +1,208 @@
+"""Evolutionary search: traces of decisions are mutated and crossed, and a cost model says which children to measure.
+
+    told rows --> population (the fastest) --tournament--> parents --mutate, cross--> children
+                                              ^                                          |
+                                              +----- the children it thinks best --------+   for a few generations
+                                                                                         |
+                  cost model, trained on all rows told <-- measured <--  the best of them, and some random draws
+
+Children are lists of decisions until they are proposed, so that a generation costs microseconds a child; only the
+chosen ones are sampled from the space. Evolution under a learned cost model is from Zheng et al., "Ansor", OSDI 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from tunegrad.opts import Schedule, TraceChooser
+from tunegrad.trial import Measurement
+
+from .cost_model import CostModel, cost_model_installed
+from .ledger import Ledger, Row
+from .protocols import Proposal, SearchSpace
+from .random import RandomChooser
+
+__all__ = ["EvolutionarySearcher", "Features"]
+
+Features = Callable[[Schedule], Mapping[str, float]]
+"""Named numbers of a schedule's program: FLOPs, bytes, extents ..., by ``program_features`` for one."""
+
+_Choices = dict[str, int]
+_Key = tuple[tuple[str, int], ...]
+
+_FEWEST = 12
+"""Rows before a model is trained and parents are bred from: fewer say nothing. Random draws come first."""
+
+
+class EvolutionarySearcher:
+    """Evolves the ``population`` fastest schedules.
+
+    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where the library is
+    installed), ``generations`` of ``children`` each are bred for one batch and ranked by it; without one, children are
+    proposed as they are bred. ``features`` adds facts of each candidate's program to what the model sees: then the
+    most promising are lowered first, twice as many as are asked for. It is done when ``tries`` ideas in a row were old.
+    """
+
+    origin = "evolutionary"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        features: Features | None = None,
+        population: int = 24,
+        generations: int = 3,
+        children: int = 96,
+        explore: float = 0.1,
+        tries: int = 200,
+        learned: bool = True,
+    ) -> None:
+        self.rng, self.features, self.population = rng, features, population
+        self.generations, self.children, self.explore, self.tries = generations, children, explore, tries
+        self._ledger = Ledger(space)
+        self._options: dict[str, int] = {}
+        self._tried: set[_Key] = set()
+        self._used = 0
+        self._facts: dict[str, Mapping[str, float]] = {}
+        installed = learned and cost_model_installed()
+        self._model = CostModel(rng.getrandbits(31)) if installed else None
+        self._facts_model = CostModel(rng.getrandbits(31)) if installed and features is not None else None
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def skipped(self) -> int:
+        return self._ledger.skipped
+
+    def ask(self, n: int) -> list[Proposal]:
+        self._ledger.retrace_best()
+        self._learn()
+        parents = self._ledger.fastest(self.population)
+        grown = len(self._ledger.rows) >= _FEWEST
+        bred = self._bred(n, parents) if n > 0 and grown and parents else []
+        found: list[Proposal] = []
+        while len(found) < n:
+            schedule = bred.pop(0) if bred else self._draw(parents if grown else ())
+            if schedule is None:
+                break
+            found.append(Proposal(schedule, self.origin))
+        self._done = len(found) < n
+        return found
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        if self._ledger.take(proposal, measurement):
+            self._done = False
+
+    # ---- learning ----------------------------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Train the model on all rows, where some are new and there are enough."""
+        rows = self._ledger.rows
+        for row in rows[self._used :]:
+            self._options.update((d.name, d.options) for d in row.schedule.trace)
+            self._tried.add(_key(row.choices))
+        fresh, self._used = len(rows) > self._used, len(rows)
+        if not fresh or self._model is None or len(rows) < _FEWEST:
+            return
+        log_s = [r.log_s for r in rows]
+        self._model.fit([r.choices for r in rows], log_s)
+        if self._facts_model is not None:
+            self._facts_model.fit([self._described(r.schedule) for r in rows], log_s)
+
+    def _described(self, schedule: Schedule) -> Mapping[str, float]:
+        """A schedule's decisions and the features of its program."""
+        text = schedule.text
+        if text not in self._facts and self.features is not None:
+            self._facts[text] = dict(self.features(schedule)) | {d.name: d.choice for d in schedule.trace}
+        return self._facts[text]
+
+    # ---- breeding ----------------------------------------------------------------------------------------------------
+
+    def _bred(self, n: int, parents: Sequence[Row]) -> list[Schedule]:
+        """Up to ``n`` new schedules, the most promising first; every so often one of them is a random draw instead."""
+        ideas = self._ideas([r.choices for r in parents])
+        wanted = n if self._facts_model is None else 2 * n
+        found: dict[str, Schedule] = {}
+        for choices in ideas:
+            if len(found) >= wanted:
+                break
+            if self.rng.random() < self.explore:
+                schedule = self._ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
+            else:
+                schedule = self._ledger.sample(TraceChooser(choices))
+            if schedule is not None and not self._ledger.known(schedule):
+                found.setdefault(schedule.text, schedule)
+        best = list(found.values())
+        if self._facts_model is not None and self._facts_model.fitted:
+            forecast = self._facts_model.predict([self._described(s) for s in best])
+            best = [best[int(i)] for i in forecast.argsort(kind="stable")]
+        return [s for s in best[:n] if self._ledger.claim(s)]
+
+    def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
+        """Children as decisions, each once; in the model's order, fastest first, where there is one."""
+        model = self._model if self._model is not None and self._model.fitted else None
+        pool: dict[_Key, _Choices] = {}
+        for _ in range(self.generations if model is not None else 1):
+            for _ in range(self.children):
+                child = self._child(parents)
+                pool.setdefault(_key(child), child)
+            if model is not None:
+                everyone = list(pool.values())
+                order = model.predict(everyone).argsort(kind="stable")
+                parents = [everyone[int(i)] for i in order[: self.population]]
+                pool = {_key(c): c for c in (everyone[int(i)] for i in order)}
+        return [child for key, child in pool.items() if key not in self._tried]
+
+    def _child(self, parents: list[_Choices]) -> _Choices:
+        """One or two parents by tournament (they come best first), some of their decisions changed."""
+        first = self._pick(parents)
+        child = dict(first)
+        if self.rng.random() < 0.4:
+            other = self._pick(parents)
+            for name, choice in other.items():
+                if name not in child or self.rng.random() < 0.5:
+                    child[name] = choice
+            if child != first and self.rng.random() < 0.5:
+                return child
+        names = list(first)
+        for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
+            if names:
+                name = self.rng.choice(names)
+                child[name] = self._other(name, child[name])
+        return child
+
+    def _pick(self, parents: list[_Choices]) -> _Choices:
+        return parents[min(self.rng.randrange(len(parents)), self.rng.randrange(len(parents)))]
+
+    def _other(self, name: str, choice: int) -> int:
+        """Another option of a decision: a neighbour half of the time, else any."""
+        count = self._options.get(name, 1)
+        if count < 2:
+            return choice
+        if self.rng.random() < 0.5:
+            near = choice + self.rng.choice((-2, -1, 1, 2))
+            if 0 <= near < count:
+                return near
+        return (choice + self.rng.randrange(1, count)) % count
+
+    def _draw(self, parents: Sequence[Row]) -> Schedule | None:
+        """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row were not."""
+        for attempt in range(self.tries):
+            if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
+                chooser = TraceChooser(self._child([r.choices for r in parents]))
+                schedule = self._ledger.sample(chooser)
+            else:
+                # Before it gives up, options that are no defaults get their full chance as well.
+                shy = 2 * attempt < self.tries and self.rng.random() < 0.5
+                schedule = self._ledger.sample(RandomChooser(self.rng, 0.5 if shy else 0.0))
+            if schedule is not None and self._ledger.claim(schedule):
+                return schedule
+        return None
+
+
+def _key(choices: _Choices) -> _Key:
+    return tuple(sorted(choices.items()))

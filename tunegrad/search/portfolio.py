@@ -1,0 +1,176 @@
+"""Portfolio search: several searchers share the trials, each gets what it has earned, all hear everything.
+
+                  shares: a floor for each, the rest by gain per trial
+    ask(n) --> beam | evolutionary | bayesian | random --> proposals --> measured
+                 ^         ^             ^        ^                         |
+                 +---------+-------------+--------+------- tell ------------+--> credit to who proposed it
+
+The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This is a bandit with
+fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator selection", 2010, and in OpenTuner
+(Ansel et al., PACT 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from tunegrad.trial import Measurement, Status
+
+from .bayesian import BayesianSearcher
+from .beam import BeamSearcher
+from .evolution import EvolutionarySearcher
+from .exhaustive import ExhaustiveSearcher
+from .protocols import Proposal, Searcher, SearchSpace
+from .random import RandomSearcher
+
+__all__ = ["PortfolioSearcher"]
+
+_CLOCK_TICK_S = 1e-9
+"""No time is taken to be less, so that its logarithm exists."""
+
+_ROUNDS = 8
+"""How often a searcher is asked again, where all that it proposed was proposed by another before."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What a searcher has earned. ``gain`` over ``trials``, both fading; ``due`` trials are owed to it."""
+
+    trials: float = 0.0
+    gain: float = 0.0
+    due: float = 0.0
+
+    def earn(self, gain: float, fading: float) -> None:
+        self.trials, self.gain = 1.0 + fading * self.trials, gain + fading * self.gain
+
+    def expected(self, prior: float) -> float:
+        """Gain of the next trial; an untried searcher is taken to have gained ``prior`` in a few trials."""
+        return (4.0 * prior + self.gain) / (4.0 + self.trials)
+
+
+class PortfolioSearcher:
+    """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and random search.
+
+    Each gets the share ``floor`` at least; the rest is divided by the square of the expected gain. When all have run
+    dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    """
+
+    origin = "portfolio"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        searchers: Mapping[str, Searcher] | None = None,
+        floor: float = 0.05,
+        fading: float = 0.96,
+        elite: int = 5,
+        sweep: int = 4096,
+    ) -> None:
+        self.floor, self.fading, self.elite = floor, fading, elite
+        self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
+        self._last = ExhaustiveSearcher(space, rng)
+        self._left = sweep
+        self._accounts = {name: _Account() for name in self.searchers}
+        self._seen: set[str] = set()
+        self._told: set[str] = set()
+        self._from: dict[str, str] = {}
+        self._fastest: list[float] = []
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def skipped(self) -> int:
+        return self._last.skipped + sum(s.skipped for s in self.searchers.values())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The part of the next trials that each searcher gets; they add up to 1."""
+        prior = max(1e-4, *(a.gain / max(1.0, a.trials) for a in self._accounts.values()))
+        worth = {name: a.expected(prior) ** 2 for name, a in self._accounts.items()}
+        free, total = 1.0 - self.floor * len(worth), sum(worth.values())
+        return {name: self.floor + free * w / total for name, w in worth.items()}
+
+    def ask(self, n: int) -> list[Proposal]:
+        found: list[Proposal] = []
+        for name, share in self.shares.items():
+            self._accounts[name].due += share * n
+        dry: set[str] = set()
+        while len(found) < n and len(dry) < len(self.searchers):
+            name = max((a for a in self._accounts if a not in dry), key=lambda a: self._accounts[a].due)
+            count = max(1, min(n - len(found), int(self._accounts[name].due)))
+            new = self._new(name, count)
+            self._accounts[name].due -= len(new)
+            found += new
+            if len(new) < count:
+                dry.add(name)
+        for name in dry:
+            self._accounts[name].due = 0.0
+        if len(found) < n:
+            found += self._swept(n - len(found))
+        self._done = len(found) < n
+        return found
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        text = proposal.schedule.text
+        self._seen.add(text)
+        if text in self._told:
+            return
+        self._told.add(text)
+        self._done = False
+        for searcher in self.searchers.values():
+            searcher.tell(proposal, measurement)
+        self._last.tell(proposal, measurement)
+        self._credit(self._from.pop(text, None), measurement)
+
+    def _credit(self, name: str | None, measurement: Measurement) -> None:
+        ran = measurement.status is Status.OK and measurement.seconds < math.inf
+        log_s = math.log(max(_CLOCK_TICK_S, measurement.seconds)) if ran else math.inf
+        if name is not None:
+            # Against the mean of the few fastest, so that a steady supply of good ones counts, too.
+            mark = sum(self._fastest) / len(self._fastest) if self._fastest else log_s
+            self._accounts[name].earn(max(0.0, mark - log_s) if ran else 0.0, self.fading)
+        if ran:
+            self._fastest = sorted([*self._fastest, log_s])[: self.elite]
+
+    def _new(self, name: str, count: int) -> list[Proposal]:
+        """Up to ``count`` proposals of one searcher that no other has made."""
+        found: list[Proposal] = []
+        for _ in range(_ROUNDS):
+            asked = self.searchers[name].ask(count - len(found))
+            for proposal in asked:
+                text = proposal.schedule.text
+                if text not in self._seen:
+                    self._seen.add(text)
+                    self._from[text] = name
+                    found.append(Proposal(proposal.schedule, f"{self.origin}:{name}"))
+            if len(found) == count or not asked:
+                break
+        return found
+
+    def _swept(self, count: int) -> list[Proposal]:
+        """What the others did not find, as far as the sweep goes."""
+        found: list[Proposal] = []
+        while len(found) < count and self._left > 0 and (asked := self._last.ask(1)):
+            self._left -= 1
+            schedule = asked[0].schedule
+            if schedule.text not in self._seen:
+                self._seen.add(schedule.text)
+                found.append(Proposal(schedule, f"{self.origin}:{self._last.origin}"))
+        return found
+
+
+def _default(space: SearchSpace, rng: Random) -> dict[str, Searcher]:
+    """The searchers that are worth having together, each with randomness of its own."""
+    return {
+        "beam": BeamSearcher(space, Random(rng.getrandbits(64))),
+        "evolutionary": EvolutionarySearcher(space, Random(rng.getrandbits(64))),
+        "bayesian": BayesianSearcher(space, Random(rng.getrandbits(64))),
+        "random": RandomSearcher(space, Random(rng.getrandbits(64))),
+    }
