@@ -151,6 +151,7 @@ def test_random_gpu_actions_agree_with_the_interpreter(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
     """Some 10,000 in all over the corpus: decisions and actions, CPU and GPU."""
