@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("regress",),
     ("inference", "candidate"),
     ("planning",),
-    ("artifact", "variants"),
+    ("artifact", "variants", "recording"),
     ("models",),
     ("frontend",),
     ("search", "devices", "db", "runtime"),

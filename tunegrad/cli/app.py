@@ -14,7 +14,7 @@ from tunegrad.errors import UserError
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
 
 # Also the order in which `tunegrad --help` lists them: the main job first.
-COMMANDS = ("tune", "run", "show", "explain", "store", "doctor")
+COMMANDS = ("tune", "run", "show", "explain", "store", "space", "search-bench", "doctor")
 
 EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3
@@ -22,7 +22,10 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class LazyGroup(click.Group):
-    """Commands are modules of this package, each with a command of its own name, imported when asked for."""
+    """Commands are modules of this package, each with a command of its own name, imported when asked for.
+
+    A hyphen in a command's name is an underscore in the module's.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """Every command's name, in the order of ``COMMANDS``."""
@@ -32,7 +35,8 @@ class LazyGroup(click.Group):
         """The command, imported; None for a name that is none."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{name}"), name)
         return command
 
 

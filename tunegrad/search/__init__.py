@@ -11,7 +11,10 @@ from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomChooser, RandomSearcher
+from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTrial, Recording, conflicts
 from tunegrad.search.registry import make_searcher, searcher_names
+from tunegrad.search.replay import ReplayMeasurer, play
+from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.trial_log import TrialLog
 
 __all__ = [
@@ -29,10 +32,16 @@ __all__ = [
     "Measured",
     "Measurer",
     "ModelSearch",
+    "Option",
     "PortfolioSearcher",
     "Proposal",
+    "Question",
     "RandomChooser",
     "RandomSearcher",
+    "RecordedSpace",
+    "RecordedTrial",
+    "Recording",
+    "ReplayMeasurer",
     "Result",
     "SearchSpace",
     "SearchTask",
@@ -41,10 +50,16 @@ __all__ = [
     "TrialLog",
     "TrialStore",
     "Winner",
+    "area",
+    "conflicts",
     "cost_model_installed",
     "decide",
+    "excess",
     "is_small",
     "make_searcher",
+    "play",
     "ranking_accuracy",
+    "score",
     "searcher_names",
+    "trials_within",
 ]

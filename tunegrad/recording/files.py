@@ -1,0 +1,209 @@
+"""A recording as a file of JSON lines, gzipped where its name ends in ``.gz``; or, read only, as T4 JSON.
+
+    {"format": "tunegrad-space", "version": 1, "kernel": ..., "points": 720, ...}      the header
+    {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}         one for each question
+    {"actions": "...", "status": "ok", "samples_s": [...], "paths": [[[0, 1]]], ...}   one for each trial
+
+Every line ends with a checksum of its own. A broken line is reported and skipped; the others count.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from tunegrad.db import Problem
+from tunegrad.errors import StoreError
+from tunegrad.search import Question, RecordedTrial, Recording, conflicts
+
+from .fields import Fault, header_of, load_json, policy_record, question_of, question_record, trial_of, trial_record
+from .t4 import parse_t4
+from .writing import write_whole
+
+__all__ = ["FORMAT", "MOST_BYTES", "VERSION", "Read", "read_recording", "write_recording"]
+
+FORMAT, VERSION = "tunegrad-space", 1
+
+MOST_BYTES = 256 << 20
+"""Of a file once unpacked; more is refused, so that a small file can not fill the memory."""
+
+_MOST_LINE = 8 << 20
+_MOST_TRIALS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a file gave: the recording of all that is sound, and what was not."""
+
+    recording: Recording
+    problems: tuple[Problem, ...]
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_recording(path: Path, recording: Recording) -> None:
+    """Write the file, whole or not at all. The same recording gives the same bytes. Raises StoreError."""
+    content = "".join(f"{_sealed(record)}\n" for record in _records(recording)).encode()
+    write_whole(path, content)
+
+
+def _records(recording: Recording) -> Iterator[dict[str, Any]]:
+    yield {
+        "format": FORMAT,
+        "version": VERSION,
+        "kernel": recording.kernel_name,
+        "kernel_key": recording.kernel_key,
+        "kernel_text": recording.kernel_text,
+        "fingerprint": recording.fingerprint.fields,
+        "policy": policy_record(recording.policy),
+        "space_version": recording.space_version,
+        "points": recording.points,
+    }
+    for i, question in enumerate(recording.questions):
+        yield {"question": i, **question_record(question)}
+    for trial in recording.trials:
+        yield trial_record(trial)
+
+
+def _dump(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+def _sealed(record: Mapping[str, Any]) -> str:
+    return _dump({**record, "crc": zlib.crc32(_dump(record).encode())})
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_recording(path: Path) -> Read:
+    """Read a file of ours or of T4 JSON, plain or gzipped. Nothing in it can run.
+
+    Raises StoreError where there is no such file, no sound header, or a newer version; a broken row is a Problem.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return _read(path, gzip.GzipFile(fileobj=file) if packed else file)  # type: ignore[arg-type]
+    except OSError as error:
+        raise StoreError(f"{path}: can not be read: {error.strerror or error}") from error
+
+
+def _read(path: Path, stream: IO[bytes]) -> Read:
+    problems: list[Problem] = []
+    content = _content(stream, problems)
+    first = content.split(b"\n", 1)[0]
+    try:
+        head = load_json(first) if first.rstrip().endswith(b"}") else None
+    except Fault:
+        head = None
+    if isinstance(head, dict) and head.get("format") == FORMAT:
+        recording = _lines(path, content, problems)
+    else:
+        recording = _foreign(path, content, problems)
+    bad = dict(conflicts(recording.trials))
+    problems += [Problem("trials", i, why) for i, why in bad.items()]
+    kept = tuple(t for i, t in enumerate(recording.trials) if i not in bad)
+    if not kept:
+        raise StoreError(f"{path}: holds no sound trial{_because(problems)}")
+    return Read(replace(recording, trials=kept), tuple(problems))
+
+
+def _because(problems: list[Problem]) -> str:
+    return f"; the first of {len(problems)} problems is: {problems[0]}" if problems else ""
+
+
+def _content(stream: IO[bytes], problems: list[Problem]) -> bytes:
+    """All bytes, or those before the damage."""
+    parts, size = io.BytesIO(), 0
+    while True:
+        try:
+            part = stream.read(1 << 16)
+        except (OSError, EOFError, zlib.error) as error:
+            problems.append(Problem("file", None, f"unpacking stopped after {size:,} bytes: {error}"))
+            break
+        size += len(part)
+        if size > MOST_BYTES:
+            problems.append(Problem("file", None, f"is over {MOST_BYTES:,} bytes; what follows was not read"))
+            break
+        if not part:
+            break
+        parts.write(part)
+    return parts.getvalue()
+
+
+def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    try:
+        head = _opened(lines[0])
+        if head.get("version") != VERSION:
+            raise Fault(f"version is {head.get('version')!r}; this tunegrad reads version {VERSION}")
+        recording = header_of(head)
+    except Fault as error:
+        raise StoreError(f"{path}: line 1: {error}") from error
+    questions: dict[int, Question] = {}
+    trials: list[RecordedTrial] = []
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            record = _opened(line)
+            if "question" in record:
+                _take_question(record, questions)
+            elif len(trials) >= _MOST_TRIALS:
+                raise Fault(f"is past the {_MOST_TRIALS:,} trials that a recording may have")
+            else:
+                trials.append(trial_of(record, questions))
+        except Fault as error:
+            problems.append(Problem("lines", number, str(error)))
+    return _assembled(recording, questions, trials)
+
+
+def _assembled(recording: Recording, questions: Mapping[int, Question], trials: list[RecordedTrial]) -> Recording:
+    """The parts put together; a question that was lost leaves a gap, which answers skip."""
+    place = {number: i for i, number in enumerate(sorted(questions))}
+    moved = [replace(t, paths=tuple(tuple((place[q], c) for q, c in path) for path in t.paths)) for t in trials]
+    return replace(recording, questions=tuple(questions[n] for n in sorted(questions)), trials=tuple(moved))
+
+
+def _take_question(record: Mapping[str, Any], questions: dict[int, Question]) -> None:
+    number = record["question"]
+    if type(number) is not int or not 0 <= number < _MOST_TRIALS or number in questions:
+        raise Fault(f"question is {number!r}, not a new number from 0 to {_MOST_TRIALS}")
+    questions[number] = question_of(record)
+
+
+def _opened(line: bytes) -> dict[str, Any]:
+    """The record of a line whose checksum matches. Raises Fault."""
+    if len(line) > _MOST_LINE:
+        raise Fault(f"is over {_MOST_LINE:,} bytes long")
+    record = load_json(line)
+    if not isinstance(record, dict):
+        raise Fault("is not a JSON object")
+    crc = record.pop("crc", None)
+    try:
+        sealed = zlib.crc32(_dump(record).encode())
+    except (ValueError, RecursionError) as error:
+        raise Fault(f"can not be checked: {error}") from error
+    if crc != sealed:
+        raise Fault("its checksum does not match its content")
+    return record
+
+
+def _foreign(path: Path, content: bytes, problems: list[Problem]) -> Recording:
+    """The recording of a T4 file."""
+    try:
+        document = load_json(content)
+        recording, questions, trials, bad = parse_t4(document)
+    except Fault as error:
+        raise StoreError(f"{path}: is neither a recorded space nor T4 results of one: {error}") from error
+    problems += [Problem("results", row, why) for row, why in bad]
+    return _assembled(recording, questions, trials)

@@ -1,0 +1,193 @@
+"""A recording as T4 JSON, the results format of the auto-tuning community (schema 1.0.0), and back.
+
+The schema is ``results-schema.json`` of https://github.com/odgaard/TuningSchema, branch T4. Times are in milliseconds,
+as Kernel Tuner writes them. One result for each path to a trial. docs/SEARCH_BENCH.md lists the fields that are filled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunegrad.search import Question, RecordedTrial, Recording
+from tunegrad.trial import Status
+
+from .fields import Fault, header_of, policy_record, question_of, question_record, samples, text, trial_of
+from .writing import write_whole
+
+__all__ = ["SCHEMA_VERSION", "parse_t4", "t4_document", "write_t4"]
+
+SCHEMA_VERSION = "1.0.0"
+
+INVALIDITY = {
+    Status.OK: "correct",
+    Status.WRONG: "correctness",
+    Status.COMPILE_ERROR: "compile",
+    Status.CRASHED: "runtime",
+    Status.TIMED_OUT: "timeout",
+    Status.OUT_OF_RESOURCES: "runtime",
+}
+"""T4's word for each status; the status itself is among the measurements."""
+
+_DIGITS_S = 12
+"""Decimals of a time in seconds that come back exactly through milliseconds."""
+
+_TEXTS = ("actions", "program", "status", "error")
+_MOST_RESULTS = 1_000_000
+
+Parsed = tuple[Recording, dict[int, Question], list[RecordedTrial], list[tuple[int, str]]]
+
+
+def write_t4(path: Path, recording: Recording) -> None:
+    """Write the T4 file, gzipped if its name ends in ``.gz``, whole or not at all. Raises StoreError."""
+    write_whole(path, json.dumps(t4_document(recording), ensure_ascii=True, indent=1, allow_nan=False).encode())
+
+
+def t4_document(recording: Recording) -> dict[str, Any]:
+    """The document: T4's ``results``, and under ``tunegrad`` what the schema has no place for."""
+    head = {
+        "kernel": recording.kernel_name,
+        "kernel_key": recording.kernel_key,
+        "kernel_text": recording.kernel_text,
+        "fingerprint": recording.fingerprint.fields,
+        "policy": policy_record(recording.policy),
+        "space_version": recording.space_version,
+        "points": recording.points,
+        "questions": [question_record(q) for q in recording.questions],
+    }
+    results = [_result(recording, trial, i) for trial in recording.trials for i in range(len(trial.paths))]
+    return {"schema_version": SCHEMA_VERSION, "results": results, "tunegrad": head}
+
+
+def _result(recording: Recording, trial: RecordedTrial, path: int) -> dict[str, Any]:
+    m, answers = trial.measurement, trial.paths[path]
+    asked = [(recording.questions[q], choice) for q, choice in answers]
+    measured: list[dict[str, Any]] = [
+        {"name": "actions", "value": trial.actions, "unit": ""},
+        {"name": "program", "value": trial.program_hash, "unit": ""},
+        {"name": "status", "value": str(m.status), "unit": ""},
+        {"name": "error", "value": m.error, "unit": ""},
+        {"name": "path", "value": [list(a) for a in answers], "unit": ""},
+    ]
+    if math.isfinite(m.max_error):
+        measured.append({"name": "max_error", "value": m.max_error, "unit": ""})
+    if m.samples_s:
+        measured.insert(0, {"name": "time", "value": _ms(m.seconds), "unit": "ms"})
+    return {
+        "configuration": {q.name: q.options[choice] for q, choice in asked},
+        "objectives": ["time"],
+        "times": {
+            "compilation_time": _ms(m.compile_s),
+            "framework": _ms(m.lower_s),
+            "validation": _ms(m.verify_s),
+            "benchmark": _ms(m.timing_s),
+            "runtimes": [_ms(s) for s in m.samples_s],
+        },
+        "invalidity": INVALIDITY[m.status],
+        "correctness": 1 if m.status is Status.OK else 0,
+        "measurements": measured,
+    }
+
+
+def _ms(seconds: float) -> float:
+    return round(1e3 * seconds, _DIGITS_S - 3)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def parse_t4(document: object) -> Parsed:
+    """Header, questions by number, trials, and (result, why) of each that is broken. Raises Fault.
+
+    Results of other tuners are refused: without actions there is nothing that a search could propose.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("results"), list):
+        raise Fault("it has no list of results")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise Fault(f"schema_version is {document.get('schema_version')!r}, not {SCHEMA_VERSION!r}")
+    head, results = document.get("tunegrad"), document["results"]
+    if not isinstance(head, dict):
+        raise Fault("it has no object tunegrad: the results are another tuner's, whose configurations are no actions")
+    if len(results) > _MOST_RESULTS:
+        raise Fault(f"it has {len(results):,} results; at most {_MOST_RESULTS:,} are read")
+    recording = header_of(head)
+    asked = head.get("questions")
+    if not isinstance(asked, list) or not all(isinstance(q, dict) for q in asked):
+        raise Fault("questions is not a list of objects")
+    questions = {i: question_of(q) for i, q in enumerate(asked)}
+    trials: dict[str, RecordedTrial] = {}
+    bad: list[tuple[int, str]] = []
+    for row, result in enumerate(results):
+        try:
+            _join(trials, _trial(result, questions))
+        except Fault as error:
+            bad.append((row, str(error)))
+    return recording, questions, list(trials.values()), bad
+
+
+def _join(trials: dict[str, RecordedTrial], found: RecordedTrial) -> None:
+    """Results of one action text are one trial with several paths."""
+    known = trials.get(found.actions)
+    if known is None:
+        trials[found.actions] = found
+        return
+    if (known.program_hash, known.measurement) != (found.program_hash, found.measurement):
+        raise Fault("another result has the same actions and another measurement")
+    paths = known.paths + found.paths
+    trials[found.actions] = RecordedTrial(known.actions, known.program_hash, known.measurement, paths)
+
+
+def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
+    if not isinstance(result, dict) or not isinstance(result.get("times"), dict):
+        raise Fault("is not an object with times")
+    measured = _measurements(result.get("measurements"))
+    times = result["times"]
+    record: dict[str, Any] = {name: text(measured, name) for name in _TEXTS}
+    record["samples_s"] = [_s(x) for x in samples(times, "runtimes")]
+    for ours, theirs in (
+        ("compile_s", "compilation_time"),
+        ("lower_s", "framework"),
+        ("verify_s", "validation"),
+        ("timing_s", "benchmark"),
+    ):
+        record[ours] = _s(times[theirs]) if isinstance(times.get(theirs), int | float) else 0.0
+    record["max_error"] = measured.get("max_error")
+    record["paths"] = [measured.get("path")]
+    trial = trial_of(record, questions)
+    _check_words(result, trial, questions)
+    return trial
+
+
+def _check_words(result: Mapping[str, Any], trial: RecordedTrial, questions: Mapping[int, Question]) -> None:
+    """What a result says in T4's words agrees with what it says in ours."""
+    word = INVALIDITY[trial.measurement.status]
+    if result.get("invalidity") != word:
+        raise Fault(f"invalidity is {result.get('invalidity')!r}; status {trial.measurement.status} is {word!r}")
+    says = {questions[q].name: _plain(questions[q].options[choice]) for q, choice in trial.paths[0]}
+    if result.get("configuration") != says:
+        raise Fault("configuration is not what its path says")
+
+
+def _plain(option: object) -> object:
+    return [_plain(o) for o in option] if isinstance(option, tuple) else option
+
+
+def _measurements(value: object) -> dict[str, Any]:
+    if not isinstance(value, list):
+        raise Fault("measurements is not a list")
+    found: dict[str, Any] = {}
+    for entry in value:
+        if not (isinstance(entry, dict) and isinstance(entry.get("name"), str) and "value" in entry):
+            raise Fault("measurements has an entry without name and value")
+        found[entry["name"]] = entry["value"]
+    return found
+
+
+def _s(ms: float) -> float:
+    try:
+        return round(ms / 1e3, _DIGITS_S)
+    except OverflowError as error:
+        raise Fault("times has a number that is not finite") from error

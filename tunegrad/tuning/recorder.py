@@ -1,0 +1,321 @@
+"""Recording: every schedule of a part of a kernel's space, verified and timed on this machine.
+
+    decisions to vary  -->  every combination of their options  -->  compiled, verified, timed  -->  a recording
+
+The decisions that are not varied stay at their defaults. Programs that several schedules share are measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS, Payload
+from tunegrad.config import Numerics, TuneSettings
+from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Limits, Outcome, fingerprint, host_target
+from tunegrad.errors import ConfigError, IllegalAction
+from tunegrad.ir.kernel import Axis, Kernel
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import parts_of
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.recording import read_recording, write_recording, write_t4
+from tunegrad.search import Option, Question, RecordedTrial, Recording, SearchSpace
+from tunegrad.trial import Measurement, Policy
+from tunegrad.variants import allowed
+
+from .workload import Workload, workload_of_spec
+
+__all__ = [
+    "MOST_POINTS",
+    "RECORD_POLICY",
+    "Point",
+    "decisions",
+    "find_kernel",
+    "points_of",
+    "record",
+    "record_file",
+    "settle_vary",
+    "vary_of",
+]
+
+RECORD_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=2.0)
+"""As in a search, but that no time to beat is known: a loser is timed to the end."""
+
+MOST_POINTS = 3_000
+"""Points of a recording, unless the user asks for more."""
+
+_CAPS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2)
+_BATCH = 32
+_DIGITS_S = 10
+"""Decimals that are kept of a time in seconds: a tenth of a nanosecond."""
+
+Vary = Mapping[str, int]
+"""How many options, at most, of each decision that is varied; 0 for all."""
+
+Answers = tuple[tuple[Question, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One legal combination: the schedule, and the questions with their answers."""
+
+    schedule: Schedule
+    answers: Answers
+
+
+# ---- what to record --------------------------------------------------------------------------------------------------
+
+
+def find_kernel(workload: Workload, name: str, numerics: Numerics = "contract") -> Kernel:
+    """The kernel of that name or key (or a unique start of it), parts of variants included. Raises ConfigError."""
+    kernels = [use.kernel for use in workload.kernels]
+    parts = [part for k in kernels for variant in allowed(k, numerics) for part in parts_of(k, variant)]
+    named = {use.name: use.kernel for use in workload.kernels}
+    keys = {k.key for k in kernels}
+    for part in parts:
+        if part.key not in keys:
+            keys.add(part.key)
+            named[part.name if part.name not in named else f"{part.name} [{part.key[:6]}]"] = part
+    if name in named:
+        return named[name]
+    matching = {k.key: k for k in named.values() if len(name) >= 4 and k.key.startswith(name)}
+    if len(matching) == 1:
+        return next(iter(matching.values()))
+    raise ConfigError(f"kernel {name!r} is not one of {workload.name}; valid: {', '.join(sorted(named))}")
+
+
+def vary_of(texts: Sequence[str]) -> dict[str, int]:
+    """``tile:8`` as at most eight options of the decision tile, ``order`` as all of order's. Raises ConfigError."""
+    found = {}
+    for given in texts:
+        name, colon, count = given.rpartition(":")
+        if not colon:
+            name, count = given, "0"
+        if not name or not count.isdecimal() or (colon and int(count) < 2):
+            raise ConfigError(f"vary {given!r} is not DECISION or DECISION:N with N from 2")
+        found[name] = int(count)
+    return found
+
+
+class _Varied:
+    """Answers the varied questions with ``prefix``, then with their first options; all others by default. Used once."""
+
+    def __init__(self, vary: Vary, prefix: Sequence[int]) -> None:
+        self.vary, self.prefix = vary, prefix
+        self.answers: list[tuple[Question, int]] = []
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:
+        if name not in self.vary:
+            return default
+        kept = _kept(len(options), default, self.vary[name])
+        if len(kept) == 1:
+            return kept[0]
+        place = len(self.answers)
+        choice = self.prefix[place] if place < len(self.prefix) else 0
+        labels = tuple(_label(options[i]) for i in kept)
+        self.answers.append((Question(name, labels, kept.index(default)), choice))
+        return kept[choice]
+
+
+def _kept(count: int, default: int, most: int) -> list[int]:
+    """Positions of at most ``most`` options (0: all), evenly spread from first to last, the default among them."""
+    if not most or count <= most:
+        return list(range(count))
+    spread = sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
+    if default not in spread:
+        nearest = min(range(len(spread)), key=lambda i: abs(spread[i] - default))
+        spread[nearest] = default
+    return spread
+
+
+def _label(option: object) -> Option:
+    if isinstance(option, Axis):
+        return option.name
+    if isinstance(option, tuple):
+        return tuple(_label(o) for o in option)
+    return option if isinstance(option, bool | int | str) else str(option)
+
+
+def points_of(space: SearchSpace, vary: Vary) -> Iterator[Point]:
+    """Every combination of the options of the varied decisions, in order; one that is not legal is no point."""
+    prefix: list[int] | None = []
+    while prefix is not None:
+        chooser = _Varied(vary, prefix)
+        try:
+            schedule = space.sample(chooser)
+        except IllegalAction:
+            pass
+        else:
+            yield Point(schedule, tuple(chooser.answers))
+        prefix = _following(chooser.answers)
+
+
+def _following(answers: Sequence[tuple[Question, int]]) -> list[int] | None:
+    """The choices that come next, as an odometer counts; None after the last ones."""
+    choices = [choice for _, choice in answers]
+    while choices and choices[-1] + 1 == len(answers[len(choices) - 1][0].options):
+        choices.pop()
+    return [*choices[:-1], choices[-1] + 1] if choices else None
+
+
+def settle_vary(space: SearchSpace, vary: Vary, most: int) -> dict[str, int]:
+    """What to vary: ``vary`` where it is given, else every decision, with as many options of each as ``most`` allows.
+
+    Raises ConfigError where ``vary`` names a decision that is never asked, or there are more points than ``most``.
+    """
+    if vary:
+        asked = {q.name for p in points_of(space, vary) for q, _ in p.answers} if _fits(space, vary, most) else None
+        if asked is None:
+            raise ConfigError(f"more than {most} points; vary fewer decisions, or fewer options of them")
+        if missing := sorted(vary.keys() - asked):
+            raise ConfigError(f"decision {missing[0]!r} is never asked; valid: {', '.join(decisions(space))}")
+        return dict(vary)
+    names = decisions(space)
+    for cap in _CAPS:
+        if _fits(space, dict.fromkeys(names, cap), most):
+            return dict.fromkeys(names, cap)
+    raise ConfigError(
+        f"two options of each decision are more than {most} points; name what to vary: {', '.join(names)}"
+    )
+
+
+def _fits(space: SearchSpace, vary: Vary, most: int) -> bool:
+    return sum(1 for _ in islice(points_of(space, vary), most + 1)) <= most
+
+
+def decisions(space: SearchSpace) -> list[str]:
+    """The decisions that the default schedule asks, and those that one other answer to one of them brings up."""
+    asked: dict[str, None] = {}
+    names = [d.name for d in space.defaults()[0].trace]
+    for name in names:
+        for point in points_of(space, {name: 0}):
+            asked.update((d.name, None) for d in point.schedule.trace)
+    return list(asked) or names
+
+
+# ---- recording -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Log:
+    """Trials by text, and one measurement for each program. Mutable."""
+
+    trials: dict[str, tuple[str, Measurement]] = field(default_factory=dict)
+    programs: dict[str, Measurement] = field(default_factory=dict)
+
+    def add(self, text: str, program: str, measurement: Measurement) -> None:
+        self.trials[text] = program, measurement
+        if program:
+            self.programs.setdefault(program, measurement)
+
+
+def record(
+    kernel: Kernel,
+    target: Target,
+    vary: Vary,
+    numerics: Numerics = "contract",
+    known: Recording | None = None,
+    go_on: Callable[[int, int], bool] = lambda _done, _all: True,
+) -> Recording:
+    """Measure every point of the part of the space that ``vary`` names, but those in ``known``, which come first.
+
+    Between batches ``go_on`` is asked, with how many of how many schedules are there; once it says no, what there is
+    is returned. Raises ConfigError where ``known`` is of another kernel, machine or policy.
+    """
+    here = fingerprint(target, numerics)
+    points = list(points_of(Space(kernel, target), vary))
+    log = _Log()
+    if known is not None:
+        _check_same(known, kernel, here.text)
+        for trial in known.trials:
+            log.add(trial.actions, trial.program_hash, trial.measurement)
+    fresh = list(dict.fromkeys(p.schedule.text for p in points if p.schedule.text not in log.trials))
+    total = len({p.schedule.text for p in points})
+    with CpuMeasurer(target, HOOKS, Limits(), 0, opt_level=OPT_LEVEL) as device:
+        for begin in range(0, len(fresh), _BATCH):
+            if not go_on(total - len(fresh) + begin, total):
+                break
+            _measure(device, kernel, fresh[begin : begin + _BATCH], log)
+    go_on(sum(p in log.trials for p in {q.schedule.text for q in points}), total)
+    empty = Recording(kernel.name, kernel.key, kernel.text, here, RECORD_POLICY, SPACE_VERSION, len(points), (), ())
+    return _assembled(empty, points, log)
+
+
+def _check_same(known: Recording, kernel: Kernel, here: str) -> None:
+    for what, theirs, ours in (
+        ("kernel", known.kernel_key, kernel.key),
+        ("machine", known.fingerprint.text, here),
+        ("policy", known.policy.text, RECORD_POLICY.text),
+        ("space version", str(known.space_version), str(SPACE_VERSION)),
+    ):
+        if theirs != ours:
+            raise ConfigError(f"the recording that is there is of another {what}: {theirs}, not {ours}")
+
+
+def _measure(device: CpuMeasurer, kernel: Kernel, texts: Sequence[str], log: _Log) -> None:
+    candidates = [Candidate(kernel.key, Payload(kernel, text, device.target)) for text in texts]
+    compiled = device.compile(candidates, log.programs.keys())
+    for text, candidate, code in zip(texts, candidates, compiled, strict=True):
+        if isinstance(code, Outcome):
+            log.add(text, code.program_hash, _rounded(code.measurement))
+        elif code.program_hash in log.programs:
+            log.add(text, code.program_hash, log.programs[code.program_hash])
+        else:
+            log.add(text, code.program_hash, _run(device, candidate, code))
+
+
+def _run(device: CpuMeasurer, candidate: Candidate, code: CompiledCandidate) -> Measurement:
+    return _rounded(device.measure_compiled(candidate, code, RECORD_POLICY))
+
+
+def _rounded(m: Measurement) -> Measurement:
+    return replace(
+        m,
+        samples_s=tuple(round(s, _DIGITS_S) for s in m.samples_s),
+        lower_s=round(m.lower_s, 6),
+        compile_s=round(m.compile_s, 6),
+        verify_s=round(m.verify_s, 6),
+        timing_s=round(m.timing_s, 6),
+        max_error=float(f"{m.max_error:.4g}"),
+    )
+
+
+def _assembled(empty: Recording, points: Sequence[Point], log: _Log) -> Recording:
+    """Points whose text was measured, as trials; questions are numbered as they come up."""
+    numbers: dict[Question, int] = {}
+    paths: dict[str, list[tuple[tuple[int, int], ...]]] = {}
+    for point in points:
+        text = point.schedule.text
+        if text in log.trials:
+            path = tuple((numbers.setdefault(q, len(numbers)), choice) for q, choice in point.answers)
+            paths.setdefault(text, []).append(path)
+    trials = tuple(RecordedTrial(text, *log.trials[text], tuple(found)) for text, found in paths.items())
+    return replace(empty, questions=tuple(numbers), trials=trials)
+
+
+def record_file(
+    settings: TuneSettings,
+    kernel: str,
+    out: Path,
+    vary: Sequence[str] = (),
+    most: int = MOST_POINTS,
+    *,
+    t4: bool = False,
+    go_on: Callable[[int, int], bool] = lambda _done, _all: True,
+) -> Recording:
+    """Record a kernel of a model into a file; what a file of that name holds already is not measured again.
+
+    Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is none of ours.
+    """
+    workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
+    found, target = find_kernel(workload, kernel, settings.numerics), host_target(settings.threads)
+    chosen = settle_vary(Space(found, target), vary_of(vary), most)
+    known = read_recording(out).recording if out.exists() else None
+    recording = record(found, target, chosen, settings.numerics, known, go_on)
+    if not recording.trials:
+        raise ConfigError("the budget ended before anything was recorded")
+    (write_t4 if t4 else write_recording)(out, recording)
+    return recording

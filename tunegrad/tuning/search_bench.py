@@ -1,0 +1,245 @@
+"""Every searcher on every recorded space with many seeds, and how much better than random search it was.
+
+    spaces x searchers x seeds  -->  curves of best times so far  -->  areas  -->  scores against random
+
+Nothing is measured: the recordings answer. Scores are defined in ``search.scoring`` and in docs/SEARCH_BENCH.md.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import fmean, stdev
+
+from tunegrad.errors import ConfigError, StoreError
+from tunegrad.recording import read_recording
+from tunegrad.search import (
+    RecordedSpace,
+    Recording,
+    ReplayMeasurer,
+    area,
+    excess,
+    make_searcher,
+    play,
+    score,
+    searcher_names,
+    trials_within,
+)
+
+__all__ = [
+    "BASELINE",
+    "NEAR",
+    "BenchReport",
+    "BenchRow",
+    "BenchSpace",
+    "BenchTotal",
+    "LoadedSpace",
+    "find_spaces",
+    "search_bench",
+]
+
+BASELINE = "random"
+
+NEAR = 0.05
+"""How much slower than the optimum counts as having found it, nearly."""
+
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSpace:
+    """A recorded space under the name of its file, and how many of its rows were broken."""
+
+    name: str
+    recording: Recording
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSpace:
+    """A space as the report names it. Times are in ms; ``trials`` is what each search was given on it."""
+
+    name: str
+    kernel: str
+    points: int
+    programs: int
+    best_ms: float
+    trials: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRow:
+    """One searcher on one space, over all seeds.
+
+    ``area`` is the mean and ``area_error`` its standard error. ``score`` is 1 - area / area of random search, None
+    where random search has no area and this one has. ``near_trials`` is the median number of trials until the best
+    was within 5 % of the optimum, None where half of the searches never were; ``near_share`` the part that were.
+    ``curve`` is the mean excess after 0, 1 ... trials.
+    """
+
+    space: str
+    searcher: str
+    area: float
+    area_error: float
+    score: float | None
+    near_trials: int | None
+    near_share: float
+    trials_per_s: float
+    curve: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTotal:
+    """One searcher over all spaces. ``score`` is of the sums of the areas' ratios: 1 - their geometric mean.
+
+    ``better`` is on how many spaces its area is smaller than random's, ``clearly`` on how many by more than two
+    standard errors of the difference.
+    """
+
+    searcher: str
+    score: float | None
+    better: int
+    clearly: int
+    spaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """What ``tunegrad search-bench`` prints."""
+
+    seeds: int
+    trials: int
+    batch: int
+    spaces: tuple[BenchSpace, ...]
+    rows: tuple[BenchRow, ...]
+    totals: tuple[BenchTotal, ...]
+    wall_s: float
+
+
+def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
+    """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``, ``*.jsonl.gz`` and ``*.t4.json``.
+
+    Raises StoreError where there are none, or a file has no sound row.
+    """
+    files = [file for place in places for file in (_files_of(place) if place.is_dir() else (place,))]
+    if not files:
+        raise StoreError(f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)")
+    found = []
+    for file in files:
+        read = read_recording(file)
+        found.append(LoadedSpace(_name_of(file), read.recording, tuple(map(str, read.problems))))
+    return tuple(found)
+
+
+_ENDINGS = (".jsonl.gz", ".jsonl", ".t4.json.gz", ".t4.json")
+
+
+def _files_of(place: Path) -> tuple[Path, ...]:
+    return tuple(sorted(f for f in place.iterdir() if f.name.endswith(_ENDINGS)))
+
+
+def _name_of(file: Path) -> str:
+    ending = next((e for e in _ENDINGS if file.name.endswith(e)), "")
+    return file.name.removesuffix(ending)
+
+
+def search_bench(
+    spaces: Sequence[LoadedSpace],
+    searchers: Sequence[str] = (),
+    *,
+    seeds: int = 20,
+    trials: int = 100,
+    batch: int = 8,
+    observe: Callable[[str], None] = lambda _line: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> BenchReport:
+    """Play every searcher (all that there are, if none is named) on every space, with seeds 0, 1 ... and compare.
+
+    A space with fewer different programs than ``trials`` is played for as many trials as it has programs beside its
+    default. Random search is always played: it is what the others are compared with. Raises ConfigError.
+    """
+    names = _searchers(searchers)
+    for what, value in (("seeds", seeds), ("trials", trials), ("batch", batch)):
+        if value < 1:
+            raise ConfigError(f"{what} {value} is not a positive whole number")
+    begun_s = clock()
+    rows: list[BenchRow] = []
+    described = []
+    for space in spaces:
+        r = space.recording
+        count = max(1, min(trials, r.programs - 1))
+        best_ms = 1e3 * r.best_s if r.times_s else 0.0
+        described.append(BenchSpace(space.name, r.kernel_name, r.points, r.programs, best_ms, count, space.problems))
+        played = []
+        for name in names:
+            played.append(_play_all(space, name, seeds, count, batch, clock))
+            observe(f"{space.name}: {name}: area {played[-1].area:.4f}, {played[-1].trials_per_s:,.0f} trials/s")
+        rows += _scored(played)
+    totals = tuple(_total(name, [r for r in rows if r.searcher == name], rows) for name in names)
+    return BenchReport(seeds, trials, batch, tuple(described), tuple(rows), totals, clock() - begun_s)
+
+
+def _searchers(given: Sequence[str]) -> tuple[str, ...]:
+    valid = searcher_names()
+    for name in given:
+        if name not in valid:
+            raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(valid)}")
+    return tuple(dict.fromkeys((BASELINE, *(given or valid))))
+
+
+def _play_all(
+    space: LoadedSpace, name: str, seeds: int, trials: int, batch: int, clock: Callable[[], float]
+) -> BenchRow:
+    recorded, measurer = RecordedSpace(space.recording), ReplayMeasurer(space.recording)
+    begun_s = clock()
+    runs = []
+    for seed in range(seeds):
+        searcher = make_searcher(name, recorded, Random(f"{seed} {space.recording.kernel_key}"))
+        runs.append(excess(play(searcher, recorded, measurer, trials, batch), space.recording))
+    took_s = max(clock() - begun_s, 1e-9)
+    areas = [area(run) for run in runs]
+    near = [trials_within(run, NEAR) for run in runs]
+    return BenchRow(
+        space=space.name,
+        searcher=name,
+        area=fmean(areas),
+        area_error=stdev(areas) / math.sqrt(seeds) if seeds > 1 else 0.0,
+        score=None,
+        near_trials=_median(near),
+        near_share=sum(n is not None for n in near) / seeds,
+        trials_per_s=seeds * trials / took_s,
+        curve=tuple(fmean(step) for step in zip(*runs, strict=True)),
+    )
+
+
+def _median(found: Sequence[int | None]) -> int | None:
+    """The lower median; a search that never got there comes last."""
+    ranked = sorted(found, key=lambda n: math.inf if n is None else n)
+    return ranked[(len(ranked) - 1) // 2]
+
+
+def _scored(played: Sequence[BenchRow]) -> list[BenchRow]:
+    from dataclasses import replace
+
+    random_area = next(row.area for row in played if row.searcher == BASELINE)
+    return [replace(row, score=_finite(score(row.area, random_area))) for row in played]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _total(name: str, mine: Sequence[BenchRow], rows: Sequence[BenchRow]) -> BenchTotal:
+    """Ratios of areas are averaged as their logarithms: half and double cancel out."""
+    random = {row.space: row for row in rows if row.searcher == BASELINE}
+    pairs = [(row, random[row.space]) for row in mine]
+    ratios = [max(a.area, _LEAST) / max(b.area, _LEAST) for a, b in pairs]
+    mean = math.exp(fmean(math.log(r) for r in ratios))
+    better = sum(a.area < b.area for a, b in pairs)
+    clearly = sum(b.area - a.area > 2.0 * math.hypot(a.area_error, b.area_error) for a, b in pairs)
+    return BenchTotal(name, _finite(1.0 - mean), better, clearly, len(pairs))
