@@ -14,10 +14,7 @@ __all__ = ["search_bench"]
 
 @click.command(
     "search-bench",
-    epilog=example(
-        "tunegrad search-bench --spaces tests/data/spaces --seeds 10",
-        "tunegrad search-bench --spaces gemm.jsonl.gz --searchers beam,random --figure curves.svg",
-    ),
+    epilog=example("tunegrad search-bench --spaces tests/data/spaces --seeds 10 --figure curves.svg"),
 )
 @click.option(
     "--spaces",

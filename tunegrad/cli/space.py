@@ -24,10 +24,7 @@ def space() -> None:
 
 
 @space.command(
-    epilog=example(
-        'tunegrad space record encoder --kernel "softmax 12x128x128" --out softmax.jsonl.gz',
-        "tunegrad space record encoder --kernel e4892d --vary tile:12 --vary order --budget 90s --out gemm.jsonl.gz",
-    )
+    epilog=example("tunegrad space record encoder --kernel e4892d --vary tile:12 --vary order --out gemm.jsonl.gz")
 )
 @model_argument
 @click.option("--kernel", required=True, metavar="NAME", help="The kernel's name in `tunegrad show`, or its key.")
