@@ -8,9 +8,10 @@ from tunegrad.devices.inputs import draw
 from tunegrad.devices.job import Parameter, Reference
 from tunegrad.devices.tolerance import compare
 from tunegrad.errors import DTypeError
+from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, dtype_of
+from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, buffer_dtype, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.interpret_values import operation
@@ -75,6 +76,9 @@ def test_graph_refuses_other_operations_on_pairs(op, dtype):
 
 def test_no_tensor_of_a_user_has_pairs():
     assert BF16X2.name not in DTYPES
+    assert buffer_dtype("bf16x2") == BF16X2
+    with pytest.raises(DTypeError, match="dtype 'bf16x2' is not supported"):
+        Tensor.input("x", (4,), "bf16x2")
     with pytest.raises(DTypeError):
         dtype_of(np.dtype(np.uint32))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.dtypes import buffer_dtype
 
 __all__ = ["Buffer"]
 
@@ -56,7 +56,7 @@ class Buffer:
 
     def array(self, dtype: str) -> npt.NDArray[Any]:
         """The data as a one-dimensional array of a tunegrad dtype (bf16 as uint16)."""
-        kind = dtype_of(dtype)
+        kind = buffer_dtype(dtype)
         return self.bytes[: self.nbytes // kind.itemsize * kind.itemsize].view(kind.numpy)
 
     def check_guards(self) -> str:

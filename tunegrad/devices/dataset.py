@@ -17,7 +17,7 @@ from tunegrad.devices.inputs import draw_inputs
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
 from tunegrad.devices.tolerance import Bar
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
 __all__ = ["Dataset", "DatasetCache", "InputSet", "References", "load_hook", "make_dataset", "same_bytes"]
@@ -67,7 +67,7 @@ class Dataset:
             return self._packed(param, io)[0]
         found = self.buffers.get(param)
         if found is None:
-            found = self.buffers[param] = Buffer(param.elements * dtype_of(param.dtype).itemsize)
+            found = self.buffers[param] = Buffer(param.elements * buffer_dtype(param.dtype).itemsize)
             self.loaded = -1
         return found
 
@@ -105,7 +105,7 @@ class Dataset:
         found = self.packs.get(pack)
         if found is None:
             values = np.ascontiguousarray(pack.run(self.sets[0].inputs[pack.source]))
-            buffer = Buffer(param.elements * dtype_of(param.dtype).itemsize)
+            buffer = Buffer(param.elements * buffer_dtype(param.dtype).itemsize)
             buffer.array(param.dtype)[:] = values
             found = self.packs[pack] = (buffer, values)
             while len(self.packs) > _PACKS:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import KernelIO, Parameter
-from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.dtypes import buffer_dtype
 
 __all__ = ["draw", "draw_inputs"]
 
@@ -30,7 +30,7 @@ def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "") -> dict[str, npt.
 
 def draw(param: Parameter, rng: np.random.Generator) -> npt.NDArray[Any]:
     """Values for one parameter. Floats: standard normal, rounded away from the denormals."""
-    kind = dtype_of(param.dtype)
+    kind = buffer_dtype(param.dtype)
     if kind.is_bool:
         return rng.integers(0, 2, param.elements).astype(bool)
     if kind.is_int:

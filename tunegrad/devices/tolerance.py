@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import Reference
-from tunegrad.ir.dtypes import BF16, DType, dtype_of
+from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 
 __all__ = ["Bar", "Mismatch", "compare", "tolerance"]
 
@@ -78,7 +78,7 @@ class Bar:
     @staticmethod
     def of(dtype: str, reference: Reference) -> Bar:
         """The bar that a reference sets."""
-        kind, expected = dtype_of(dtype), reference.values.reshape(-1)
+        kind, expected = buffer_dtype(dtype), reference.values.reshape(-1)
         if kind.is_pair:
             expected = _halves(expected)
         allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)

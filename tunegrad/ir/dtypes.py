@@ -15,7 +15,21 @@ import numpy as np
 
 from tunegrad.errors import DTypeError
 
-__all__ = ["BF16", "BF16X2", "BOOL", "DTYPES", "F16", "F32", "F64", "I32", "I64", "DType", "dtype_of", "promote"]
+__all__ = [
+    "BF16",
+    "BF16X2",
+    "BOOL",
+    "DTYPES",
+    "F16",
+    "F32",
+    "F64",
+    "I32",
+    "I64",
+    "DType",
+    "buffer_dtype",
+    "dtype_of",
+    "promote",
+]
 
 Category = Literal["bool", "int", "float", "pair"]
 
@@ -91,8 +105,6 @@ def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
         return value
     if isinstance(value, str) and value in DTYPES:
         return DTYPES[value]
-    if value == BF16X2.name:  # of a kernel's parameter
-        return BF16X2
     if value is bool:
         return BOOL
     if value is int:
@@ -107,6 +119,11 @@ def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
         if numpy_name == name and key not in ("bf16", "bf16x2"):
             return DTYPES[key]
     raise DTypeError(f"dtype {value!r} is not supported; valid: {', '.join(DTYPES)}")
+
+
+def buffer_dtype(name: str) -> DType:
+    """The DType of that name of a kernel's buffer, which may be one that no tensor has. Raises DTypeError."""
+    return BF16X2 if name == BF16X2.name else dtype_of(name)
 
 
 def promote(a: DType, b: DType) -> DType:
