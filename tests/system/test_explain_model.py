@@ -17,8 +17,8 @@ from tunegrad.tune import show
 
 def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> None:
     store = tmp_path / "tuned.db"
-    tune_model(settings_of(tmp_path, 1.0, store), [])
-    settings = settings_of(tmp_path, 1.0, store)
+    settings = settings_of(tmp_path, 6.0, store)
+    tune_model(settings, [])
     before = store.read_bytes()
     report = tg.explain(settings, store=store, budget_s=10.0, asm=True)
     assert store.read_bytes() == before
