@@ -9,7 +9,6 @@ Every line ends with a checksum of its own. A broken line is reported and skippe
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import zlib
@@ -33,6 +32,7 @@ FORMAT, VERSION = "tunegrad-space", 1
 MOST_BYTES = 256 << 20
 """Of a file once unpacked; more is refused, so that a small file can not fill the memory."""
 
+_GZIP_BYTES = 256
 _MOST_LINE = 8 << 20
 _MOST_TRIALS = 200_000
 
@@ -92,12 +92,12 @@ def read_recording(path: Path) -> Read:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            return _read(path, gzip.GzipFile(fileobj=file) if packed else file)  # type: ignore[arg-type]
+            return _read(path, _unpacked(file) if packed else _plain(file))
     except OSError as error:
         raise StoreError(f"{path}: can not be read: {error.strerror or error}") from error
 
 
-def _read(path: Path, stream: IO[bytes]) -> Read:
+def _read(path: Path, stream: Iterator[bytes]) -> Read:
     problems: list[Problem] = []
     content = _content(stream, problems)
     first = content.split(b"\n", 1)[0]
@@ -121,23 +121,37 @@ def _because(problems: list[Problem]) -> str:
     return f"; the first of {len(problems)} problems is: {problems[0]}" if problems else ""
 
 
-def _content(stream: IO[bytes], problems: list[Problem]) -> bytes:
+def _content(stream: Iterator[bytes], problems: list[Problem]) -> bytes:
     """All bytes, or those before the damage."""
     parts, size = io.BytesIO(), 0
-    while True:
-        try:
-            part = stream.read(1 << 16)
-        except (OSError, EOFError, zlib.error) as error:
-            problems.append(Problem("file", None, f"unpacking stopped after {size:,} bytes: {error}"))
-            break
-        size += len(part)
-        if size > MOST_BYTES:
-            problems.append(Problem("file", None, f"is over {MOST_BYTES:,} bytes; what follows was not read"))
-            break
-        if not part:
-            break
-        parts.write(part)
+    try:
+        for part in stream:
+            size += len(part)
+            if size > MOST_BYTES:
+                problems.append(Problem("file", None, f"is over {MOST_BYTES:,} bytes; what follows was not read"))
+                break
+            parts.write(part)
+    except (EOFError, zlib.error) as error:
+        problems.append(Problem("file", None, f"unpacking stopped after {size:,} bytes: {error}"))
     return parts.getvalue()
+
+
+def _plain(file: IO[bytes]) -> Iterator[bytes]:
+    while part := file.read(1 << 16):
+        yield part
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of a gzip file, a little at a time, so that little is lost before damage, and no part is large."""
+    unpack = zlib.decompressobj(wbits=31)
+    while part := file.read(_GZIP_BYTES):
+        while part:
+            if unpack.eof:
+                unpack = zlib.decompressobj(wbits=31)
+            yield unpack.decompress(part)
+            part = unpack.unused_data
+    if not unpack.eof:
+        raise EOFError("the file ends too early")
 
 
 def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:

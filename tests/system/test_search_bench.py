@@ -1,0 +1,137 @@
+"""search-bench from the command line, on the recorded spaces that come with the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tunegrad.cli.app import run
+from tunegrad.recording import read_recording
+from tunegrad.search import RecordedSpace
+from tunegrad.tuning.search_bench import LoadedSpace, find_spaces, search_bench
+
+SPACES = Path(__file__).parents[1] / "data" / "spaces"
+NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in SPACES.iterdir())
+FAST = ["--searchers", "random,beam", "--seeds", "2", "--trials", "16"]
+
+
+@pytest.fixture(scope="module")
+def spaces() -> tuple[LoadedSpace, ...]:
+    return find_spaces([SPACES])
+
+
+def test_recorded_spaces_are_sound(spaces: tuple[LoadedSpace, ...]) -> None:
+    assert [s.name for s in spaces] == NAMES
+    assert 4 <= len(NAMES) <= 8
+    for space in spaces:
+        assert space.problems == ()
+        assert space.recording.complete
+        assert len(RecordedSpace(space.recording).defaults()) == 1
+
+
+def test_recorded_spaces_are_small() -> None:
+    sizes = [path.stat().st_size for path in SPACES.iterdir()]
+    assert max(sizes) < 300_000
+    assert sum(sizes) < 1_500_000
+
+
+def test_bench_compares_every_searcher_on_every_space(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search-bench", "--spaces", str(SPACES), *FAST, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [(r["space"], r["searcher"]) for r in report["rows"]] == [(n, s) for n in NAMES for s in ("random", "beam")]
+    assert all(len(r["curve"]) == 17 for r in report["rows"])
+    assert all(a >= b for r in report["rows"] for a, b in pairwise(r["curve"]))
+    assert all(r["score"] == 0.0 for r in report["rows"] if r["searcher"] == "random")
+    assert [t["searcher"] for t in report["totals"]] == ["random", "beam"]
+    assert report["totals"][0] == {"searcher": "random", "score": 0.0, "better": 0, "clearly": 0, "spaces": len(NAMES)}
+
+
+def test_bench_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search-bench", "--spaces", str(SPACES / "softmax.jsonl.gz"), *FAST]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    words = "space trials best ms searcher area score within 5 % after of seeds % trials/s"
+    assert shown[0].split() == words.split()
+    assert [line.split()[0] for line in shown[2:4]] == ["softmax", "beam"]
+    assert shown[-1].startswith("2 seeds, batches of 8, ")
+
+
+def test_bench_is_the_same_in_another_process(spaces: tuple[LoadedSpace, ...]) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tunegrad.tuning.search_bench import *;"
+        "r = search_bench(find_spaces([Path(sys.argv[1])]), ['beam'], seeds=2, trials=20);"
+        "print([(w.searcher, w.area, w.curve) for w in r.rows])"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(SPACES / "gemm.jsonl.gz")],
+            env=dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=os.pathsep.join(sys.path)),
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    here = search_bench([s for s in spaces if s.name == "gemm"], ["beam"], seeds=2, trials=20)
+    assert found == [f"{[(w.searcher, w.area, w.curve) for w in here.rows]}\n"] * 2
+
+
+def test_bench_plays_no_more_trials_than_there_are_programs(spaces: tuple[LoadedSpace, ...]) -> None:
+    small = min(spaces, key=lambda s: s.recording.programs)
+    report = search_bench([small], ["random"], seeds=1, trials=10_000)
+    assert report.spaces[0].trials == small.recording.programs - 1
+    assert report.rows[0].near_share == 1.0
+
+
+def test_bench_draws_the_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the figure needs the [plot] extra")
+    figure = tmp_path / "curves.svg"
+    assert run(["search-bench", "--spaces", str(SPACES / "softmax.jsonl.gz"), *FAST, "--figure", str(figure)]) == 0
+    assert "<svg" in figure.read_text(encoding="utf-8")
+
+
+def test_bench_says_what_a_figure_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run(["search-bench", "--spaces", str(SPACES), "--figure", str(tmp_path / "x.svg")]) == 1
+    assert "needs matplotlib, which is not installed: tunegrad[plot]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--spaces", str(SPACES), "--searchers", "beem"], "searcher 'beem' is unknown; valid: "),
+        (["--spaces", str(SPACES), "--seeds", "0"], "seeds 0 is not a positive whole number"),
+        (["--spaces", str(SPACES), "--figure", "x.bmp"], "figure 'x.bmp' does not end in .svg, .png, .pdf"),
+        (["--spaces", str(SPACES.parent)], "no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)"),
+        (["--spaces", "nowhere.jsonl"], "nowhere.jsonl: can not be read: No such file or directory"),
+    ],
+)
+def test_bench_names_what_is_wrong(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search-bench", *arguments]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_space_converts_to_t4_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, t4, back = SPACES / "layernorm.jsonl.gz", tmp_path / "a.t4.json", tmp_path / "b.jsonl.gz"
+    assert run(["space", "convert", str(source), str(t4), "--format", "t4"]) == 0
+    assert run(["space", "convert", str(t4), str(back), "--format", "tunegrad"]) == 0
+    assert read_recording(back).recording == read_recording(source).recording
+    assert run(["space", "show", str(t4)]) == 0
+    assert f"({read_recording(source).recording.kernel_key[:6]})" in capsys.readouterr().out
+
+
+def test_space_show_reports_broken_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = tmp_path / "a.jsonl"
+    run(["space", "convert", str(SPACES / "layernorm.jsonl.gz"), str(plain), "--format", "tunegrad"])
+    lines = plain.read_text(encoding="utf-8").splitlines()
+    plain.write_text("\n".join([*lines[:-1], lines[-1].replace("ok", "no")]), encoding="utf-8")
+    assert run(["space", "show", str(plain), "--json"]) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert report["problems"] == [f"lines row {len(lines)}: its checksum does not match its content"]
+    assert report["recorded"] == report["points"] - 1
+    assert not report["complete"]

@@ -1,0 +1,87 @@
+"""Recording a space with the real device: verified, complete, and gone on with where it stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tunegrad.cli.app import run
+from tunegrad.recording import read_recording
+from tunegrad.search import RecordedSpace, ReplayMeasurer
+from tunegrad.trial import Status
+from tunegrad.tuning import recorder
+
+MODEL = "row_models:softmax_rows"
+KERNEL = "softmax 64x33"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are looked for in this folder."""
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def record(out: Path, *more: str) -> int:
+    vary = ["--vary", "stage0.copies:2", "--vary", "stage1.copies:2", "--vary", "thread"]
+    return run(["space", "record", MODEL, "--kernel", KERNEL, "--threads", "2", "--out", str(out), *vary, *more])
+
+
+@pytest.mark.usefixtures("here")
+def test_record_measures_every_point_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "softmax.jsonl.gz"
+    assert record(out, "--budget", "0.000001") == 1
+    assert "the budget ended before anything was recorded" in capsys.readouterr().err
+    assert record(out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["points"], report["recorded"], report["complete"]) == (8, 8, True)
+    read = read_recording(out).recording
+    assert {t.measurement.status for t in read.trials} == {Status.OK}
+    assert all(len(t.measurement.samples_s) >= 3 for t in read.trials)
+    space, measurer = RecordedSpace(read), ReplayMeasurer(read)
+    (default,) = space.defaults()
+    found = measurer.take(default.text, set())
+    assert found is not None
+    assert found.measurement.status is Status.OK
+    written = out.read_bytes()
+    assert record(out) == 0
+    assert out.read_bytes() == written
+
+
+@pytest.mark.usefixtures("here")
+def test_record_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_BATCH", 3)
+    asked: list[tuple[int, int]] = []
+
+    def one_batch(done: int, total: int) -> bool:
+        asked.append((done, total))
+        return len(asked) == 1
+
+    from tunegrad.config import resolve_settings
+
+    settings = resolve_settings(MODEL, threads=2)
+    vary, out = ("stage0.copies:2", "stage1.copies:2", "thread"), tmp_path / "a.jsonl"
+    first = recorder.record_file(settings, KERNEL, out, vary, go_on=one_batch)
+    assert (len(first.trials), first.complete) == (3, False)
+    whole = recorder.record_file(settings, KERNEL, out, vary)
+    assert whole.complete
+    assert whole.trials[:3] == first.trials
+    assert asked == [(0, 8), (3, 8), (3, 8)]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--kernel", "gemm"], "kernel 'gemm' is not one of "),
+        (["--vary", "typo"], "decision 'typo' is never asked; valid: "),
+        (["--points", "3"], "more than 3 points; vary fewer decisions"),
+    ],
+)
+def test_record_names_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
+) -> None:
+    assert record(tmp_path / "a.jsonl", *arguments) == 1
+    assert why in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""A recorded space is the part of the space that was recorded: the same questions, the same schedules, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from recordings import GATED, recording_of, small_recording
+from search_surface import Surface, SurfaceSpace
+
+from tunegrad.errors import ConfigError, IllegalAction
+from tunegrad.opts import DefaultChooser, TraceChooser
+from tunegrad.search import RecordedSpace, conflicts
+from tunegrad.tuning.recorder import decisions, points_of, settle_vary, vary_of
+
+SPACE = RecordedSpace(small_recording())
+WIDE = SurfaceSpace({"a": 9, "b": 2, "c": 3})
+
+
+def test_recorded_space_gives_the_schedule_of_every_combination() -> None:
+    for values in product(*(range(n) for n in GATED.sizes.values())):
+        chooser = TraceChooser(dict(zip(GATED.sizes, values, strict=True)))
+        try:
+            live = GATED.sample(chooser)
+        except IllegalAction:
+            with pytest.raises(IllegalAction, match="nothing was recorded for option 2"):
+                SPACE.sample(chooser)
+        else:
+            assert SPACE.sample(chooser) == live
+
+
+def test_recorded_space_asks_only_what_was_varied() -> None:
+    space = RecordedSpace(recording_of(WIDE, Surface({}), {"a": 3, "c": 0}))
+    trace = space.sample(DefaultChooser()).trace
+    assert [(d.name, d.options, d.default) for d in trace] == [("a", 3, 0), ("c", 3, 0)]
+    assert space.defaults() == (space.sample(DefaultChooser()),)
+    assert space.defaults()[0].text == WIDE.defaults()[0].text
+
+
+def test_recorded_space_appends_no_actions() -> None:
+    assert list(SPACE.actions(SPACE.defaults()[0])) == []
+
+
+def test_recorded_space_refuses_an_option_that_there_is_not() -> None:
+    class Wild:
+        def choose(self, name, options, default):
+            return len(options)
+
+    with pytest.raises(IllegalAction, match="decision gate: choice 2 is not one of 2 options"):
+        SPACE.sample(Wild())
+
+
+def test_recorded_space_without_its_default_starts_near_it() -> None:
+    whole = small_recording()
+    default = RecordedSpace(whole).defaults()[0].text
+    cut = replace(whole, trials=tuple(t for t in whole.trials if t.actions != default))
+    near = RecordedSpace(cut).defaults()[0]
+    assert [d.choice for d in near.trace] == [0, 0, 1]
+    assert not cut.complete
+    assert whole.complete
+
+
+def test_conflicting_trials_are_named() -> None:
+    first, second, *rest = small_recording().trials
+    doubled = (first, replace(second, paths=first.paths), *rest)
+    assert [i for i, _ in conflicts(doubled)] == [1]
+    again = (first, second, first)
+    assert [why for _, why in conflicts(again)] == [f"the actions {first.actions!r} have a trial already"]
+    short = (first, replace(second, paths=(first.paths[0][:1],)))
+    assert [i for i, _ in conflicts(short)] == [1]
+    with pytest.raises(IllegalAction, match="trial 1"):
+        RecordedSpace(replace(small_recording(), trials=doubled))
+
+
+# ---- points ----------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_every_legal_combination_once() -> None:
+    texts = [p.schedule.text for p in points_of(GATED, dict.fromkeys(GATED.sizes, 0))]
+    legal = (5 * 3 - 1) * (1 + 3)  # gate 0, then gate 1 with three extras
+    assert len(texts) == len(set(texts)) == legal
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"), [(2, ("0", "8")), (3, ("0", "4", "8")), (4, ("0", "3", "5", "8")), (0, tuple("012345678"))]
+)
+def test_points_spread_over_the_options(count: int, kept: tuple[str, ...]) -> None:
+    found = {p.answers[0][0].options for p in points_of(WIDE, {"a": count})}
+    assert found == {tuple(map(int, kept))}
+
+
+def test_points_keep_the_default_among_the_options() -> None:
+    class Middle:
+        version = 1
+
+        def sample(self, chooser):
+            chooser.choose("x", range(10), 4)
+            return WIDE.sample(DefaultChooser())
+
+    (question,) = {p.answers[0][0] for p in points_of(Middle(), {"x": 3})}  # type: ignore[arg-type]
+    assert question.options[question.default] == 4
+
+
+def test_vary_is_read_from_text() -> None:
+    assert vary_of(("tile:8", "order", "stage.p1:2")) == {"tile": 8, "order": 0, "stage.p1": 2}
+
+
+@pytest.mark.parametrize("given", ["tile:1", "tile:x", ":3", "", "tile:-2"])
+def test_vary_that_does_not_parse_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match="is not DECISION or DECISION:N"):
+        vary_of((given,))
+
+
+def test_vary_takes_every_decision_as_finely_as_fits() -> None:
+    assert decisions(GATED) == ["gate", "tile", "order", "extra"] or set(decisions(GATED)) == set(GATED.sizes)
+    assert settle_vary(GATED, {}, 1000) == dict.fromkeys(decisions(GATED), 64)
+    assert set(settle_vary(GATED, {}, 20).values()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("vary", "most", "why"),
+    [
+        ({"tile": 0, "order": 0}, 10, "more than 10 points"),
+        ({"tile": 0, "typo": 0}, 100, "decision 'typo' is never asked; valid: "),
+        ({}, 3, "two options of each decision are more than 3 points"),
+    ],
+)
+def test_vary_that_does_not_fit_is_refused(vary: dict[str, int], most: int, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        settle_vary(GATED, vary, most)
