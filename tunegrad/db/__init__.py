@@ -1,34 +1,75 @@
 """The store: every trial that was ever measured, as rows of one SQLite file. It knows no search and no hardware."""
 
+from tunegrad.db.contents import Contents
+from tunegrad.db.diff import StoreDiff, WinnerChange, WinnerFacts
+from tunegrad.db.exchange import (
+    Exported,
+    ImportReport,
+    MergeReport,
+    PruneReport,
+    SalvageReport,
+    diff_stores,
+    export_store,
+    import_store,
+    merge_stores,
+    prune_store,
+    salvage_store,
+)
+from tunegrad.db.importing import Refusal, actions_fault
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
 from tunegrad.db.opening import MEMORY, open_store
 from tunegrad.db.protocol import Mode, Store
-from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.db.prune import PruneRules
+from tunegrad.db.reading import read_contents
+from tunegrad.db.records import IMPORTED, Evidence, Problem, Session, Stats
 from tunegrad.db.rows import key_of
 from tunegrad.db.salvage import salvage
 from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.db.why import Why, why
 
 __all__ = [
     "APPLICATION_ID",
+    "IMPORTED",
     "MEMORY",
     "SCHEMA_VERSION",
+    "Contents",
     "Difference",
     "Evidence",
+    "Exported",
     "Hit",
+    "ImportReport",
     "Lookup",
     "MemoryStore",
+    "MergeReport",
     "Miss",
     "Mode",
     "Near",
     "Nearby",
     "Problem",
+    "PruneReport",
+    "PruneRules",
+    "Refusal",
+    "SalvageReport",
     "Session",
     "SqliteStore",
     "Stats",
     "Store",
+    "StoreDiff",
+    "Why",
+    "WinnerChange",
+    "WinnerFacts",
+    "actions_fault",
+    "diff_stores",
+    "export_store",
+    "import_store",
     "key_of",
+    "merge_stores",
     "open_store",
+    "prune_store",
+    "read_contents",
     "salvage",
+    "salvage_store",
+    "why",
 ]

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from tunegrad.trial import Status
 
-__all__ = ["Evidence", "Problem", "Session", "Stats"]
+__all__ = ["IMPORTED", "Evidence", "Problem", "Session", "Stats"]
+
+IMPORTED = "imported:"
+"""How the origin of a trial, and the test of a promotion, begin when they came out of an imported file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,11 @@ class Evidence:
     incumbent_samples_s: tuple[float, ...]
     challenger_samples_s: tuple[float, ...]
     cold: bool
+
+    @property
+    def imported(self) -> bool:
+        """Whether a file claims it, and nobody here measured it."""
+        return self.test.startswith(IMPORTED)
 
 
 @dataclass(frozen=True, slots=True)

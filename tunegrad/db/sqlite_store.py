@@ -17,6 +17,7 @@ from typing import Any
 
 from tunegrad.db.base import BaseStore
 from tunegrad.db.connection import close_writer
+from tunegrad.db.contents import Contents, Identity
 from tunegrad.db.lock import WriterLock
 from tunegrad.db.records import Evidence, Problem, Session, Stats
 from tunegrad.db.rows import (
@@ -47,6 +48,9 @@ __all__ = ["SqliteStore"]
 
 _log = logging.getLogger(__name__)
 _Run = Callable[..., sqlite3.Cursor]
+
+# Those that others refer to come last.
+_TABLES = ("spend", "promotions", "trials", "sessions", "policies", "fingerprints", "kernels")
 
 _KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
 _FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
@@ -275,6 +279,60 @@ class SqliteStore(BaseStore):
         """The name, or ''."""
         rows = self._select("SELECT name FROM kernels WHERE key = ?", (kernel_key,))
         return str(rows[0][0]) if rows else ""
+
+    # Everything at once -----------------------------------------------------------------------------------------------
+
+    def replace_contents(self, contents: Contents) -> None:
+        """Hold exactly this from now on: all of it is committed, or nothing changes. Ids are new, in order."""
+        try:
+            with self._transaction() as run:
+                self._forget_ids()
+                for table in _TABLES:
+                    run(f"DELETE FROM {table}")
+                self._insert_all(run, contents)
+        except BaseException:
+            self._forget_ids()
+            raise
+
+    def compact(self) -> None:
+        """Give unused pages of the file back to the filesystem."""
+        self._check_writable()
+        with self._threads:
+            try:
+                self._connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise StoreError(f"store {self.label}: can not be compacted: {error}; no row was changed") from error
+
+    def _forget_ids(self) -> None:
+        self._interned.clear()
+        self._known_sessions.clear()
+
+    def _insert_all(self, run: _Run, contents: Contents) -> None:
+        run_many = self._connection.executemany
+        run_many("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", map(astuple, contents.sessions))
+        self._known_sessions.update(s.id for s in contents.sessions)
+        named = ((key_of(text), text, clean_text(name)) for text, name in contents.kernels)
+        run_many("INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)", named)
+        ids: dict[Identity, int] = {}
+        for trial in map(admit, contents.trials):
+            owners = self._intern_trial(run, trial)
+            self._interned.update(owners)
+            self._known_sessions.add(trial.session)
+            cursor = run(_INSERT, (*owners.values(), *encode_trial(trial)))
+            if cursor.rowcount == 1 and cursor.lastrowid is not None:
+                ids[identity(trial)] = cursor.lastrowid
+        for p in contents.promotions:
+            run(
+                "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
+                " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?",
+                (dump_evidence(admit_evidence(p.evidence)), p.created_s, ids[p.trial]),
+            )
+        for s in contents.spends:
+            self._check_spend(s.model_key, s.seconds)
+            run(
+                "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)",
+                (s.model_key, self._intern_fingerprint(run, s.fingerprint), s.settings, s.seconds),
+            )
 
     # The store about itself -------------------------------------------------------------------------------------------
 

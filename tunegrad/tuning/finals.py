@@ -107,7 +107,9 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
     ranked = search.finalists(1 << 30)
     if not ranked:
         return None
-    held = [t for t, _ in store.promotions(search.task.key, fingerprint) if t.space_version == search.space.version]
+    # What an imported file promoted was not measured here: it is a challenger like any other.
+    promotions = store.promotions(search.task.key, fingerprint)
+    held = [t for t, e in promotions if t.space_version == search.space.version and not e.imported]
     default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
     incumbent = held[-1] if held else default or ranked[-1]
     faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]

@@ -1,0 +1,29 @@
+"""``tunegrad store COMMAND``: look at stores, take them apart and put them together."""
+
+from __future__ import annotations
+
+import click
+
+from tunegrad.cli.options import example
+from tunegrad.cli.store.change import import_file, merge, prune
+from tunegrad.cli.store.compare import diff, why
+from tunegrad.cli.store.inspect import export, stats, verify
+
+__all__ = ["store"]
+
+
+class _InOrder(click.Group):
+    """Commands in the order in which they were added: looking first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """Every command's name."""
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, epilog=example("tunegrad store stats --store tuned.db"))
+def store() -> None:
+    """Look at, move and combine stores: every trial that was measured, and the winners."""
+
+
+for _command in (stats, verify, why, diff, export, import_file, merge, prune):
+    store.add_command(_command)

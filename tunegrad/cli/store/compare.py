@@ -1,0 +1,64 @@
+"""``tunegrad store diff|why``: how two stores differ, and why a kernel finds what it finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tunegrad.cli.app import EXIT_MISMATCH
+from tunegrad.cli.options import example, json_option, numerics_option, store_option, threads_option
+from tunegrad.cli.output import emit, note
+from tunegrad.cli.store.inspect import store_path
+
+__all__ = ["diff", "why"]
+
+
+@click.command(epilog=example("tunegrad store diff monday.db tuesday.db"))
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--all", "all_machines", is_flag=True, help="Compare winners of different machines too.")
+@json_option
+@click.pass_context
+def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) -> None:
+    """Show how store B differs from store A: kernels that one lacks, and other winners.
+
+    Winners are compared on the same machine and space version. Exits with 3 when the stores differ.
+    """
+    from tunegrad.cli.store.tables import diff_text
+    from tunegrad.db import diff_stores
+
+    found = diff_stores(Path(a).expanduser(), Path(b).expanduser(), all_machines=all_machines)
+    emit(found, diff_text(found, a, b), as_json=as_json)
+    if found.only_a or found.only_b or found.changes:
+        ctx.exit(EXIT_MISMATCH)
+
+
+@click.command(
+    epilog=example(
+        "tunegrad store why acbc57da --store tuned.db", 'tunegrad store why "matmul 64x64x64 +relu" --store tuned.db'
+    )
+)
+@click.argument("kernel", metavar="KERNEL")
+@store_option
+@threads_option
+@numerics_option
+@json_option
+def why(kernel: str, store: str | None, threads: int | None, numerics: str, as_json: bool) -> None:
+    """Explain why KERNEL hits, nearly hits or misses on this machine, and why its winner won.
+
+    KERNEL is a name as `tunegrad show` prints it, a key or the first digits of one, or the kernel's text. Every field
+    of the key is shown as it is stored and as it is here.
+    """
+    from tunegrad.cli.store.tables import why_text
+    from tunegrad.db import read_contents
+    from tunegrad.db import why as explain
+    from tunegrad.devices import fingerprint, host_target
+    from tunegrad.opts import SPACE_VERSION
+
+    path = store_path(store)
+    contents, problems = read_contents(path)
+    for problem in problems:
+        note(f"{path}: left out: {problem}")
+    found = explain(contents, kernel, fingerprint(host_target(threads), numerics), SPACE_VERSION)
+    emit(found, why_text(found), as_json=as_json)

@@ -1,0 +1,144 @@
+"""Reports of ``tunegrad store`` as plain text. What a store says is data: what a terminal would act on is escaped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tunegrad.cli.tables import ms, table
+
+if TYPE_CHECKING:
+    from tunegrad.db import ImportReport, MergeReport, PruneReport, StoreDiff, Why, WinnerFacts
+
+__all__ = ["diff_text", "import_text", "merge_text", "plain", "prune_text", "why_text"]
+
+_NONE = "(none)"
+
+
+def plain(text: str) -> str:
+    """The text on one line, without characters that are not printable."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def import_text(report: ImportReport) -> str:
+    """What was taken, what was refused, and what was checked."""
+    facts = [
+        ("new trials", str(report.new_trials)),
+        ("known trials, left as they are", str(report.known_trials)),
+        ("new promotions", str(report.new_promotions)),
+        ("winners held: measured here", str(report.held)),
+        ("winners that a file claims", str(report.imported_winners)),
+        ("rows refused", str(len(report.refused))),
+        ("trials not checked for legality", str(report.unchecked_trials)),
+    ]
+    verb = "would import" if report.dry_run else "imported"
+    return table((f"{verb} {report.source}", report.store), facts, left=(f"{verb} {report.source}",))
+
+
+def merge_text(report: MergeReport) -> str:
+    """Before and after."""
+    rows = [
+        ("trials", str(report.trials_before), str(report.trials)),
+        ("promotions", str(report.promotions_before), str(report.promotions)),
+        ("winners", str(report.winners_before), str(report.winners)),
+    ]
+    sources = f"{len(report.sources)} {'store' if len(report.sources) == 1 else 'stores'}"
+    verb = "would take in" if report.dry_run else "took in"
+    change = f"{report.changed_winners} winners changed, {report.replaced} trials have another store's better evidence"
+    return f"{table(('', 'before', 'after'), rows, left=('',))}\n{report.store} {verb} {sources}; {change}"
+
+
+def prune_text(report: PruneReport) -> str:
+    """What went, in rows and bytes."""
+    verb = "would remove" if report.dry_run else "removed"
+    return (
+        f"{report.store}: {verb} {report.removed_trials} trials and {report.removed_kernels} kernels, "
+        f"{report.trials} trials stay; {report.bytes_before} bytes before, {report.bytes_after} after, "
+        f"{report.freed_bytes} freed"
+    )
+
+
+def diff_text(found: StoreDiff, a: str, b: str) -> str:
+    """Kernels of one store only, then the winners that differ, then what is the same."""
+    lines = [f"only in {a}: {plain(name)}" for name in found.only_a]
+    lines += [f"only in {b}: {plain(name)}" for name in found.only_b]
+    for change in found.changes:
+        ratio = "" if change.ratio is None else f"  a / b {change.ratio:.2f}"
+        lines.append(f"{plain(change.kernel)}  {change.key}{ratio}")
+        if change.machine:
+            lines.append(f"    machines differ: {plain(change.machine)}")
+        lines += [f"    a: {_facts(change.a)}", f"    b: {_facts(change.b)}"]
+    alone = f"; {found.alone} winners have no counterpart on their machine, --all compares them" if found.alone else ""
+    lines.append(f"{found.same} winners are the same, {len(found.changes)} differ{alone}")
+    return "\n".join(lines)
+
+
+def why_text(found: Why) -> str:
+    """The answer in one line, the fields of the key, then the winner, its rivals and its evidence."""
+    head = f"{plain(found.kernel) or '(no name)'}  {found.key}"
+    blocks = [f"{head}\n{found.outcome}{': ' + plain(found.reason) if found.reason else ': this machine has a winner'}"]
+    if found.fields:
+        rows = [
+            (plain(f.field), plain(f.stored) or _NONE, plain(f.here) or _NONE, "" if f.same else "differs")
+            for f in found.fields
+        ]
+        header = ("field", "stored", "here", "")
+        blocks.append(table(header, rows, left=header))
+    if found.winner is not None:
+        blocks.append(_winner(found))
+    if found.promotions:
+        blocks.append(_promotions(found))
+    if found.nearest:
+        near = [f"  {ms(n.time_ms)} ms  {plain('; '.join(n.differs))}\n    {plain(n.actions)}" for n in found.nearest]
+        blocks.append("\n".join(["near, the closest first:", *near]))
+    return "\n\n".join(blocks)
+
+
+def _winner(found: Why) -> str:
+    winner = found.winner
+    assert winner is not None
+    whose = "winner" if found.outcome == "hit" else "nearest winner"
+    command = f", `{plain(found.command)}`" if found.command else ""
+    counts = ", ".join(f"{count} {status}" for status, count in found.candidates)
+    return "\n".join(
+        [
+            f"{whose}: {ms(1e3 * winner.time_s)} ms, {found.rule}",
+            f"  {plain(winner.actions) or '(no actions)'}",
+            f"  found by {plain(found.origin) or _NONE} in session {plain(winner.session)}{command}",
+            f"  candidates: {counts}; the fastest took {ms(found.fastest_ms)} ms when it was searched",
+        ]
+    )
+
+
+def _promotions(found: Why) -> str:
+    rows = [
+        (
+            _when(p.created_s),
+            plain(p.test),
+            f"{p.p_value:.2g}",
+            ms(p.incumbent_ms),
+            ms(p.challenger_ms),
+            str(p.samples),
+            "cold" if p.cold else "warm",
+            plain(p.actions) or "(no actions)",
+        )
+        for p in found.promotions
+    ]
+    header = ("promoted", "test", "p", "before ms", "after ms", "samples", "caches", "actions")
+    return table(header, rows, left=("promoted", "test", "caches", "actions"))
+
+
+def _when(moment_s: float) -> str:
+    try:
+        return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment_s:g} s"
+
+
+def _facts(facts: WinnerFacts | None) -> str:
+    if facts is None:
+        return _NONE
+    test = plain(facts.test) or "fastest, no promotion"
+    p_value = "" if facts.p_value is None else f" p={facts.p_value:.2g}"
+    actions = plain(facts.actions) or "(no actions)"
+    return f"{ms(1e3 * facts.time_s)} ms ({test}{p_value}, {facts.samples} samples)  {actions}"

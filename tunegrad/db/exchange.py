@@ -1,0 +1,270 @@
+"""Whole stores as files: exported, imported, merged, pruned, compared, salvaged. Each is one call with a report.
+
+What rewrites a store holds its writer's lock from before it reads until after it wrote, and writes in one transaction:
+whatever happens, the store is as it was or as the report says. A store that is damaged is not rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tunegrad.db.contents import Contents, is_imported, winners
+from tunegrad.db.diff import StoreDiff, diff_contents
+from tunegrad.db.export import export_lines, selected
+from tunegrad.db.importing import ActionRule, Refusal, actions_fault, read_export
+from tunegrad.db.merge import HELD, merge_contents, with_imported
+from tunegrad.db.opening import open_store
+from tunegrad.db.prune import PruneRules, prune_contents
+from tunegrad.db.reading import read_contents, sound_contents
+from tunegrad.db.records import Problem
+from tunegrad.db.rows import identity, key_of
+from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.db.why import find_kernel
+from tunegrad.errors import StoreError
+from tunegrad.trial import Trial
+
+__all__ = [
+    "Exported",
+    "ImportReport",
+    "MergeReport",
+    "PruneReport",
+    "SalvageReport",
+    "diff_stores",
+    "export_store",
+    "import_store",
+    "merge_stores",
+    "prune_store",
+    "salvage_store",
+]
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The lines of an export, without their ends, and what of the store was damaged and is not in them."""
+
+    lines: tuple[str, ...]
+    trials: int
+    promotions: int
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What came of a file. ``known`` trials were there already; ``held`` winners were kept by a promotion of their own.
+
+    The actions of ``unchecked_trials`` parse, but nobody could rebuild their kernel to see whether they are legal; that
+    is seen when they are loaded, and an illegal schedule is then not used.
+    """
+
+    store: str
+    source: str
+    dry_run: bool
+    new_trials: int
+    known_trials: int
+    new_promotions: int
+    held: int
+    imported_winners: int
+    unchecked_trials: int
+    refused: tuple[Refusal, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """A store after a merge. ``replaced``: trials of its own whose row in another store was the better evidence.
+
+    ``changed_winners`` counts places that had a winner before and have another schedule now.
+    """
+
+    store: str
+    sources: tuple[str, ...]
+    dry_run: bool
+    trials_before: int
+    trials: int
+    replaced: int
+    promotions_before: int
+    promotions: int
+    winners_before: int
+    winners: int
+    changed_winners: int
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune removed, or would remove. Bytes are of the file, compacted."""
+
+    store: str
+    dry_run: bool
+    trials: int
+    removed_trials: int
+    removed_kernels: int
+    bytes_before: int
+    bytes_after: int
+
+    @property
+    def freed_bytes(self) -> int:
+        return self.bytes_before - self.bytes_after
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What could be read of a damaged store, now in a new one, and what could not."""
+
+    store: str
+    into: str
+    trials: int
+    promotions: int
+    problems: tuple[Problem, ...]
+
+
+def export_store(path: PathLike, kernel: str | None = None, *, best: bool = False) -> Exported:
+    """The store at ``path`` as lines; of one kernel (name, key or start of a key), or of winners only, where asked.
+
+    Raises StoreError for an unknown kernel, or a store that can not be read at all.
+    """
+    contents, problems = read_contents(path)
+    if kernel is not None or best:
+        key = None if kernel is None else key_of(find_kernel(contents, kernel)[0])
+        contents = selected(contents, lambda found, _name: key in (None, found), best=best)
+    return Exported(tuple(export_lines(contents)), len(contents.trials), len(contents.promotions), problems)
+
+
+def import_store(
+    path: PathLike,
+    file: BinaryIO,
+    source: str,
+    *,
+    dry_run: bool = False,
+    check_actions: ActionRule = actions_fault,
+    covers: Callable[[Trial], bool] = lambda _: False,
+) -> ImportReport:
+    """Take the good rows of an exported file into the store at ``path``, which is made if it is missing.
+
+    ``check_actions`` says what is wrong with an action text; ``covers`` of which trials it knows more than that they
+    parse. Raises StoreError when the file is no export, or the store can not be written.
+    """
+    reading = read_export(file, source, check_actions)
+    with _rewriting(path, dry_run) as (before, write):
+        after = with_imported(before, reading.contents)
+        if after != before:
+            write(after)
+    known = before.by_identity()
+    claims = sum(p.evidence.test == HELD for p in after.promotions) - sum(
+        p.evidence.test == HELD for p in before.promotions
+    )
+    trials = reading.contents.trials
+    return ImportReport(
+        store=os.fspath(path),
+        source=source,
+        dry_run=dry_run,
+        new_trials=len(after.trials) - len(before.trials),
+        known_trials=sum(identity(t) in known for t in trials),
+        new_promotions=len(after.promotions) - len(before.promotions) - claims,
+        held=claims,
+        imported_winners=sum(is_imported(w.promotion or w.trial) for w in winners(after).values()),
+        unchecked_trials=sum(not covers(t) for t in trials),
+        refused=reading.refusals,
+        warnings=reading.warnings,
+    )
+
+
+def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = False) -> MergeReport:
+    """Make the store at ``path`` hold what it and the others hold; it is made if missing, and they are not changed."""
+    sources = [sound_contents(other) for other in others]
+    with _rewriting(path, dry_run) as (before, write):
+        after = merge_contents([before, *sources])
+        if after != before:
+            write(after)
+    old, new = winners(before), winners(after)
+    mine = before.by_identity()
+    return MergeReport(
+        store=os.fspath(path),
+        sources=tuple(os.fspath(other) for other in others),
+        dry_run=dry_run,
+        trials_before=len(before.trials),
+        trials=len(after.trials),
+        replaced=sum(mine.get(identity(t), t) != t for t in after.trials),
+        promotions_before=len(before.promotions),
+        promotions=len(after.promotions),
+        winners_before=len(old),
+        winners=len(new),
+        changed_winners=sum(
+            place not in new or new[place].trial.actions != w.trial.actions for place, w in old.items()
+        ),
+    )
+
+
+def prune_store(path: PathLike, rules: PruneRules, *, dry_run: bool = False) -> PruneReport:
+    """Remove what the rules name from the store at ``path`` and compact its file. Winners and evidence stay."""
+    if not Path(path).expanduser().exists():
+        raise StoreError(f"store {os.fspath(path)}: does not exist; there is nothing to prune")
+    size_before = Path(path).expanduser().stat().st_size
+    with _rewriting(path, dry_run, compact=True) as (before, write):
+        after = prune_contents(before, rules)
+        write(after)
+    size_after = _size_of(after) if dry_run else Path(path).expanduser().stat().st_size
+    return PruneReport(
+        store=os.fspath(path),
+        dry_run=dry_run,
+        trials=len(after.trials),
+        removed_trials=len(before.trials) - len(after.trials),
+        removed_kernels=len(before.kernels) - len(after.kernels),
+        bytes_before=size_before,
+        bytes_after=size_after,
+    )
+
+
+def diff_stores(a: PathLike, b: PathLike, *, all_machines: bool = False) -> StoreDiff:
+    """How the store at ``b`` differs from the one at ``a``."""
+    return diff_contents(read_contents(a)[0], read_contents(b)[0], all_machines=all_machines)
+
+
+def salvage_store(path: PathLike, into: PathLike) -> SalvageReport:
+    """Copy every sound row of the store at ``path`` into a new one. Raises StoreError when ``into`` exists."""
+    if Path(into).expanduser().exists():
+        raise StoreError(f"store {os.fspath(into)}: exists; rows are salvaged into a new store")
+    contents, problems = read_contents(path)
+    with _writer(into) as store:
+        store.replace_contents(contents)
+    return SalvageReport(os.fspath(path), os.fspath(into), len(contents.trials), len(contents.promotions), problems)
+
+
+@contextmanager
+def _rewriting(
+    path: PathLike, dry_run: bool, *, compact: bool = False
+) -> Iterator[tuple[Contents, Callable[[Contents], None]]]:
+    """The contents of a store and how to replace them, under its writer's lock; a dry run only reads."""
+    exists = Path(path).expanduser().exists()
+    if dry_run:
+        yield (sound_contents(path) if exists else Contents()), lambda _: None
+        return
+    with _writer(path) as store:
+        yield (sound_contents(path) if exists else Contents()), store.replace_contents
+        if compact:
+            store.compact()
+
+
+@contextmanager
+def _writer(path: PathLike) -> Iterator[SqliteStore]:
+    with open_store(path, "write") as store:
+        if not isinstance(store, SqliteStore):
+            raise StoreError(f"store {os.fspath(path)}: is not a file, and only files are rewritten")
+        yield store
+
+
+def _size_of(contents: Contents) -> int:
+    """Bytes of a compact file that holds this."""
+    with tempfile.TemporaryDirectory(prefix="tunegrad-") as folder:
+        path = Path(folder) / "store.db"
+        with _writer(path) as store:
+            store.replace_contents(contents)
+            store.compact()
+        return path.stat().st_size

@@ -1,0 +1,372 @@
+"""Reading an exported file that nobody vouches for: good rows become Contents, each bad one is reported and skipped.
+
+    bytes   -->   lines of bounded length   -->   JSON objects   -->   fields by rule   -->   rows that name known rows
+
+Data only: nothing of the file is evaluated, imported, opened or formatted into SQL. A row is refused when a field is
+missing, unknown, named twice, of another type, out of its range or too long; when a key or an id is not the hash of
+what it stands for; when it names a row that is not above it in the file; when its action text does not parse, or is
+not legal for a kernel that the caller can rebuild; when it says a trial again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+from tunegrad.db import fields
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, is_timed
+from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
+from tunegrad.db.fields import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
+from tunegrad.db.records import IMPORTED, Evidence, Session
+from tunegrad.db.rows import admit, admit_evidence, identity, key_of
+from tunegrad.errors import IllegalAction, InternalError, StoreError
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+__all__ = ["MAX_LINE_BYTES", "MAX_ROWS", "ActionRule", "Reading", "Refusal", "actions_fault", "read_export"]
+
+MAX_LINE_BYTES = 4 << 20
+MAX_ROWS = 2_000_000
+MAX_REFUSALS = 100_000
+"""Beyond this many bad rows a file is no export, and reading ends."""
+
+ActionRule = Callable[[str, Fingerprint, str], str | None]
+"""(kernel key, machine, action text) to what is wrong with the text, or None."""
+
+_DECISION = re.compile(r"(plan|variant)\(\w{1,64}\)")
+_KERNEL_CHARACTERS = 1 << 20
+_ACTION_CHARACTERS = 1 << 14
+_NAME_CHARACTERS = 4000
+
+_name = text(_NAME_CHARACTERS)
+_key = word(32)
+_time = number()
+_samples = listing(100_000, _time)
+_space = integer(0, 2**31)
+_actions = text(_ACTION_CHARACTERS)
+
+
+def _largest_error(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        return float(exact("inf", "nan")(name, value))
+    return float(number(0.0, math.inf)(name, value))
+
+
+def _pair(name: str, value: Any) -> tuple[str, str]:
+    pair = listing(2, _name)(name, value)
+    if len(pair) != 2:
+        raise FieldFault(name, value, "must be a pair of a name and a value")
+    return pair[0], pair[1]
+
+
+def _ended(name: str, value: Any) -> float | None:
+    return None if value is None else float(_time(name, value))
+
+
+_POLICY = {
+    "cache": exact("cold", "warm"),
+    "statistic": exact("median", "min"),
+    "clock": text(100),
+    "min_samples": integer(0, 10**6),
+    "max_samples": integer(0, 10**6),
+    "tolerance": number(0.0, 1e6),
+    "budget_s": _time,
+    "timeout_s": _time,
+}
+_EVIDENCE = {
+    "test": text(100),
+    "p_value": number(0.0, 1.0),
+    "incumbent_samples_s": _samples,
+    "challenger_samples_s": _samples,
+    "cold": flag,
+}
+_ROWS: dict[str, fields.Rule] = {
+    "kernel": record({"key": _key, "text": text(_KERNEL_CHARACTERS, lines=True), "name": _name}),
+    "machine": record({"id": word(16), "fields": listing(200, _pair)}),
+    "session": record(
+        {
+            "id": _name,
+            "started_s": _time,
+            "ended_s": _ended,
+            "command": free_text(100_000),
+            "seed": integer(-(2**63), 2**63 - 1),
+            "settings": text(1 << 20),
+            "version": text(200),
+        }
+    ),
+    "trial": record(
+        {
+            "kernel": _key,
+            "machine": word(16),
+            "actions": _actions,
+            "program_hash": text(200),
+            "space_version": _space,
+            "policy": record(_POLICY),
+            "status": exact(*(s.value for s in Status)),
+            "samples_s": _samples,
+            "error": free_text(20_000),
+            "lower_s": _time,
+            "compile_s": _time,
+            "verify_s": _time,
+            "timing_s": _time,
+            "max_error": _largest_error,
+            "session": _name,
+            "origin": text(200),
+            "created_s": _time,
+        }
+    ),
+    "promotion": record(
+        {
+            "kernel": _key,
+            "machine": word(16),
+            "actions": _actions,
+            "policy": text(1000),
+            "space_version": _space,
+            "evidence": record(_EVIDENCE),
+            "created_s": _time,
+        }
+    ),
+    "spend": record({"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row that was not taken: its line, counted from 1; the field, its value shortened, and the rule it breaks."""
+
+    line: int
+    row: str
+    field: str
+    value: str
+    rule: str
+
+    def __str__(self) -> str:
+        kind = f"{self.row} row" if self.row else "row"
+        return f"line {self.line}: {kind}: {self.field} is {self.value}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file gave. ``warnings`` are about the file as a whole: it is shorter than it says, or has no end."""
+
+    contents: Contents
+    refusals: tuple[Refusal, ...]
+    warnings: tuple[str, ...]
+
+
+def actions_fault(_kernel_key: str, _machine: Fingerprint, actions: str) -> str | None:
+    """Why an action text is none: neither a schedule that parses nor a stored decision such as ``variant(NAME)``."""
+    from tunegrad.opts import parse_actions
+
+    if _DECISION.fullmatch(actions):
+        return None
+    try:
+        parse_actions(actions)
+    except (IllegalAction, ValueError) as error:
+        return f"must be a list of actions ({fields.shortened(str(error))})"
+    return None
+
+
+def read_export(file: BinaryIO, source: str, check_actions: ActionRule = actions_fault) -> Reading:
+    """Read the lines of an exported file; ``source`` names it. Trials and promotions come out marked as imported.
+
+    Raises StoreError when it is no export at all, or of a newer version.
+    """
+    lines = _lines(file, source)
+    counts = _header(next(lines, (0, None)), source)
+    work = _Reading(check_actions)
+    for line_number, line in lines:
+        work.take(line_number, line)
+        if len(work.refusals) > MAX_REFUSALS:
+            raise StoreError(f"file {source}: more than {MAX_REFUSALS} bad rows: it is no export of a store")
+    seen = work.seen
+    short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
+    warnings = [f"file {source}: is cut short: it has {', '.join(short)}"] if short else []
+    contents = replace(work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0]))))
+    return Reading(contents, tuple(work.refusals), tuple(warnings))
+
+
+def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
+    """(line number, bytes) of each line that is not blank; None for one that is too long."""
+    for count in range(1, MAX_ROWS + 2):
+        line: bytes | None = file.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES)
+            line = None
+        if line is None or line.strip():
+            yield count, line
+    raise StoreError(f"file {source}: more than {MAX_ROWS} lines; split it by kernel with `store export --kernel`")
+
+
+def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
+    rule = f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
+    try:
+        header = fields.json_object((first[1] or b"").decode("utf-8"))
+    except (FieldFault, UnicodeDecodeError):
+        raise StoreError(f"file {source}: is no export of a store: {rule}") from None
+    if header.get("format") != FORMAT or type(version := header.get("version")) is not int:
+        raise StoreError(f"file {source}: is no export of a store: {rule}")
+    if version != FORMAT_VERSION:
+        raise StoreError(
+            f"file {source}: version {fields.shortened(version)} of the format is not {FORMAT_VERSION}, the only one "
+            "known; export it again, or upgrade tunegrad"
+        )
+    try:
+        counted = record({kind: integer(0, MAX_ROWS) for kind in KINDS})
+        checked = record({"format": exact(FORMAT), "version": integer(1, 1), "rows": counted})("", header)
+    except FieldFault as error:
+        raise StoreError(f"file {source}: line 1: {error}") from None
+    counts: dict[str, int] = checked["rows"]
+    return counts
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The rows so far. Mutable: each line adds one row or one refusal."""
+
+    check_actions: ActionRule
+    refusals: list[Refusal] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    kernels: dict[str, tuple[str, str]] = field(default_factory=dict)
+    machines: dict[str, Fingerprint] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    trials: dict[Identity, Trial] = field(default_factory=dict)
+    promotions: list[Promotion] = field(default_factory=list)
+    spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
+    known_actions: dict[tuple[str, Fingerprint, str], str | None] = field(default_factory=dict)
+
+    def contents(self) -> Contents:
+        return Contents(
+            kernels=tuple(self.kernels.values()),
+            sessions=tuple(sorted(self.sessions.values(), key=lambda s: (s.started_s, s.id))),
+            trials=tuple(self.trials.values()),
+            promotions=tuple(self.promotions),
+            spends=tuple(sorted(self.spends.values(), key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
+        )
+
+    def take(self, line: int, raw: bytes | None) -> None:
+        """Keep the row of a line, or say why not."""
+        kind = ""
+        try:
+            if raw is None:
+                raise FieldFault("line", None, f"must have at most {MAX_LINE_BYTES} bytes")
+            row = fields.json_object(_decoded(raw))
+            kind = exact(*KINDS)("row", row.pop("row", None))
+            self.seen[kind] += 1
+            self._keep(kind, _ROWS[kind]("", row))
+        except FieldFault as error:
+            self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
+
+    def _keep(self, kind: str, row: dict[str, Any]) -> None:
+        match kind:
+            case "kernel":
+                self._keep_kernel(row)
+            case "machine":
+                self._keep_machine(row)
+            case "session":
+                self._keep_session(row)
+            case "trial":
+                self._keep_trial(row)
+            case "promotion":
+                self._keep_promotion(row)
+            case _:
+                _once(self.spends, (row["model"], row["machine"], row["settings"]), "model", row["model"])
+                spend = Spend(row["model"], self._machine(row), row["settings"], row["seconds"])
+                self.spends[row["model"], row["machine"], row["settings"]] = spend
+
+    def _keep_kernel(self, row: dict[str, Any]) -> None:
+        if key_of(row["text"]) != row["key"]:
+            raise FieldFault("key", row["key"], f"must be the hash of the kernel's text, {key_of(row['text'])}")
+        _once(self.kernels, row["key"], "key", row["key"])
+        self.kernels[row["key"]] = (row["text"], row["name"])
+
+    def _keep_machine(self, row: dict[str, Any]) -> None:
+        names = [name for name, _ in row["fields"]]
+        if names != sorted(set(names)):
+            raise FieldFault("fields", names[:5], "must be sorted by name, each name once")
+        fingerprint = Fingerprint(row["fields"])
+        if machine_id(fingerprint) != row["id"]:
+            raise FieldFault("id", row["id"], f"must be the hash of the fields, {machine_id(fingerprint)}")
+        _once(self.machines, row["id"], "id", row["id"])
+        self.machines[row["id"]] = fingerprint
+
+    def _keep_session(self, row: dict[str, Any]) -> None:
+        try:
+            fields.json_object(row["settings"])
+        except FieldFault:
+            raise FieldFault("settings", row["settings"], "must be the text of a JSON object") from None
+        _once(self.sessions, row["id"], "id", row["id"])
+        self.sessions[row["id"]] = Session(**row)
+
+    def _keep_trial(self, row: dict[str, Any]) -> None:
+        fingerprint, text_ = self._machine(row), self._kernel(row)
+        if row["session"] not in self.sessions:
+            raise FieldFault("session", row["session"], "must be the id of a session row above")
+        if row["samples_s"] and row["status"] != Status.OK.value:
+            raise FieldFault("samples_s", list(row["samples_s"]), f"must be empty where status is {row['status']}")
+        self._check_actions(row["kernel"], fingerprint, row["actions"])
+        names = ("error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error")
+        trial = Trial(
+            kernel_key=row["kernel"],
+            kernel_text=text_,
+            fingerprint=fingerprint,
+            actions=row["actions"],
+            program_hash=row["program_hash"],
+            space_version=row["space_version"],
+            policy=Policy(**row["policy"]),
+            measurement=Measurement(Status(row["status"]), row["samples_s"], **{n: row[n] for n in names}),
+            session=row["session"],
+            origin=IMPORTED + row["origin"].removeprefix(IMPORTED),
+            created_s=row["created_s"],
+        )
+        try:
+            trial = admit(trial)
+        except InternalError as error:  # every rule of the store has one above; this is the second lock on the door
+            raise FieldFault("row", str(error), "must keep the rules of the store") from None
+        _once(self.trials, identity(trial), "actions", row["actions"])
+        self.trials[identity(trial)] = trial
+
+    def _keep_promotion(self, row: dict[str, Any]) -> None:
+        place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
+        trial = self.trials.get(place)
+        if trial is None or not is_timed(trial):
+            raise FieldFault("actions", row["actions"], "must be those of a trial above that is ok and has samples")
+        evidence = row["evidence"]
+        marked = Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})
+        self.promotions.append(Promotion(place, admit_evidence(marked), row["created_s"]))
+
+    def _machine(self, row: dict[str, Any]) -> Fingerprint:
+        fingerprint = self.machines.get(row["machine"])
+        if fingerprint is None:
+            raise FieldFault("machine", row["machine"], "must be the id of a machine row above")
+        return fingerprint
+
+    def _kernel(self, row: dict[str, Any]) -> str:
+        found = self.kernels.get(row["kernel"])
+        if found is None:
+            raise FieldFault("kernel", row["kernel"], "must be the key of a kernel row above")
+        return found[0]
+
+    def _check_actions(self, kernel_key: str, machine: Fingerprint, actions: str) -> None:
+        asked = (kernel_key, machine, actions)
+        if asked not in self.known_actions:
+            self.known_actions[asked] = self.check_actions(kernel_key, machine, actions)
+        if fault := self.known_actions[asked]:
+            raise FieldFault("actions", actions, fault)
+
+
+def _once(seen: dict[Any, Any], key: object, name: str, value: object) -> None:
+    if key in seen:
+        raise FieldFault(name, value, "must not repeat that of a row above")
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FieldFault("line", raw[max(0, error.start - 10) : error.start + 10], "must be UTF-8") from None

@@ -1,0 +1,209 @@
+"""Contents of several stores as one, and contents of a stranger's file under those of a store: evidence wins.
+
+The same trial twice (kernel, fingerprint, actions, policy, space version) is one row: samples of different hours are
+not pooled. It is the one that comes first in this order: measured by a store's owner before imported; ``wrong`` before
+all other ends, since a result that was wrong once is not trusted; ok before failures; more samples; newer.
+
+Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time, but for one: the
+winner's comes last. The winner is one of those that the stores end with. One that another store has seen replaced is
+out: its successor won against it in person. Of the others the first in this order wins: own before imported; tested
+against an incumbent before crowned without one; cold before warm; the lower median; the lower p-value; more samples;
+newer. A place without promotions has the winner that its trials give, which stand in the order of their time.
+
+An imported promotion never overrules what was measured here. Where a place has timed trials of its own and no promotion
+of its own, the best of its own is promoted by the test ``held``; where it has one, imported ones stand before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+
+from tunegrad.db.contents import (
+    Contents,
+    Identity,
+    Place,
+    Promotion,
+    Spend,
+    fastest,
+    is_imported,
+    is_timed,
+    place_of,
+)
+from tunegrad.db.export import promotion_row, trial_row
+from tunegrad.db.records import Evidence, Session
+from tunegrad.db.rows import dump_fingerprint, identity, key_of
+from tunegrad.trial import Measurement, Status, Trial
+
+__all__ = ["HELD", "merge_contents", "with_imported"]
+
+HELD = "held"
+"""The test of a promotion that keeps what was measured here before what a file claims; no samples were compared."""
+
+
+def merge_contents(stores: Sequence[Contents]) -> Contents:
+    """Everything that the stores hold. Their order does not matter; one that was merged before changes nothing."""
+    trials: dict[Identity, Trial] = {}
+    for trial in (t for store in stores for t in store.trials):
+        known = trials.get(identity(trial))
+        if known is None or _rank(trial) > _rank(known):
+            trials[identity(trial)] = trial
+    ordered = sorted(trials.values(), key=_age)
+    merged = Contents(
+        kernels=_kernels(stores),
+        sessions=_sessions(s for store in stores for s in store.sessions),
+        trials=tuple(ordered),
+        promotions=_promotions(stores, {i for i, t in trials.items() if is_timed(t)}),
+        spends=_spends(s for store in stores for s in store.spends),
+    )
+    return _by_place(_settled(merged))
+
+
+def with_imported(here: Contents, file: Contents) -> Contents:
+    """A store and what a file claims: rows of the store stay as they are, in their order; those of the file are new.
+
+    Spent budget is only restored into an empty store: a file can not make a machine stop searching.
+    """
+    known = here.by_identity()
+    trials = (*here.trials, *(t for t in file.trials if identity(t) not in known))
+    mine = [p for p in here.promotions if not is_imported(p)]
+    claimed = [p for p in here.promotions if is_imported(p)]
+    old = {_claim(p) for p in here.promotions}
+    claimed += [p for p in file.promotions if _claim(p) not in old]
+    names = dict(file.kernels)
+    names |= {text: name or names.get(text, "") for text, name in here.kernels}
+    sessions = {s.id: s for s in file.sessions} | {s.id: s for s in here.sessions if s.command}
+    sessions = {s.id: s for s in here.sessions} | sessions
+    merged = Contents(
+        kernels=tuple(sorted(names.items(), key=lambda k: key_of(k[0]))),
+        sessions=tuple(sorted(sessions.values(), key=lambda s: (s.started_s, s.id))),
+        trials=trials,
+        promotions=(*claimed, *mine),
+        spends=here.spends if here.trials or here.spends else file.spends,
+    )
+    return _settled(merged.with_sound_promotions())
+
+
+def _settled(contents: Contents) -> Contents:
+    """With a promotion of its own for each place where imported rows would win against timed trials of its own."""
+    own = [t for t in contents.trials if not is_imported(t) and is_timed(t)]
+    strangers = {place_of(t) for t in contents.trials if is_imported(t) and is_timed(t)}
+    strangers |= {p.place for p in contents.promotions if is_imported(p)}
+    decided = {p.place for p in contents.promotions if not is_imported(p)}
+    held = [
+        Promotion(identity(trial), _held(trial), trial.created_s)
+        for place, winner in fastest(own).items()
+        if place in strangers and place not in decided
+        for trial in (winner.trial,)
+    ]
+    return replace(contents, promotions=(*contents.promotions, *sorted(held, key=_moment)))
+
+
+def _held(trial: Trial) -> Evidence:
+    return Evidence(HELD, 1.0, (), trial.measurement.samples_s, cold=trial.policy.cache == "cold")
+
+
+# ---- trials
+
+
+def _rank(trial: Trial) -> tuple[object, ...]:
+    m = trial.measurement
+    own = not is_imported(trial)
+    wrong, ok = m.status is Status.WRONG, m.status is Status.OK
+    return own, wrong, ok, len(m.samples_s), trial.created_s, _text(trial_row(trial))
+
+
+def _age(trial: Trial) -> tuple[object, ...]:
+    return trial.created_s, trial.kernel_key, dump_fingerprint(trial.fingerprint), _text(trial_row(trial))
+
+
+def _text(row: dict[str, object]) -> str:
+    return repr(sorted(row.items()))
+
+
+# ---- promotions
+
+
+def _promotions(stores: Sequence[Contents], timed: Set[Identity]) -> tuple[Promotion, ...]:
+    own = {_claim(p) for store in stores for p in store.promotions if not is_imported(p)}
+    chains: dict[Place, list[list[Promotion]]] = {}
+    for store in stores:
+        mine: dict[Place, list[Promotion]] = {}
+        for p in store.promotions:
+            if p.trial in timed and not (is_imported(p) and _claim(p) in own):
+                mine.setdefault(p.place, []).append(p)
+        for place, chain in mine.items():
+            chains.setdefault(place, []).append(chain)
+    return tuple(p for found in chains.values() for p in _chain(found))
+
+
+def _chain(chains: Sequence[Sequence[Promotion]]) -> list[Promotion]:
+    """All promotions of one place, once each, oldest first; the winner's last."""
+    every = sorted({p for chain in chains for p in chain}, key=_moment)
+    replaced = {p for chain in chains for p in chain[:-1]}
+    ends = {chain[-1] for chain in chains}
+    best = max(ends - replaced or ends, key=_strength)
+    return [*(p for p in every if p != best), best]
+
+
+def _by_place(contents: Contents) -> Contents:
+    """Promotions sorted by place; what counts is their order within one, which stays."""
+    ordered = sorted(contents.promotions, key=lambda p: (p.trial[0], dump_fingerprint(p.trial[1]), p.trial[4]))
+    return replace(contents, promotions=tuple(ordered))
+
+
+def _strength(promotion: Promotion) -> tuple[object, ...]:
+    e = promotion.evidence
+    median_s = Measurement(Status.OK, e.challenger_samples_s).seconds
+    samples = len(e.incumbent_samples_s) + len(e.challenger_samples_s)
+    tested = bool(e.incumbent_samples_s)
+    return not is_imported(promotion), tested, e.cold, -median_s, -e.p_value, samples, *_moment(promotion)
+
+
+def _moment(promotion: Promotion) -> tuple[object, ...]:
+    return promotion.created_s, _text(promotion_row(promotion)), is_imported(promotion)
+
+
+def _claim(promotion: Promotion) -> tuple[object, ...]:
+    """What a promotion says, whoever says it."""
+    return promotion.trial, promotion.created_s, _text(promotion_row(promotion))
+
+
+# ---- the rest
+
+
+def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
+    """Every kernel; of different names the first in the alphabet, so that the order of the stores does not matter."""
+    names: dict[str, set[str]] = {}
+    for text, name in (k for store in stores for k in store.kernels):
+        names.setdefault(text, set()).add(name)
+    found = [(text, min(given - {""}, default="")) for text, given in names.items()]
+    return tuple(sorted(found, key=lambda k: key_of(k[0])))
+
+
+def _sessions(sessions: Iterable[Session]) -> tuple[Session, ...]:
+    """Every session once: the known one before one that only its trials name, the ended before the running."""
+    found: dict[str, Session] = {}
+    for session in sessions:
+        known = found.get(session.id)
+        if known is None or _told(session) > _told(known):
+            found[session.id] = session
+    return tuple(sorted(found.values(), key=lambda s: (s.started_s, s.id)))
+
+
+def _told(session: Session) -> tuple[object, ...]:
+    ended_s = -1.0 if session.ended_s is None else session.ended_s
+    return (
+        bool(session.command), ended_s, -session.started_s, session.command, session.seed, session.settings,
+        session.version,
+    )  # fmt: skip
+
+
+def _spends(spends: Iterable[Spend]) -> tuple[Spend, ...]:
+    """The most that a store says for each, not the sum: one store may be a copy of another."""
+    found: dict[tuple[str, str, str], Spend] = {}
+    for spend in spends:
+        key = (spend.model_key, dump_fingerprint(spend.fingerprint), spend.settings)
+        if key not in found or spend.seconds > found[key].seconds:
+            found[key] = spend
+    return tuple(found[key] for key in sorted(found))

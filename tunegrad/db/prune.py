@@ -1,0 +1,74 @@
+"""A store with fewer trials, and the same winners.
+
+Kept whatever is asked: every promoted trial with its evidence; the winner of every kernel, machine, space version and
+policy; the newest OK trial of each, which says which policy counts. Sessions, names of kept kernels and spent budget
+stay. What is removed was measured for nothing if it is needed again: a search would measure it once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from tunegrad.db.contents import Contents, Identity, is_timed, place_of, winners
+from tunegrad.db.rows import identity
+from tunegrad.errors import StoreError
+from tunegrad.trial import Trial
+
+__all__ = ["PruneRules", "prune_contents"]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRules:
+    """Which trials go: those that every rule given names.
+
+    ``keep_best``: all but the N fastest OK trials of each kernel, machine, space version and policy; failures too.
+    ``before_s``: those created before this moment. ``space_version``: those of this version of the space.
+    """
+
+    keep_best: int | None = None
+    before_s: float | None = None
+    space_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep_best is None and self.before_s is None and self.space_version is None:
+            raise StoreError("prune: no rule says which trials go; give keep_best, before_s or space_version")
+        if self.keep_best is not None and self.keep_best < 0:
+            raise StoreError(f"prune: keep_best {self.keep_best} must be at least 0")
+
+
+def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
+    """What is left. Every winner and every promotion is the same as before."""
+    kept = _protected(contents)
+    best = set() if rules.keep_best is None else _best(contents, rules.keep_best)
+    trials = []
+    for trial in contents.trials:
+        goes = (
+            identity(trial) not in kept
+            and identity(trial) not in best
+            and trial.created_s < (inf if rules.before_s is None else rules.before_s)
+            and rules.space_version in (None, trial.space_version)
+        )
+        if not goes:
+            trials.append(trial)
+    gone = {t.kernel_key for t in contents.trials} - {t.kernel_key for t in trials}
+    texts = {t.kernel_text for t in contents.trials if t.kernel_key in gone}
+    return replace(contents, trials=tuple(trials), kernels=tuple(k for k in contents.kernels if k[0] not in texts))
+
+
+def _protected(contents: Contents) -> set[Identity]:
+    kept = {p.trial for p in contents.promotions}
+    kept |= {identity(w.trial) for w in winners(contents).values()}
+    newest = {place_of(t): t for t in contents.trials if is_timed(t)}
+    kept |= {identity(t) for t in newest.values()}
+    return kept | _best(contents, 1)
+
+
+def _best(contents: Contents, count: int) -> set[Identity]:
+    """The fastest timed trials of every place and policy, the older of equals."""
+    groups: dict[tuple[object, ...], list[Trial]] = {}
+    for trial in contents.trials:
+        if is_timed(trial):
+            groups.setdefault((place_of(trial), trial.policy.text), []).append(trial)
+    ranked = (sorted(group, key=lambda t: t.measurement.seconds)[:count] for group in groups.values())
+    return {identity(t) for group in ranked for t in group}

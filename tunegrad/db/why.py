@@ -1,0 +1,204 @@
+"""Why a kernel hits, nearly hits or misses on a machine, field by field, and why its winner won."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tunegrad.db.contents import Contents, Place, Promotion, Winner, is_timed, place_of, winners
+from tunegrad.db.diff import WinnerFacts, winner_facts
+from tunegrad.db.lookup import Hit, Lookup, Near, look_up
+from tunegrad.db.rows import key_of
+from tunegrad.errors import StoreError
+from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+
+__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "find_kernel", "why"]
+
+_SHOWN = 8
+_SHORTEST_PREFIX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """One field of the key: what the nearest winner was stored with, what is asked for, and whether they agree."""
+
+    field: str
+    stored: str
+    here: str
+
+    @property
+    def same(self) -> bool:
+        return self.stored == self.here
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionRow:
+    """One promotion. Medians are of the interleaved samples; the incumbent's is None for a first winner."""
+
+    actions: str
+    test: str
+    p_value: float
+    incumbent_ms: float | None
+    challenger_ms: float
+    samples: int
+    cold: bool
+    imported: bool
+    session: str
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NearRow:
+    """A winner of the same kernel elsewhere, and how that place differs."""
+
+    actions: str
+    time_ms: float
+    differs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer. ``fields`` compare with the nearest winner's place, or this one on a hit; ``candidates`` by status.
+
+    ``winner`` is the stored winner that is spoken of: the one here on a hit, else the nearest. ``rule`` says by which
+    rule it won, ``fastest_ms`` is the fastest candidate of its place whatever the tests said.
+    """
+
+    kernel: str
+    key: str
+    text: str
+    outcome: str
+    reason: str
+    fields: tuple[FieldRow, ...]
+    winner: WinnerFacts | None
+    origin: str
+    rule: str
+    command: str
+    candidates: tuple[tuple[str, int], ...]
+    fastest_ms: float | None
+    promotions: tuple[PromotionRow, ...]
+    nearest: tuple[NearRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Contents as what a lookup asks."""
+
+    contents: Contents
+    won: dict[Place, Winner]
+
+    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
+        found = self.won.get(Place(kernel_key, fingerprint, space_version))
+        return None if found is None else found.trial
+
+    def knows(self, kernel_key: str) -> bool:
+        return any(key_of(text) == kernel_key for text, _ in self.contents.kernels)
+
+    def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
+        timed = (t for t in reversed(self.contents.trials) if t.kernel_key == kernel_key and is_timed(t))
+        return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
+
+
+def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
+    """(text, name) of the kernel with this name, key, start of a key (four digits or more), or text.
+
+    Raises StoreError: for a name or prefix of several, which lists them; for an unknown one, with the nearest names.
+    """
+    found = [k for k in contents.kernels if wanted in (k[1], k[0], k[0].strip(), key_of(k[0]))]
+    if not found and len(wanted) >= _SHORTEST_PREFIX:
+        found = [k for k in contents.kernels if key_of(k[0]).startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        keys = ", ".join(f"{key_of(text)} {name}".strip() for text, name in found[:_SHOWN])
+        raise StoreError(f"kernel {wanted!r}: is the name or prefix of {len(found)}: {keys}; give one key")
+    names = sorted({name for _, name in contents.kernels if name})
+    close = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)
+    close = [n for n in names if wanted.lower() in n.lower()][:_SHOWN] or close
+    if not contents.kernels:
+        advice = "the store is empty"
+    elif close:
+        advice = f"nearest names: {', '.join(close)}"
+    else:
+        some = ", ".join(names[:_SHOWN]) or ", ".join(key_of(t) for t, _ in contents.kernels[:_SHOWN])
+        advice = f"the store has {len(contents.kernels)} others, such as {some}"
+    raise StoreError(f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}")
+
+
+def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) -> Why:
+    """Explain one kernel for the machine ``here``. Raises StoreError where ``find_kernel`` does."""
+    text, name = find_kernel(contents, wanted)
+    key = key_of(text)
+    won = winners(contents)
+    answer = look_up(_Source(contents, won), key, here, space_version)
+    place = _place(answer, Place(key, here, space_version))
+    winner = won.get(place)
+    trials = [t for t in contents.trials if place_of(t) == place]
+    promotions = [p for p in contents.promotions if p.place == place]
+    commands = {s.id: s.command for s in contents.sessions}
+    by_identity = contents.by_identity()
+    return Why(
+        kernel=name,
+        key=key,
+        text=text,
+        outcome="hit" if isinstance(answer, Hit) else "near" if isinstance(answer, Near) else "miss",
+        reason="" if isinstance(answer, Hit) else answer.reason,
+        fields=_fields(place, here, space_version) if winner is not None else (),
+        winner=winner_facts(winner),
+        origin="" if winner is None else winner.trial.origin,
+        rule="" if winner is None else _rule(winner, trials),
+        command="" if winner is None else commands.get(winner.trial.session, ""),
+        candidates=_candidates(trials),
+        fastest_ms=min((1e3 * t.measurement.seconds for t in trials if is_timed(t)), default=None),
+        promotions=tuple(_promotion(p, by_identity[p.trial]) for p in promotions),
+        nearest=() if isinstance(answer, Hit) else tuple(
+            NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
+            for n in answer.nearest
+        ),
+    )  # fmt: skip
+
+
+def _place(answer: Lookup, asked: Place) -> Place:
+    """The place to speak of: the one asked for, or that of the nearest winner."""
+    if isinstance(answer, Hit) or not answer.nearest:
+        return asked
+    return place_of(answer.nearest[0].trial)
+
+
+def _fields(place: Place, here: Fingerprint, space_version: int) -> tuple[FieldRow, ...]:
+    stored, asked = dict(place.fingerprint.fields), dict(here.fields)
+    rows = [FieldRow(n, stored.get(n, ""), asked.get(n, "")) for n in sorted(stored.keys() | asked.keys())]
+    return (*rows, FieldRow("space_version", str(place.space_version), str(space_version)))
+
+
+def _rule(winner: Winner, trials: list[Trial]) -> str:
+    if winner.promotion is not None:
+        return "promoted last" + (", by a file that was imported" if winner.promotion.evidence.imported else "")
+    rivals = [t for t in trials if is_timed(t) and t.policy.text == winner.trial.policy.text]
+    return f"no promotion: the fastest by median of {len(rivals)} under the policy of the newest ok trial"
+
+
+def _candidates(trials: list[Trial]) -> tuple[tuple[str, int], ...]:
+    counts = Counter(t.measurement.status for t in trials)
+    return tuple((status.value, counts[status]) for status in Status if counts[status])
+
+
+def _promotion(promotion: Promotion, trial: Trial) -> PromotionRow:
+    e = promotion.evidence
+    return PromotionRow(
+        actions=trial.actions,
+        test=e.test,
+        p_value=e.p_value,
+        incumbent_ms=_median_ms(e.incumbent_samples_s),
+        challenger_ms=_median_ms(e.challenger_samples_s) or 1e3 * trial.measurement.seconds,
+        samples=len(e.challenger_samples_s),
+        cold=e.cold,
+        imported=e.imported,
+        session=trial.session,
+        created_s=promotion.created_s,
+    )
+
+
+def _median_ms(samples_s: tuple[float, ...]) -> float | None:
+    return 1e3 * Measurement(Status.OK, samples_s).seconds if samples_s else None
