@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,25 @@ def test_bench_is_the_same_in_another_process(spaces: tuple[LoadedSpace, ...]) -
     ]  # fmt: skip
     here = search_bench([s for s in spaces if s.name == "gemm"], ["beam"], seeds=2, trials=20)
     assert found == [f"{[(w.searcher, w.area, w.curve) for w in here.rows]}\n"] * 2
+
+
+def test_documented_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "SEARCH_BENCH.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(SPACES)
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102  # our own page
+    assert len(names["best_s"]) == 101
+    assert names["best_s"][-1] <= names["best_s"][0]
+
+
+def test_documented_spaces_are_these(spaces: tuple[LoadedSpace, ...]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "SEARCH_BENCH.md").read_text(encoding="utf-8")
+    for space in spaces:
+        r = space.recording
+        assert re.search(
+            rf"^\| {space.name} \| {re.escape(r.kernel_name)} \| {r.points}\b.*\| {r.programs} \|", page, re.MULTILINE
+        )
 
 
 def test_bench_plays_no_more_trials_than_there_are_programs(spaces: tuple[LoadedSpace, ...]) -> None:

@@ -22,6 +22,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are looked for in this folder."""
     monkeypatch.chdir(Path(__file__).parent)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setattr(recorder, "_DISTURBED", float("inf"))  # how steady this machine is, is not what is tested
 
 
 def record(out: Path, *more: str) -> int:
@@ -48,27 +49,6 @@ def test_record_measures_every_point_once(tmp_path: Path, capsys: pytest.Capture
     written = out.read_bytes()
     assert record(out) == 0
     assert out.read_bytes() == written
-
-
-@pytest.mark.usefixtures("here")
-def test_record_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_BATCH", 3)
-    asked: list[tuple[int, int]] = []
-
-    def one_batch(done: int, total: int) -> bool:
-        asked.append((done, total))
-        return len(asked) == 1
-
-    from tunegrad.config import resolve_settings
-
-    settings = resolve_settings(MODEL, threads=2)
-    vary, out = ("stage0.copies:2", "stage1.copies:2", "thread"), tmp_path / "a.jsonl"
-    first = recorder.record_file(settings, KERNEL, out, vary, go_on=one_batch)
-    assert (len(first.trials), first.complete) == (3, False)
-    whole = recorder.record_file(settings, KERNEL, out, vary)
-    assert whole.complete
-    assert whole.trials[:3] == first.trials
-    assert asked == [(0, 8), (3, 8), (3, 8)]
 
 
 @pytest.mark.usefixtures("here")

@@ -49,6 +49,12 @@ MOST_POINTS = 3_000
 
 _CAPS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2)
 _BATCH = 32
+_DISTURBED = 1.1
+"""A median this much above the fastest sample is measured again: something else ran, as a rule."""
+
+_AGAIN = 2
+"""How often in one call."""
+
 _DIGITS_S = 10
 """Decimals that are kept of a time in seconds: a tenth of a nanosecond."""
 
@@ -201,15 +207,32 @@ def decisions(space: SearchSpace) -> list[str]:
 
 @dataclass(slots=True)
 class _Log:
-    """Trials by text, and one measurement for each program. Mutable."""
+    """The program of each text, and one measurement for each program ('': the text's own). Mutable."""
 
-    trials: dict[str, tuple[str, Measurement]] = field(default_factory=dict)
-    programs: dict[str, Measurement] = field(default_factory=dict)
+    programs: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, Measurement] = field(default_factory=dict)
 
     def add(self, text: str, program: str, measurement: Measurement) -> None:
-        self.trials[text] = program, measurement
-        if program:
-            self.programs.setdefault(program, measurement)
+        """Keep what came of a text; of two measurements of a program, the less disturbed one."""
+        self.programs[text] = program
+        known = self.measured.get(program or text)
+        if known is None or _disturbance(measurement) < _disturbance(known):
+            self.measured[program or text] = measurement
+
+    def of(self, text: str) -> tuple[str, Measurement]:
+        """The program of a text and what came of it."""
+        program = self.programs[text]
+        return program, self.measured[program or text]
+
+    def disturbed(self) -> list[str]:
+        """A text for each program whose samples say that something else ran meanwhile."""
+        texts = {program: text for text, program in self.programs.items() if program}
+        return [text for program, text in texts.items() if _disturbance(self.measured[program]) > _DISTURBED]
+
+
+def _disturbance(m: Measurement) -> float:
+    """The median over the fastest sample; 1 where there are no samples."""
+    return m.seconds / min(m.samples_s) if m.samples_s else 1.0
 
 
 def record(
@@ -222,25 +245,30 @@ def record(
 ) -> Recording:
     """Measure every point of the part of the space that ``vary`` names, but those in ``known``, which come first.
 
+    What seems to have been disturbed, in ``known`` too, is measured again; the steadier measurement counts.
     Between batches ``go_on`` is asked, with how many of how many schedules are there; once it says no, what there is
     is returned. Raises ConfigError where ``known`` is of another kernel, machine or policy.
     """
     here = fingerprint(target, numerics)
     points = list(points_of(Space(kernel, target), vary))
+    empty = Recording(kernel.name, kernel.key, kernel.text, here, RECORD_POLICY, SPACE_VERSION, len(points), (), ())
     log = _Log()
     if known is not None:
         _check_same(known, kernel, here.text)
         for trial in known.trials:
             log.add(trial.actions, trial.program_hash, trial.measurement)
-    fresh = list(dict.fromkeys(p.schedule.text for p in points if p.schedule.text not in log.trials))
-    total = len({p.schedule.text for p in points})
+    texts = dict.fromkeys(p.schedule.text for p in points)
+    fresh = [text for text in texts if text not in log.programs]
     with CpuMeasurer(target, HOOKS, Limits(), 0, opt_level=OPT_LEVEL) as device:
-        for begin in range(0, len(fresh), _BATCH):
-            if not go_on(total - len(fresh) + begin, total):
-                break
-            _measure(device, kernel, fresh[begin : begin + _BATCH], log)
-    go_on(sum(p in log.trials for p in {q.schedule.text for q in points}), total)
-    empty = Recording(kernel.name, kernel.key, kernel.text, here, RECORD_POLICY, SPACE_VERSION, len(points), (), ())
+        missing = len(fresh)
+        for _ in range(1 + _AGAIN):
+            for batch in (fresh[i : i + _BATCH] for i in range(0, len(fresh), _BATCH)):
+                if not go_on(len(texts) - missing, len(texts)):
+                    return _assembled(empty, points, log)
+                _measure(device, kernel, batch, log)
+                missing = sum(text not in log.programs for text in texts)
+            fresh = [text for text in log.disturbed() if text in texts]
+    go_on(len(texts) - missing, len(texts))
     return _assembled(empty, points, log)
 
 
@@ -256,14 +284,18 @@ def _check_same(known: Recording, kernel: Kernel, here: str) -> None:
 
 
 def _measure(device: CpuMeasurer, kernel: Kernel, texts: Sequence[str], log: _Log) -> None:
+    """Measure texts that are not known, or known and disturbed; another text of a program that is known is not."""
     candidates = [Candidate(kernel.key, Payload(kernel, text, device.target)) for text in texts]
-    compiled = device.compile(candidates, log.programs.keys())
+    mine = {log.programs.get(text, "") for text in texts}
+    compiled = device.compile(candidates, log.measured.keys() - mine)
+    done = set(log.measured) - mine
     for text, candidate, code in zip(texts, candidates, compiled, strict=True):
         if isinstance(code, Outcome):
             log.add(text, code.program_hash, _rounded(code.measurement))
-        elif code.program_hash in log.programs:
-            log.add(text, code.program_hash, log.programs[code.program_hash])
+        elif code.program_hash in done:
+            log.add(text, code.program_hash, log.measured[code.program_hash])
         else:
+            done.add(code.program_hash)
             log.add(text, code.program_hash, _run(device, candidate, code))
 
 
@@ -289,10 +321,10 @@ def _assembled(empty: Recording, points: Sequence[Point], log: _Log) -> Recordin
     paths: dict[str, list[tuple[tuple[int, int], ...]]] = {}
     for point in points:
         text = point.schedule.text
-        if text in log.trials:
+        if text in log.programs:
             path = tuple((numbers.setdefault(q, len(numbers)), choice) for q, choice in point.answers)
             paths.setdefault(text, []).append(path)
-    trials = tuple(RecordedTrial(text, *log.trials[text], tuple(found)) for text, found in paths.items())
+    trials = tuple(RecordedTrial(text, *log.of(text), tuple(found)) for text, found in paths.items())
     return replace(empty, questions=tuple(numbers), trials=trials)
 
 
