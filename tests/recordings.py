@@ -8,7 +8,7 @@ from search_surface import MACHINE, Surface, SurfaceSpace, kernel
 
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Policy
-from tunegrad.tuning.recorder import points_of
+from tunegrad.tuning.points import points_of
 
 __all__ = ["GATED", "KERNEL", "recording_of", "small_recording"]
 

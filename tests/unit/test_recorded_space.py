@@ -12,7 +12,7 @@ from search_surface import Surface, SurfaceSpace
 from tunegrad.errors import ConfigError, IllegalAction
 from tunegrad.opts import DefaultChooser, TraceChooser
 from tunegrad.search import RecordedSpace, conflicts
-from tunegrad.tuning.recorder import decisions, points_of, settle_vary, vary_of
+from tunegrad.tuning.points import decisions, points_of, settle_vary, vary_of
 
 SPACE = RecordedSpace(small_recording())
 WIDE = SurfaceSpace({"a": 9, "b": 2, "c": 3})

@@ -16,10 +16,11 @@ from tunegrad.errors import ConfigError
 from tunegrad.opts import Space
 from tunegrad.trial import Measurement, Status
 from tunegrad.tuning import recorder
+from tunegrad.tuning.points import settle_vary
 
 KERNEL = kernel("copy", 4096)
 TARGET = host_target(2)
-VARY = recorder.settle_vary(Space(KERNEL, TARGET), {"tile": 4, "thread": 0}, 1000)
+VARY = settle_vary(Space(KERNEL, TARGET), {"tile": 4, "thread": 0}, 1000)
 STEADY = (1e-3, 1.01e-3, 1.02e-3)
 DISTURBED = (1e-3, 2e-3, 2e-3)
 

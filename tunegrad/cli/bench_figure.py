@@ -42,6 +42,7 @@ def draw(report: BenchReport, path: Path) -> None:
             axes.plot(above, label=row.searcher, color=colours[row.searcher], linewidth=1.4)
         axes.set_title(space.name, fontsize="medium")
         axes.set_xlim(0, space.trials)
+        axes.set_yscale("symlog", linthresh=1.0)  # even steps of ratio, but from 1 % on down to none
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
     for place in range(len(report.spaces), lines * columns):

@@ -19,9 +19,8 @@ __all__ = ["search_bench"]
 @click.option(
     "--spaces",
     multiple=True,
-    required=True,
     metavar="DIR|FILE",
-    help="Where recorded spaces are: a file of `tunegrad space record`, or a directory of them; may be repeated.",
+    help="A recorded space, or a directory of them; may be repeated.  [default: tests/data/spaces of the checkout]",
 )
 @click.option("--searchers", metavar="A,B,C", help="Which searchers, beside random.  [default: all]")
 @click.option("--seeds", type=int, default=20, metavar="N", help="Searches of each kind on each space.  [default: 20]")

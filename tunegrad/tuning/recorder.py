@@ -7,47 +7,32 @@ The decisions that are not varied stay at their defaults. Programs that several 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
 from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Limits, Outcome, fingerprint, host_target
-from tunegrad.errors import ConfigError, IllegalAction
-from tunegrad.ir.kernel import Axis, Kernel
+from tunegrad.errors import ConfigError
+from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
-from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.recording import read_recording, write_recording, write_t4
-from tunegrad.search import Option, Question, RecordedTrial, Recording, SearchSpace
+from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Measurement, Policy
 from tunegrad.variants import allowed
 
+from .points import MOST_POINTS, Point, Vary, points_of, settle_vary, vary_of
 from .workload import Workload, workload_of_spec
 
-__all__ = [
-    "MOST_POINTS",
-    "RECORD_POLICY",
-    "Point",
-    "decisions",
-    "find_kernel",
-    "points_of",
-    "record",
-    "record_file",
-    "settle_vary",
-    "vary_of",
-]
+__all__ = ["RECORD_POLICY", "find_kernel", "record", "record_file"]
 
 RECORD_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=2.0)
 """As in a search, but that no time to beat is known: a loser is timed to the end."""
 
-MOST_POINTS = 3_000
-"""Points of a recording, unless the user asks for more."""
-
-_CAPS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2)
 _BATCH = 32
 _DISTURBED = 1.1
 """A median this much above the fastest sample is measured again: something else ran, as a rule."""
@@ -57,22 +42,6 @@ _AGAIN = 2
 
 _DIGITS_S = 10
 """Decimals that are kept of a time in seconds: a tenth of a nanosecond."""
-
-Vary = Mapping[str, int]
-"""How many options, at most, of each decision that is varied; 0 for all."""
-
-Answers = tuple[tuple[Question, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One legal combination: the schedule, and the questions with their answers."""
-
-    schedule: Schedule
-    answers: Answers
-
-
-# ---- what to record --------------------------------------------------------------------------------------------------
 
 
 def find_kernel(workload: Workload, name: str, numerics: Numerics = "contract") -> Kernel:
@@ -91,118 +60,6 @@ def find_kernel(workload: Workload, name: str, numerics: Numerics = "contract") 
     if len(matching) == 1:
         return next(iter(matching.values()))
     raise ConfigError(f"kernel {name!r} is not one of {workload.name}; valid: {', '.join(sorted(named))}")
-
-
-def vary_of(texts: Sequence[str]) -> dict[str, int]:
-    """``tile:8`` as at most eight options of the decision tile, ``order`` as all of order's. Raises ConfigError."""
-    found = {}
-    for given in texts:
-        name, colon, count = given.rpartition(":")
-        if not colon:
-            name, count = given, "0"
-        if not name or not count.isdecimal() or (colon and int(count) < 2):
-            raise ConfigError(f"vary {given!r} is not DECISION or DECISION:N with N from 2")
-        found[name] = int(count)
-    return found
-
-
-class _Varied:
-    """Answers the varied questions with ``prefix``, then with their first options; all others by default. Used once."""
-
-    def __init__(self, vary: Vary, prefix: Sequence[int]) -> None:
-        self.vary, self.prefix = vary, prefix
-        self.answers: list[tuple[Question, int]] = []
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        if name not in self.vary:
-            return default
-        kept = _kept(len(options), default, self.vary[name])
-        if len(kept) == 1:
-            return kept[0]
-        place = len(self.answers)
-        choice = self.prefix[place] if place < len(self.prefix) else 0
-        labels = tuple(_label(options[i]) for i in kept)
-        self.answers.append((Question(name, labels, kept.index(default)), choice))
-        return kept[choice]
-
-
-def _kept(count: int, default: int, most: int) -> list[int]:
-    """Positions of at most ``most`` options (0: all), evenly spread from first to last, the default among them."""
-    if not most or count <= most:
-        return list(range(count))
-    spread = sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
-    if default not in spread:
-        nearest = min(range(len(spread)), key=lambda i: abs(spread[i] - default))
-        spread[nearest] = default
-    return spread
-
-
-def _label(option: object) -> Option:
-    if isinstance(option, Axis):
-        return option.name
-    if isinstance(option, tuple):
-        return tuple(_label(o) for o in option)
-    return option if isinstance(option, bool | int | str) else str(option)
-
-
-def points_of(space: SearchSpace, vary: Vary) -> Iterator[Point]:
-    """Every combination of the options of the varied decisions, in order; one that is not legal is no point."""
-    prefix: list[int] | None = []
-    while prefix is not None:
-        chooser = _Varied(vary, prefix)
-        try:
-            schedule = space.sample(chooser)
-        except IllegalAction:
-            pass
-        else:
-            yield Point(schedule, tuple(chooser.answers))
-        prefix = _following(chooser.answers)
-
-
-def _following(answers: Sequence[tuple[Question, int]]) -> list[int] | None:
-    """The choices that come next, as an odometer counts; None after the last ones."""
-    choices = [choice for _, choice in answers]
-    while choices and choices[-1] + 1 == len(answers[len(choices) - 1][0].options):
-        choices.pop()
-    return [*choices[:-1], choices[-1] + 1] if choices else None
-
-
-def settle_vary(space: SearchSpace, vary: Vary, most: int) -> dict[str, int]:
-    """What to vary: ``vary`` where it is given, else every decision, with as many options of each as ``most`` allows.
-
-    Raises ConfigError where ``vary`` names a decision that is never asked, or there are more points than ``most``.
-    """
-    if vary:
-        asked = {q.name for p in points_of(space, vary) for q, _ in p.answers} if _fits(space, vary, most) else None
-        if asked is None:
-            raise ConfigError(f"more than {most} points; vary fewer decisions, or fewer options of them")
-        if missing := sorted(vary.keys() - asked):
-            raise ConfigError(f"decision {missing[0]!r} is never asked; valid: {', '.join(decisions(space))}")
-        return dict(vary)
-    names = decisions(space)
-    for cap in _CAPS:
-        if _fits(space, dict.fromkeys(names, cap), most):
-            return dict.fromkeys(names, cap)
-    raise ConfigError(
-        f"two options of each decision are more than {most} points; name what to vary: {', '.join(names)}"
-    )
-
-
-def _fits(space: SearchSpace, vary: Vary, most: int) -> bool:
-    return sum(1 for _ in islice(points_of(space, vary), most + 1)) <= most
-
-
-def decisions(space: SearchSpace) -> list[str]:
-    """The decisions that the default schedule asks, and those that one other answer to one of them brings up."""
-    asked: dict[str, None] = {}
-    names = [d.name for d in space.defaults()[0].trace]
-    for name in names:
-        for point in points_of(space, {name: 0}):
-            asked.update((d.name, None) for d in point.schedule.trace)
-    return list(asked) or names
-
-
-# ---- recording -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -124,8 +124,10 @@ class BenchReport:
 def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
     """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``, ``*.jsonl.gz`` and ``*.t4.json``.
 
+    Where none is named, those of the checkout that this package stands in.
     Raises StoreError where there are none, or a file has no sound row.
     """
+    places = places or (_own(),)
     files = [file for place in places for file in (_files_of(place) if place.is_dir() else (place,))]
     if not files:
         raise StoreError(f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)")
@@ -134,6 +136,14 @@ def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
         read = read_recording(file)
         found.append(LoadedSpace(_name_of(file), read.recording, tuple(map(str, read.problems))))
     return tuple(found)
+
+
+def _own() -> Path:
+    """The recorded spaces beside a checkout's tests. Raises ConfigError where there are none."""
+    place = Path(__file__).parents[2] / "tests" / "data" / "spaces"
+    if not place.is_dir():
+        raise ConfigError("name recorded spaces: an installed tunegrad comes with none")
+    return place
 
 
 _ENDINGS = (".jsonl.gz", ".jsonl", ".t4.json.gz", ".t4.json")
