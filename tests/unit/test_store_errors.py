@@ -9,7 +9,7 @@ import pytest
 from store_trials import KEY, numbered
 
 from tunegrad.db import APPLICATION_ID, SCHEMA_VERSION, open_store
-from tunegrad.db.location import filesystem_of
+from tunegrad.db.location import Mount, filesystem_of, is_network
 from tunegrad.errors import StoreError
 
 
@@ -172,8 +172,25 @@ def test_store_filesystem_is_the_innermost_and_last_mount(tmp_path):
     assert found == {"/x": "ext4", "/data/t.db": "xfs", "/data/far/t": "nfs", "/data2/t": "ext4"}
 
 
+@pytest.mark.parametrize(
+    ("point", "kind", "source", "network"),
+    [
+        ("/mnt/c", "9p", "C:", True),
+        ("/", "9p", "none", False),  # a sandbox's own root
+        ("/data", "fuse.newfs", "host.example:/export", True),
+        ("/data", "newfs", "//server/share", True),
+        ("/data", "newfs", "[fe80::1]:/export", True),
+        ("/", "overlay", "overlay", False),
+        ("/data", "zfs", "tank/data", False),
+        ("/data", "fuse.ntfs-3g", "/dev/sda1", False),
+    ],
+)
+def test_store_network_filesystem_is_known_by_type_or_by_its_source(point, kind, source, network):
+    assert is_network(Mount(point, kind, source)) is network
+
+
 def test_store_filesystem_is_unknown_without_a_mount_table(tmp_path):
-    assert filesystem_of(tmp_path, tmp_path / "none") == ("", "")
+    assert filesystem_of(tmp_path, tmp_path / "none") == Mount("", "", "")
     with open_store(tmp_path / "t.db", "write", mounts=tmp_path / "none") as store:
         assert store.add(numbered(1)) == 1
 

@@ -47,8 +47,7 @@ def shortened(value: object) -> str:
     if isinstance(value, str) and len(value) > _SHOWN:
         return f"{value[:_SHOWN]!a}... [{len(value)} characters]"
     if isinstance(value, list | dict):
-        kind = "list" if isinstance(value, list) else "object"
-        return f"a {kind} of {len(value)}"
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     shown = ascii(value) if not isinstance(value, int) or abs(value) < 10**_SHOWN else "a huge integer"
     return shown if len(shown) <= 4 * _SHOWN else shown[:_SHOWN] + "..."
 

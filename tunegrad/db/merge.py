@@ -138,8 +138,8 @@ def _promotions(stores: Sequence[Contents], timed: Set[Identity]) -> tuple[Promo
 
 
 def _chain(chains: Sequence[Sequence[Promotion]]) -> list[Promotion]:
-    """All promotions of one place, once each, oldest first; the winner's last."""
-    every = sorted({p for chain in chains for p in chain}, key=_moment)
+    """All promotions of one place, once each; the winner's last."""
+    every = dict.fromkeys(p for chain in chains for p in chain)
     replaced = {p for chain in chains for p in chain[:-1]}
     ends = {chain[-1] for chain in chains}
     best = max(ends - replaced or ends, key=_strength)
@@ -147,8 +147,13 @@ def _chain(chains: Sequence[Sequence[Promotion]]) -> list[Promotion]:
 
 
 def _by_place(contents: Contents) -> Contents:
-    """Promotions sorted by place; what counts is their order within one, which stays."""
-    ordered = sorted(contents.promotions, key=lambda p: (p.trial[0], dump_fingerprint(p.trial[1]), p.trial[4]))
+    """Promotions sorted by place, and in each by time but for the last, which is the winner's and stays."""
+    places: dict[Place, list[Promotion]] = {}
+    for p in contents.promotions:
+        places.setdefault(p.place, []).append(p)
+    order = sorted(places, key=lambda at: (at.kernel_key, dump_fingerprint(at.fingerprint), at.space_version))
+    chains = (places[at] for at in order)
+    ordered = (p for chain in chains for p in (*sorted(chain[:-1], key=_moment), chain[-1]))
     return replace(contents, promotions=tuple(ordered))
 
 

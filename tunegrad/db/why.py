@@ -121,8 +121,9 @@ def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
     elif close:
         advice = f"nearest names: {', '.join(close)}"
     else:
-        some = ", ".join(names[:_SHOWN]) or ", ".join(key_of(t) for t, _ in contents.kernels[:_SHOWN])
-        advice = f"the store has {len(contents.kernels)} others, such as {some}"
+        some = names or [key_of(text) for text, _ in contents.kernels]
+        more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+        advice = f"it knows {', '.join(some[:_SHOWN])}{more}"
     raise StoreError(f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}")
 
 

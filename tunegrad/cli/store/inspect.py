@@ -41,13 +41,15 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was read.
     """
     from tunegrad.cli.tables import problems_text
-    from tunegrad.db import open_store, salvage_store
+    from tunegrad.db import open_store
 
     path = store_path(store)
     with open_store(path, "read") as opened:
         problems = opened.verify()
     emit(problems, problems_text(path, problems), as_json=as_json)
     if salvage is not None:
+        from tunegrad.db import salvage_store
+
         saved = salvage_store(path, Path(salvage).expanduser())
         note(f"{saved.into}: {saved.trials} trials and {saved.promotions} promotions saved")
     if problems:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["diff_text", "import_text", "merge_text", "plain", "prune_text", "why_text"]
 
 _NONE = "(none)"
+_CELL = 60
 
 
 def plain(text: str) -> str:
@@ -32,7 +33,8 @@ def import_text(report: ImportReport) -> str:
         ("trials not checked for legality", str(report.unchecked_trials)),
     ]
     verb = "would import" if report.dry_run else "imported"
-    return table((f"{verb} {report.source}", report.store), facts, left=(f"{verb} {report.source}",))
+    lines = (f"  {name:<31}{value:>3}" for name, value in facts)
+    return "\n".join([f"{verb} {report.source} into {report.store}", *lines])
 
 
 def merge_text(report: MergeReport) -> str:
@@ -78,12 +80,8 @@ def why_text(found: Why) -> str:
     head = f"{plain(found.kernel) or '(no name)'}  {found.key}"
     blocks = [f"{head}\n{found.outcome}{': ' + plain(found.reason) if found.reason else ': this machine has a winner'}"]
     if found.fields:
-        rows = [
-            (plain(f.field), plain(f.stored) or _NONE, plain(f.here) or _NONE, "" if f.same else "differs")
-            for f in found.fields
-        ]
         header = ("field", "stored", "here", "")
-        blocks.append(table(header, rows, left=header))
+        blocks.append(table(header, [_field(f.field, f.stored, f.here) for f in found.fields], left=header))
     if found.winner is not None:
         blocks.append(_winner(found))
     if found.promotions:
@@ -92,6 +90,21 @@ def why_text(found: Why) -> str:
         near = [f"  {ms(n.time_ms)} ms  {plain('; '.join(n.differs))}\n    {plain(n.actions)}" for n in found.nearest]
         blocks.append("\n".join(["near, the closest first:", *near]))
     return "\n\n".join(blocks)
+
+
+def _field(field: str, stored: str, here: str) -> tuple[str, str, str, str]:
+    """A field of the key; of long lists that differ, what is in only one of them."""
+    if stored == here:
+        return plain(field), _cut(plain(stored)), "same", ""
+    if max(len(stored), len(here)) > _CELL and "," in stored + here:
+        mine, theirs = stored.split(","), here.split(",")
+        stored = "only: " + ",".join(x for x in mine if x not in theirs)
+        here = "only: " + ",".join(x for x in theirs if x not in mine)
+    return plain(field), _cut(plain(stored)) or _NONE, _cut(plain(here)) or _NONE, "differs"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
 
 
 def _winner(found: Why) -> str:

@@ -1,0 +1,80 @@
+"""Small stores drawn by Hypothesis: few kernels, machines and schedules, so that stores share trials and disagree."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import strategies as st
+
+from tunegrad.db import Contents, Evidence, Session, key_of
+from tunegrad.db.contents import Promotion, Spend, is_timed
+from tunegrad.db.export import export_lines
+from tunegrad.db.rows import dump_fingerprint, identity
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+
+KERNELS = ("kernel\n  a", "kernel\n  b")
+MACHINES = tuple(Fingerprint((("arch", arch), ("device", "cpu"))) for arch in ("skylake", "znver4"))
+ACTIONS = ("", "unroll(axis=a)", "vectorize(axis=b)")
+POLICIES = (Policy(), Policy(cache="cold"))
+TIMES = (1e-3, 2e-3, 3e-3, 0.1 + 0.2)
+SESSIONS = tuple(Session(f"s{n}", float(n), None, "tune mlp" if n else "", n, "{}", "0.1.0") for n in range(3))
+samples = st.lists(st.sampled_from(TIMES), min_size=1, max_size=3).map(tuple)
+moments = st.integers(0, 5).map(float)
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> Trial:
+    """A trial of one of a few schedules, ended in any way."""
+    text = draw(st.sampled_from(KERNELS))
+    status = draw(st.sampled_from([Status.OK, Status.OK, *Status]))
+    return Trial(
+        kernel_key=key_of(text),
+        kernel_text=text,
+        fingerprint=draw(st.sampled_from(MACHINES)),
+        actions=draw(st.sampled_from(ACTIONS)),
+        program_hash="",
+        space_version=draw(st.integers(1, 2)),
+        policy=draw(st.sampled_from(POLICIES)),
+        measurement=Measurement(
+            status,
+            draw(samples) if status is Status.OK else (),
+            error=draw(st.sampled_from(["", "off by\n\x1b[1m0.5 \u2603"])),
+            max_error=draw(st.sampled_from([0.0, 0.25, math.inf, math.nan])),
+        ),
+        session=draw(st.sampled_from(SESSIONS)).id,
+        origin=draw(st.sampled_from(["beam", "default"])),
+        created_s=draw(moments),
+    )
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> Contents:
+    """A store as one process may have filled it: each trial once, promotions of timed trials only."""
+    found = {identity(t): t for t in draw(st.lists(trials(), max_size=8))}
+    timed = [t for t in found.values() if is_timed(t)]
+    promotions = []
+    for trial in draw(st.lists(st.sampled_from(timed), max_size=4)) if timed else []:
+        incumbent = draw(st.one_of(st.just(()), samples))
+        evidence = Evidence(
+            "mannwhitneyu", draw(st.sampled_from([0.001, 1.0])), incumbent, draw(samples), draw(st.booleans())
+        )
+        promotions.append(Promotion(identity(trial), evidence, draw(moments)))
+    texts = sorted({t.kernel_text for t in found.values()}, key=key_of)
+    named = {t.session for t in found.values()}
+    spends = {
+        (model, machine): Spend(model, machine, "beam", draw(moments))
+        for model, machine in draw(st.lists(st.tuples(st.just("m"), st.sampled_from(MACHINES)), max_size=2))
+    }
+    return Contents(
+        kernels=tuple((text, draw(st.sampled_from(["", "conv", "matmul"]))) for text in texts),
+        sessions=tuple(s for s in SESSIONS if s.id in named),
+        trials=tuple(found.values()),
+        promotions=tuple(dict.fromkeys(promotions)),
+        spends=tuple(sorted(spends.values(), key=lambda s: (s.model_key, dump_fingerprint(s.fingerprint)))),
+    )
+
+
+def dump(contents: Contents) -> list[str]:
+    """Everything as text, so that NaN equals NaN."""
+    marks = [f"imported {t.origin}" for t in contents.trials] + [p.evidence.test for p in contents.promotions]
+    return [*export_lines(contents), *marks]

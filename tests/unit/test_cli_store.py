@@ -1,0 +1,187 @@
+"""``tunegrad store ...`` on real files: data on stdout, notes on stderr, exit codes as documented."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
+from test_store_import import WORLD, make, promotion, trial
+
+from tunegrad.cli.app import run
+from tunegrad.cli.store.tables import plain
+from tunegrad.db import Contents, open_store
+from tunegrad.db.export import export_lines
+from tunegrad.trial import Fingerprint
+
+
+@pytest.fixture
+def path(tmp_path):
+    return make(tmp_path / "a.db", WORLD)
+
+
+@pytest.fixture
+def out(capsys):
+    def read() -> tuple[str, str]:
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return read
+
+
+def test_store_export_prints_lines_that_import_takes_back(path, tmp_path, out):
+    assert run(["store", "export", "--store", str(path)]) == 0
+    lines, _ = out()
+    assert lines.splitlines() == list(export_lines(WORLD))
+    (tmp_path / "a.jsonl").write_text(lines)
+    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db")]) == 0
+    assert out()[0].splitlines()[:2] == [
+        f"imported {tmp_path / 'a.jsonl'} into {tmp_path / 'b.db'}",
+        "  new trials                       4",
+    ]
+    assert run(["store", "diff", str(path), str(tmp_path / "b.db")]) == 0
+    assert out()[0] == "1 winners are the same, 0 differ\n"
+
+
+def test_store_import_reads_stdin(tmp_path, monkeypatch, out):
+    class Stdin:
+        buffer = io.BytesIO("\n".join(export_lines(WORLD)).encode())
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    assert run(["store", "import", "-", "--store", str(tmp_path / "b.db"), "--json"]) == 0
+    assert json.loads(out()[0])["new_trials"] == 4
+
+
+def test_store_import_names_refused_rows_and_exits_3(tmp_path, out):
+    lines = [*export_lines(WORLD), '{"row": "spend", "model": "\x1b[2J"}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db"), "--json"]) == 3
+    data, notes = out()
+    assert "\x1b" not in notes
+    assert notes.startswith(f"refused: {tmp_path / 'a.jsonl'} line 11: row: line is ")
+    (refused,) = json.loads(data)["refused"]
+    assert (refused["line"], refused["field"], refused["rule"]) == (11, "line", "must be JSON (JSONDecodeError)")
+
+
+def test_store_import_checks_legality_for_the_kernels_of_a_model(tmp_path, out):
+    from tunegrad.config import resolve_settings
+    from tunegrad.tuning.legality import legality_of
+
+    legality = legality_of(resolve_settings("mlp", threads=1))
+    key, kernel = next(iter(legality.kernels.items()))
+    assert legality(key, legality.here, "") is None
+    fault = legality(key, legality.here, "tile(axis=nowhere, size=4)")
+    assert fault is not None
+    assert fault.startswith("must be legal here: ")
+    # What another machine allows is not known here.
+    assert legality(key, Fingerprint((("arch", "other"),)), "tile(axis=nowhere, size=4)") is None
+    of_kernel = Contents(kernels=((kernel.text, "k"),), sessions=WORLD.sessions, trials=(
+        _of(kernel.text, key, legality.here, ""), _of(kernel.text, key, legality.here, "tile(axis=nowhere, size=4)"),
+    ))  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n".join(export_lines(of_kernel)))
+    words = ["--model", "mlp", "--threads", "1", "--json"]
+    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db"), *words]) == 3
+    data = json.loads(out()[0])
+    assert (data["new_trials"], data["unchecked_trials"]) == (1, 0)
+    assert "must be legal here" in data["refused"][0]["rule"]
+
+
+def _of(text: str, key: str, machine: Fingerprint, actions: str):
+    from dataclasses import replace
+
+    return replace(trial(0), kernel_text=text, kernel_key=key, fingerprint=machine, actions=actions)
+
+
+def test_store_import_of_no_file_is_one_line(tmp_path, out):
+    assert run(["store", "import", str(tmp_path / "no.jsonl"), "--store", str(tmp_path / "b.db")]) == 1
+    assert out()[1] == f"error: file {tmp_path / 'no.jsonl'}: can not be read: No such file or directory\n"
+    assert not (tmp_path / "b.db").exists()
+
+
+def test_store_merge_says_what_it_took(path, tmp_path, out):
+    other = make(tmp_path / "b.db", Contents(trials=(trial(5),), promotions=(promotion(trial(5), 1e-4),)))
+    assert run(["store", "merge", str(path), str(other), "--store", str(tmp_path / "all.db")]) == 0
+    assert out()[0].splitlines()[2:] == [
+        "trials           0      5",
+        "promotions       0      2",
+        "winners          0      1",
+        f"{tmp_path / 'all.db'} took in 2 stores; 0 winners changed, 0 trials have another store's better evidence",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "say what to remove: --keep-best, --older-than or --space-version"),
+        (["--older-than", "soon"], "'soon' is not an age such as 12h, 30d or 8w"),
+        (["--keep-best", "-1"], "-1 is not in the range x>=0"),
+    ],
+)
+def test_store_prune_without_a_rule_is_a_usage_error(path, out, words, message):
+    assert run(["store", "prune", "--store", str(path), *words]) == 2
+    assert message in out()[1]
+
+
+def test_store_prune_says_rows_and_bytes(path, out):
+    assert run(["store", "prune", "--store", str(path), "--older-than", "1d", "--dry-run"]) == 0
+    # The promoted trial and the fastest stay whatever their age.
+    assert out()[0].startswith(f"{path}: would remove 2 trials and 0 kernels, 2 trials stay; ")
+    assert run(["store", "prune", "--store", str(path), "--keep-best", "1", "--json"]) == 0
+    data = json.loads(out()[0])
+    assert data["freed_bytes"] == data["bytes_before"] - data["bytes_after"]
+
+
+def test_store_diff_exits_3_and_shows_times_and_evidence(path, tmp_path, out):
+    other = make(tmp_path / "b.db", Contents(trials=(trial(1),)))
+    assert run(["store", "diff", str(path), str(other)]) == 3
+    assert out()[0].splitlines()[:3] == [
+        f"matmul_64  {KEY}  a / b 0.50",
+        "    a: 1.0000 ms (mannwhitneyu p=0.001, 1 samples)  tile(axis=m, size=2)",
+        "    b: 2.0000 ms (fastest, no promotion, 3 samples)  tile(axis=m, size=1)",
+    ]
+
+
+def test_store_why_shows_every_field_and_the_evidence(path, out):
+    assert run(["store", "why", "matmul_64", "--store", str(path), "--threads", "1"]) == 0
+    text, _ = out()
+    lines = text.splitlines()
+    assert lines[0] == f"matmul_64  {KEY}"
+    assert lines[1].startswith("miss: ")
+    for field, _value in HERE.fields:
+        assert any(line.startswith(f"{field} ") for line in lines)
+    assert "nearest winner: 1.0000 ms, promoted last" in lines
+    assert any("mannwhitneyu  0.001     2.0000    1.0000" in line for line in lines)
+    assert "  candidates: 2 ok, 1 wrong, 1 crashed; the fastest took 1.0000 ms when it was searched" in lines
+
+
+def test_store_why_is_data_with_json(path, out):
+    assert run(["store", "why", KEY[:8], "--store", str(path), "--json"]) == 0
+    data = json.loads(out()[0])
+    assert (data["outcome"], data["kernel"], len(data["promotions"])) == ("miss", "matmul_64", 1)
+
+
+def test_store_verify_salvages_what_is_sound(tmp_path, out):
+    path = tmp_path / "a.db"
+    with open_store(path, "write") as store:
+        store.add(numbered(1))
+        store.promote(store.add(numbered(2)), EVIDENCE)
+        store.name_kernel(KERNEL, "mm")
+        store._connection.execute("UPDATE trials SET samples_s = '[' WHERE id = 1")
+    assert run(["store", "verify", "--store", str(path), "--salvage", str(tmp_path / "new.db")]) == 3
+    assert out()[1] == f"{tmp_path / 'new.db'}: 1 trials and 1 promotions saved\n"
+    assert run(["store", "verify", "--store", str(tmp_path / "new.db")]) == 0
+
+
+def test_store_text_is_escaped_before_it_reaches_a_terminal():
+    assert plain("a\x1b[2J\nb\u202e") == r"a\x1b[2J\nb\u202e"
+
+
+def test_store_commands_all_have_an_example():
+    from tunegrad.cli.docs import help_texts
+
+    texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
+    names = {name.split()[-1] for name in texts}
+    assert names == {"stats", "verify", "why", "diff", "export", "import", "merge", "prune"}
+    assert all("Example:" in text for text in texts.values())
