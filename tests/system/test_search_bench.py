@@ -129,6 +129,10 @@ def test_bench_says_what_a_figure_needs(
         (["--spaces", str(SPACES), "--seeds", "0"], "seeds 0 is not a positive whole number"),
         (["--spaces", str(SPACES), "--figure", "x.bmp"], "figure 'x.bmp' does not end in .svg, .png, .pdf"),
         (["--spaces", str(SPACES.parent)], "no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)"),
+        (
+            ["--spaces", str(SPACES), "--spaces", str(SPACES / "gemm.jsonl.gz")],
+            "gemm.jsonl.gz: another recorded space is called gemm, too",
+        ),
         (["--spaces", "nowhere.jsonl"], "nowhere.jsonl: can not be read: No such file or directory"),
     ],
 )

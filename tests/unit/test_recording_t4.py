@@ -108,7 +108,8 @@ def edit_result(place: str, value: object) -> Change:
         ("times", 3, "is not an object with times"),
         ("times.runtimes", "x", "runtimes is 'x', not a list"),
         ("times.runtimes", [-1], "runtimes[0] is -1.0"),
-        ("times.compilation_time", -5, "compile_s is -0.005"),
+        ("times.compilation_time", -5, "compilation_time is -5.0, not a finite number >= 0"),
+        ("times.validation", True, "validation is True, not a number"),
         ("invalidity", "compile", "invalidity is 'compile'; status ok is 'correct'"),
         ("configuration", {"tile": 99}, "configuration is not what its path says"),
         ("measurements", [], "actions is missing"),
@@ -139,3 +140,11 @@ def test_t4_that_is_no_recorded_space_is_refused(path: Path, edit: Change, why: 
     with pytest.raises(StoreError) as caught:
         read_recording(path)
     assert why in str(caught.value)
+
+
+def test_t4_number_that_overflows_is_reported(path: Path) -> None:
+    content = path.read_text(encoding="utf-8")
+    path.write_text(content.replace('"framework": 0.0', '"framework": 1e999', 1), encoding="utf-8")
+    assert [str(p) for p in read_recording(path).problems] == [
+        "results row 0: framework is inf, not a finite number >= 0"
+    ]

@@ -15,6 +15,7 @@ from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 __all__ = [
+    "MOST_PATHS",
     "Fault",
     "header_of",
     "load_json",

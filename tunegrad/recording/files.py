@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "MOST_BYTES", "VERSION", "Read", "read_recording", "write_r
 
 FORMAT, VERSION = "tunegrad-space", 1
 
-MOST_BYTES = 256 << 20
+MOST_BYTES = 64 << 20
 """Of a file once unpacked; more is refused, so that a small file can not fill the memory."""
 
 _GZIP_BYTES = 256

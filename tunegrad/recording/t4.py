@@ -15,7 +15,18 @@ from typing import Any
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Status
 
-from .fields import Fault, header_of, policy_record, question_of, question_record, samples, text, trial_of
+from .fields import (
+    MOST_PATHS,
+    Fault,
+    header_of,
+    policy_record,
+    question_of,
+    question_record,
+    real,
+    samples,
+    text,
+    trial_of,
+)
 from .writing import write_whole
 
 __all__ = ["SCHEMA_VERSION", "parse_t4", "t4_document", "write_t4"]
@@ -136,6 +147,8 @@ def _join(trials: dict[str, RecordedTrial], found: RecordedTrial) -> None:
         return
     if (known.program_hash, known.measurement) != (found.program_hash, found.measurement):
         raise Fault("another result has the same actions and another measurement")
+    if len(known.paths) >= MOST_PATHS:
+        raise Fault(f"is past the {MOST_PATHS:,} results that one text of actions may have")
     paths = known.paths + found.paths
     trials[found.actions] = RecordedTrial(known.actions, known.program_hash, known.measurement, paths)
 
@@ -153,7 +166,7 @@ def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
         ("verify_s", "validation"),
         ("timing_s", "benchmark"),
     ):
-        record[ours] = _s(times[theirs]) if isinstance(times.get(theirs), int | float) else 0.0
+        record[ours] = _s(real(times, theirs)) if theirs in times else 0.0
     record["max_error"] = measured.get("max_error")
     record["paths"] = [measured.get("path")]
     trial = trial_of(record, questions)
@@ -187,7 +200,4 @@ def _measurements(value: object) -> dict[str, Any]:
 
 
 def _s(ms: float) -> float:
-    try:
-        return round(ms / 1e3, _DIGITS_S)
-    except OverflowError as error:
-        raise Fault("times has a number that is not finite") from error
+    return round(ms / 1e3, _DIGITS_S)

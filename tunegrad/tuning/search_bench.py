@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean, stdev
@@ -47,7 +47,9 @@ BASELINE = "random"
 NEAR = 0.05
 """How much slower than the optimum counts as having found it, nearly."""
 
-_LEAST = 1e-12
+_NOTHING = 1e-12
+_FARTHEST = 100.0
+"""How many times better or worse than random search counts at most, over all spaces: one space is not to decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchTotal:
-    """One searcher over all spaces. ``score`` is of the sums of the areas' ratios: 1 - their geometric mean.
+    """One searcher over all spaces. ``score`` is 1 - the geometric mean of its areas over random search's.
 
     ``better`` is on how many spaces its area is smaller than random's, ``clearly`` on how many by more than two
     standard errors of the difference.
@@ -124,17 +126,20 @@ class BenchReport:
 def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
     """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``, ``*.jsonl.gz`` and ``*.t4.json``.
 
-    Where none is named, those of the checkout that this package stands in.
+    Where none is named, those of the checkout that this package stands in. Raises ConfigError for two of one name.
     Raises StoreError where there are none, or a file has no sound row.
     """
     places = places or (_own(),)
     files = [file for place in places for file in (_files_of(place) if place.is_dir() else (place,))]
     if not files:
         raise StoreError(f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)")
-    found = []
+    found: list[LoadedSpace] = []
     for file in files:
         read = read_recording(file)
-        found.append(LoadedSpace(_name_of(file), read.recording, tuple(map(str, read.problems))))
+        name = _name_of(file)
+        if any(space.name == name for space in found):
+            raise ConfigError(f"{file}: another recorded space is called {name}, too")
+        found.append(LoadedSpace(name, read.recording, tuple(map(str, read.problems))))
     return tuple(found)
 
 
@@ -234,8 +239,6 @@ def _median(found: Sequence[int | None]) -> int | None:
 
 
 def _scored(played: Sequence[BenchRow]) -> list[BenchRow]:
-    from dataclasses import replace
-
     random_area = next(row.area for row in played if row.searcher == BASELINE)
     return [replace(row, score=_finite(score(row.area, random_area))) for row in played]
 
@@ -248,8 +251,14 @@ def _total(name: str, mine: Sequence[BenchRow], rows: Sequence[BenchRow]) -> Ben
     """Ratios of areas are averaged as their logarithms: half and double cancel out."""
     random = {row.space: row for row in rows if row.searcher == BASELINE}
     pairs = [(row, random[row.space]) for row in mine]
-    ratios = [max(a.area, _LEAST) / max(b.area, _LEAST) for a, b in pairs]
-    mean = math.exp(fmean(math.log(r) for r in ratios))
+    mean = math.exp(fmean(math.log(_ratio(a.area, b.area)) for a, b in pairs))
     better = sum(a.area < b.area for a, b in pairs)
     clearly = sum(b.area - a.area > 2.0 * math.hypot(a.area_error, b.area_error) for a, b in pairs)
     return BenchTotal(name, _finite(1.0 - mean), better, clearly, len(pairs))
+
+
+def _ratio(mine: float, random: float) -> float:
+    """Area over random search's, within bounds that keep logarithms finite."""
+    if random < _NOTHING:
+        return 1.0 if mine < _NOTHING else _FARTHEST
+    return min(max(mine / random, 1.0 / _FARTHEST), _FARTHEST)
