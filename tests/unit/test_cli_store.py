@@ -7,8 +7,8 @@ import json
 import sys
 
 import pytest
+from store_exports import WORLD, make, promotion, trial
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
-from test_store_import import WORLD, make, promotion, trial
 
 from tunegrad.cli.app import run
 from tunegrad.cli.store.tables import plain

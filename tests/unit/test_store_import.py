@@ -4,46 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import random
 from collections.abc import Callable
 
 import pytest
-from store_trials import HERE, KERNEL, KEY
+from store_exports import WORLD, make, promotion, trial
+from store_trials import HERE, KEY
 
-from tunegrad.db import Contents, Evidence, Session, export_store, import_store, open_store, read_contents
+from tunegrad.db import Contents, Evidence, export_store, import_store, open_store, read_contents
 from tunegrad.db import importing as reading_module
-from tunegrad.db.contents import Promotion, Spend
 from tunegrad.db.export import export_lines, machine_id
 from tunegrad.db.importing import MAX_LINE_BYTES, Reading, read_export
 from tunegrad.db.rows import identity
 from tunegrad.errors import StoreError
-from tunegrad.trial import Measurement, Policy, Status, Trial
 
 MACHINE = machine_id(HERE)
-
-
-def trial(n: int = 0, status: Status = Status.OK, seconds: float | None = None, origin: str = "beam") -> Trial:
-    samples = ((seconds or 1e-3 * (n + 1)),) * 3 if status is Status.OK else ()
-    error = "" if status is Status.OK else "off by\n\x1b[31m0.5"
-    return Trial(
-        KEY, KERNEL, HERE, "" if n == 0 else f"tile(axis=m, size={n})", "", 1, Policy(),
-        Measurement(status, samples, error, max_error=math.inf if error else 0.5), "s1", origin, 1000.0 + n,
-    )  # fmt: skip
-
-
-def promotion(of: Trial, *samples: float, test: str = "mannwhitneyu") -> Promotion:
-    return Promotion(identity(of), Evidence(test, 0.001, (2e-3,), samples or (1e-3,), cold=True), 2000.0)
-
-
-WORLD = Contents(
-    kernels=((KERNEL, "matmul_64"),),
-    sessions=(Session("s1", 2000.0, 2002.0, "tune mlp", 7, '{"threads": 2}', "0.1.0"),),
-    trials=(trial(0), trial(2), trial(3, Status.WRONG), trial(4, Status.CRASHED)),
-    promotions=(promotion(trial(2)),),
-    spends=(Spend("mlp", HERE, "beam", 12.5),),
-)
 
 
 def rows() -> list[dict[str, object]]:
@@ -65,12 +41,6 @@ def changed(line: int, **fields: object) -> Reading:
         else:
             found[line][name] = value
     return read(list(found))
-
-
-def make(path, contents: Contents):
-    with open_store(path, "write") as store:
-        store.replace_contents(contents)
-    return path
 
 
 def test_import_of_an_export_into_an_empty_store_gives_an_equal_store(tmp_path):

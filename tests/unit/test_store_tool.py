@@ -22,7 +22,7 @@ from tunegrad.db import (
 )
 from tunegrad.db.contents import Promotion, winners
 from tunegrad.db.rows import identity
-from tunegrad.errors import StoreError
+from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status
 
 OTHER = "kernel(other)"
@@ -120,6 +120,16 @@ def test_store_merge_of_a_damaged_store_is_refused_and_writes_nothing(three):
     with pytest.raises(StoreError, match=r"b\.db: is damaged \(trials row 1"):
         merge_stores(out, [a, b])
     assert not out.exists()
+
+
+def test_store_that_is_given_broken_contents_keeps_its_own(tmp_path):
+    path = made(tmp_path / "a.db", numbered(1))
+    with open_store(path, "write") as store:
+        broken = Contents(trials=(numbered(2),), promotions=(promoted(3, 1e-3),))
+        with pytest.raises(InternalError, match=r"names a trial that is not there: 'unroll\(by=3\)'"):
+            store.replace_contents(broken)
+        assert store.trials(KEY) == [numbered(1)]
+        assert store.add(numbered(5)) == 2
 
 
 # ---- prune

@@ -85,7 +85,7 @@ def _line(row: Mapping[str, object]) -> str:
 
 
 def trial_row(trial: Trial) -> dict[str, object]:
-    """A trial as a row. ``max_error`` is text where it is not a finite number."""
+    """A trial as a row."""
     m = trial.measurement
     return {
         "kernel": trial.kernel_key,
@@ -93,7 +93,7 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "actions": trial.actions,
         "program_hash": trial.program_hash,
         "space_version": trial.space_version,
-        "policy": asdict(trial.policy),
+        "policy": {name: _number(value) for name, value in asdict(trial.policy).items()},
         "status": m.status.value,
         "samples_s": m.samples_s,
         "error": m.error,
@@ -101,11 +101,16 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "compile_s": m.compile_s,
         "verify_s": m.verify_s,
         "timing_s": m.timing_s,
-        "max_error": m.max_error if math.isfinite(m.max_error) else str(m.max_error),
+        "max_error": _number(m.max_error),
         "session": trial.session,
         "origin": trial.origin.removeprefix(IMPORTED),
         "created_s": trial.created_s,
     }
+
+
+def _number(value: object) -> object:
+    """A number that is not finite as text: ``inf``, ``nan``."""
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
 def promotion_row(promotion: Promotion) -> dict[str, object]:

@@ -10,7 +10,6 @@ not legal for a kernel that the caller can rebuild; when it says a trial again.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -49,9 +48,13 @@ _actions = text(_ACTION_CHARACTERS)
 
 
 def _largest_error(name: str, value: Any) -> float:
-    if isinstance(value, str):
-        return float(exact("inf", "nan")(name, value))
-    return float(number(0.0, math.inf)(name, value))
+    """A number, or what is none: an error may be infinite, or not a number at all."""
+    return float(exact("inf", "nan")(name, value) if isinstance(value, str) else number()(name, value))
+
+
+def _limit(name: str, value: Any) -> float:
+    """A number, or no limit."""
+    return float(exact("inf")(name, value) if isinstance(value, str) else number()(name, value))
 
 
 def _pair(name: str, value: Any) -> tuple[str, str]:
@@ -71,9 +74,9 @@ _POLICY = {
     "clock": text(100),
     "min_samples": integer(0, 10**6),
     "max_samples": integer(0, 10**6),
-    "tolerance": number(0.0, 1e6),
-    "budget_s": _time,
-    "timeout_s": _time,
+    "tolerance": _limit,
+    "budget_s": _limit,
+    "timeout_s": _limit,
 }
 _EVIDENCE = {
     "test": text(100),

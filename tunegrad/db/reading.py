@@ -20,8 +20,6 @@ from tunegrad.trial import Trial
 
 __all__ = ["read_contents", "sound_contents"]
 
-_PROMOTIONS = PROMOTION_SELECT.replace(" FROM ", ", r.created_s FROM ", 1)
-
 
 def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem, ...]]:
     """What the store at ``path`` holds, and every problem that kept a row out. Raises StoreError; writes nothing."""
@@ -80,12 +78,10 @@ def _contents(connection: sqlite3.Connection) -> Contents:
 
 
 def _promotions(connection: sqlite3.Connection, identities: dict[int, Identity]) -> Iterator[Promotion]:
-    for row in _rows(connection, "promotions", _PROMOTIONS, "r.id"):
-        *checked, created_s = row
+    for row in _rows(connection, "promotions", PROMOTION_SELECT, "r.id"):
         evidence = decode_evidence(row[0], row[1])
-        usable = check_row("promotions", tuple(checked)) is None and isinstance(created_s, int | float)
-        if usable and isinstance(evidence, Evidence) and row[2] in identities:
-            yield Promotion(identities[row[2]], evidence, float(created_s))
+        if check_row("promotions", row) is None and isinstance(evidence, Evidence) and row[2] in identities:
+            yield Promotion(identities[row[2]], evidence, float(row[-1]))
 
 
 def _sound(rows: Iterator[tuple[Any, ...]], table: str) -> Iterator[tuple[Any, ...]]:

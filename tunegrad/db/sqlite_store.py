@@ -41,7 +41,7 @@ from tunegrad.db.rows import (
     load_fingerprint,
 )
 from tunegrad.db.verify import verify_store
-from tunegrad.errors import StoreError
+from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
 __all__ = ["SqliteStore"]
@@ -322,6 +322,8 @@ class SqliteStore(BaseStore):
             if cursor.rowcount == 1 and cursor.lastrowid is not None:
                 ids[identity(trial)] = cursor.lastrowid
         for p in contents.promotions:
+            if p.trial not in ids:
+                raise InternalError(f"store {self.label}: a promotion names a trial that is not there: {p.trial[2]!r}")
             run(
                 "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
                 " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?",

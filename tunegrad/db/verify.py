@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 from tunegrad.db.connection import damage_of
@@ -26,8 +27,8 @@ __all__ = ["PROMOTION_SELECT", "SPEND_SELECT", "TRIAL_SELECT", "check_row", "ver
 
 TRIAL_SELECT = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
 PROMOTION_SELECT = (
-    "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
-    " FROM promotions r LEFT JOIN trials t ON t.id = r.trial"
+    "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND t.fingerprint = r.fingerprint,"
+    " r.created_s FROM promotions r LEFT JOIN trials t ON t.id = r.trial"
 )
 SPEND_SELECT = (
     "SELECT s.id, s.model_key, f.fields, s.settings, s.seconds"
@@ -100,13 +101,15 @@ _CHECKS = {
 
 
 def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
-    promotion, evidence, named, trial, status, agrees = row
+    promotion, evidence, named, trial, status, agrees, created_s = row
     if trial is None:
         return Problem("promotions", promotion, f"orphan: its trial {named!r} is missing")
     if not agrees:
         return Problem("promotions", promotion, f"its kernel or fingerprint is not that of its trial {trial}")
     if status != "ok":
         return Problem("promotions", promotion, f"its trial {trial} has status {status!r}, not 'ok'")
+    if not (isinstance(created_s, int | float) and isfinite(created_s)):
+        return Problem("promotions", promotion, f"created_s is {created_s!r}, not a finite time")
     decoded = decode_evidence(promotion, evidence)
     return decoded if isinstance(decoded, Problem) else None
 

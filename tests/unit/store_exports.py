@@ -1,0 +1,43 @@
+"""A small store that can be exported and taken back: its action texts parse, its rows keep every rule of a file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from store_trials import HERE, KERNEL, KEY
+
+from tunegrad.db import Contents, Evidence, Session, SqliteStore, open_store
+from tunegrad.db.contents import Promotion, Spend
+from tunegrad.db.rows import identity
+from tunegrad.trial import Measurement, Policy, Status, Trial
+
+
+def trial(n: int = 0, status: Status = Status.OK, seconds: float | None = None, origin: str = "beam") -> Trial:
+    samples = ((seconds or 1e-3 * (n + 1)),) * 3 if status is Status.OK else ()
+    error = "" if status is Status.OK else "off by\n\x1b[31m0.5"
+    return Trial(
+        KEY, KERNEL, HERE, "" if n == 0 else f"tile(axis=m, size={n})", "", 1, Policy(),
+        Measurement(status, samples, error, max_error=math.inf if error else 0.5), "s1", origin, 1000.0 + n,
+    )  # fmt: skip
+
+
+def promotion(of: Trial, *samples: float, test: str = "mannwhitneyu") -> Promotion:
+    return Promotion(identity(of), Evidence(test, 0.001, (2e-3,), samples or (1e-3,), cold=True), 2000.0)
+
+
+WORLD = Contents(
+    kernels=((KERNEL, "matmul_64"),),
+    sessions=(Session("s1", 2000.0, 2002.0, "tune mlp", 7, '{"threads": 2}', "0.1.0"),),
+    trials=(trial(0), trial(2), trial(3, Status.WRONG), trial(4, Status.CRASHED)),
+    promotions=(promotion(trial(2)),),
+    spends=(Spend("mlp", HERE, "beam", 12.5),),
+)
+
+
+def make(path: Path, contents: Contents) -> Path:
+    """A store file with these contents."""
+    with open_store(path, "write") as store:
+        assert isinstance(store, SqliteStore)
+        store.replace_contents(contents)
+    return path
