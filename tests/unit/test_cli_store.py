@@ -94,6 +94,16 @@ def _of(text: str, key: str, machine: Fingerprint, actions: str):
     return replace(trial(0), kernel_text=text, kernel_key=key, fingerprint=machine, actions=actions)
 
 
+def test_store_import_makes_the_place_of_the_default_store_only(tmp_path, monkeypatch, out):
+    monkeypatch.setenv("TUNEGRAD_STORE", str(tmp_path / "x" / "store.db"))
+    (tmp_path / "a.jsonl").write_text("\n".join(export_lines(WORLD)))
+    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--dry-run"]) == 0
+    assert not (tmp_path / "x").exists()
+    assert run(["store", "import", str(tmp_path / "a.jsonl")]) == 0
+    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "y" / "s.db")]) == 1
+    assert not (tmp_path / "y").exists()
+
+
 def test_store_import_of_no_file_is_one_line(tmp_path, out):
     assert run(["store", "import", str(tmp_path / "no.jsonl"), "--store", str(tmp_path / "b.db")]) == 1
     assert out()[1] == f"error: file {tmp_path / 'no.jsonl'}: can not be read: No such file or directory\n"

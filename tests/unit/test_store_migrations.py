@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.db import SCHEMA_VERSION, Session, key_of, open_store
+from tunegrad.db import SCHEMA_VERSION, Session, export_store, key_of, merge_stores, open_store
 from tunegrad.db import connection as connections
 from tunegrad.db.migrations import STEPS, migrate
 from tunegrad.errors import StoreError
@@ -69,6 +69,20 @@ def test_store_of_a_released_schema_is_read_in_full(tmp_path, dump, mode):
         assert store.spent("model", HERE, "beam") == 12.5
         assert store.kernel_name(KEY) == "matmul_64"
         assert store.sessions() == [Session("s1", 2000.0, 2002.0, "tune mlp", 7, '{"threads": 2}', "0.1.0")]
+        assert store.stats().schema_version == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("dump", FROZEN, ids=lambda p: p.stem)
+def test_store_of_a_released_schema_is_exported_and_merged_in_full(tmp_path, dump):
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    build(dump, old)
+    before = old.read_bytes()
+    report = merge_stores(new, [old])
+    assert (report.trials, report.promotions, report.winners) == (5, 1, 2)
+    assert export_store(new).trials == export_store(old).trials == 5
+    assert old.read_bytes() == before
+    with open_store(new) as store:
+        assert store.winner(KEY, HERE, 1) == numbered(1)
         assert store.stats().schema_version == SCHEMA_VERSION
 
 

@@ -68,7 +68,7 @@ def import_file(
         legality = legality_of(resolve_settings(model, threads=threads, numerics=numerics))
     with _opened(file) as opened:
         report = import_store(
-            store_path(store),
+            store_path(store, make_place=not dry_run),
             opened,
             file,
             dry_run=dry_run,
@@ -102,7 +102,7 @@ def merge(others: tuple[str, ...], store: str | None, dry_run: bool, as_json: bo
     from tunegrad.db import merge_stores
 
     paths = [Path(other).expanduser() for other in others]
-    report = merge_stores(store_path(store), paths, dry_run=dry_run)
+    report = merge_stores(store_path(store, make_place=not dry_run), paths, dry_run=dry_run)
     emit(report, merge_text(report), as_json=as_json)
 
 

@@ -90,8 +90,17 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
     note(f"{out}: {found.trials} trials and {found.promotions} promotions")
 
 
-def store_path(given: str | None) -> Path:
-    """The store that a command is about."""
+def store_path(given: str | None, *, make_place: bool = False) -> Path:
+    """The store that a command is about; ``make_place``: with the default one's directory, which no user has made."""
     from tunegrad.config import default_store
+    from tunegrad.errors import StoreError
 
-    return default_store() if given is None else Path(given).expanduser()
+    if given is not None:
+        return Path(given).expanduser()
+    path = default_store()
+    if make_place:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"store {path}: directory {path.parent} can not be made: {error.strerror}") from error
+    return path
