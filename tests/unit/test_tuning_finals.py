@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from tunegrad.db import key_of, open_store
+from tunegrad.db import IMPORTED, Evidence, key_of, open_store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
@@ -175,3 +175,20 @@ def test_default_and_winner_are_weighed_warm():
     weighed = final.weighed[key_of(TEXT)]
     assert 20.0 <= weighed.default_s < 20.1
     assert 10.0 <= weighed.winner_s < 10.1
+
+
+def test_winner_that_was_imported_is_a_challenger_until_it_is_measured_here():
+    times = {DEFAULT: 2.0, A: 3.0, B: 1.0}
+    final = Final({DEFAULT: 2.0, A: 1e-9, B: 1.0}, Scripted(times, times))
+    claim = Evidence(f"{IMPORTED}mannwhitneyu", 1e-9, (2.0,), (1e-9,), cold=True)
+    final.store.promote(final.store.id_of(trial(A, 1e-9)), claim)
+    assert final.run() == [A, DEFAULT, B]
+
+
+def test_default_with_an_imported_time_does_not_keep_others_out():
+    lie = replace(trial(DEFAULT, 1e-9), origin=f"{IMPORTED}default")
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final({A: 1.0}, Scripted(times, times))
+    final.store.add(lie)
+    final.search.trials.append(lie)
+    assert final.run() == [DEFAULT, A]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from tunegrad.db import Evidence, Store
+from tunegrad.db import IMPORTED, Evidence, Store
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
@@ -119,7 +119,9 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
 
 
 def _faster(a: Trial, b: Trial) -> bool:
-    return a.program_hash != b.program_hash and a.measurement.seconds < b.measurement.seconds
+    """Whether a may beat b: it is another program and was faster, or what b took is only what a file says."""
+    claimed = b.origin.startswith(IMPORTED)
+    return a.program_hash != b.program_hash and (claimed or a.measurement.seconds < b.measurement.seconds)
 
 
 def _stake_s(lineup: _Lineup) -> float:
