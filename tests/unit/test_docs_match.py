@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -35,10 +36,18 @@ def test_readme_holds_the_two_commands(command: str) -> None:
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=path) for path, text in help_texts()])
 def test_help_ends_with_an_example_that_parses(text: str) -> None:
-    *_, heading, example = (line.strip() for line in text.splitlines() if line.strip())
-    assert heading == "Example:"
-    program, *rest = example.split()
-    assert program == "tunegrad"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    assert "Example:" in lines
+    examples = lines[lines.index("Example:") + 1 :]
+    assert examples
+    for example in examples:
+        words = shlex.split(example.partition(" | ")[0])
+        assert words[0] == "tunegrad"
+        assert_parses(words)
+
+
+def assert_parses(words: list[str]) -> None:
+    program, *rest = words
     command: click.Command = root
     ctx = click.Context(root, info_name=program, **root.context_settings)
     while isinstance(command, click.Group):

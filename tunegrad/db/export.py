@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import lru_cache
 
 from tunegrad.db.contents import Contents, Promotion, Spend, winners
 from tunegrad.db.records import IMPORTED
@@ -33,6 +34,7 @@ KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend")
 """Kinds of rows in the order of the file: a row only names rows above it."""
 
 
+@lru_cache(maxsize=256)
 def machine_id(fingerprint: Fingerprint) -> str:
     """What the rows of a file call a fingerprint: 16 hex digits of the SHA-256 of its fields."""
     return hashlib.sha256(dump_fingerprint(fingerprint).encode("ascii")).hexdigest()[:16]
