@@ -16,24 +16,28 @@ _DISTANCES = (0, 256, 512, 1024, 4096)
 _COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV))
 
 
-def memory_hints(kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False) -> list[Action]:
+def memory_hints(
+    kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False, row_bytes: int = 0
+) -> list[Action]:
     """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold all of them.
 
     By default nothing is prefetched: what the hardware asks for is enough, and more costs bandwidth. ``partial``: the
-    outputs hold partial sums, which are read again.
+    outputs hold partial sums, which are read again. ``row_bytes``: of an input that is read row by row in several
+    stages; while one row is computed on, the next one may come into the first cache.
     """
     if target.kind != "cpu":
         return []
     actions: list[Action] = []
     everything = sum(p.nbytes for p in kernel.params)
     for p in kernel.params:
-        if p.nbytes <= target.l3_bytes // 4:
+        if p.nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.l3_bytes // 4):
             continue
         if p.role == "out":
             if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.l3_bytes)):
                 actions.append(Stream(p.name))
-        elif p.nbytes > target.l3_bytes // 2:
-            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES)
+        elif p.nbytes > target.l3_bytes // 2 or row_bytes:
+            near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
+            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near if p.nbytes > target.l2_bytes else 0)
             actions += [Prefetch(p.name, ahead)] if ahead else []
     return actions
 

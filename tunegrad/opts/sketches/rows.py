@@ -8,6 +8,8 @@ or, where the rows themselves are contiguous in memory, lanes along the rows and
 
 from __future__ import annotations
 
+from math import prod
+
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
 from tunegrad.ir.target import Target
 
@@ -47,7 +49,8 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
         if chosen != "none":
             threads.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
-    hints = [*keep_hints(kernel, target, ask), *memory_hints(kernel, target, ask)]
+    row_bytes = max((4 * prod(a.extent for a in s.axes) for s in kernel.stages), default=0) if form == "own" else 0
+    hints = [*keep_hints(kernel, target, ask), *memory_hints(kernel, target, ask, row_bytes=row_bytes)]
     return (*levels.actions, *kinds, *threads, *hints)
 
 
