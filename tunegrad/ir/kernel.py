@@ -29,7 +29,7 @@ from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value,
 from .index import ALWAYS, Index, Valid, var
 from .layout import Layout
 
-__all__ = ["Axis", "Kernel", "Param", "Reduce", "Stage", "Store", "identity", "loads"]
+__all__ = ["Axis", "Kernel", "Param", "Reduce", "Role", "Stage", "Store", "identity", "loads"]
 
 Role = Literal["in", "const", "out"]
 

@@ -113,4 +113,9 @@ class Layout:
     def __str__(self) -> str:
         if self.is_row_major:
             return "row"
-        return " ".join(f"{p.dim}" if p.step == 1 else f"{p.dim}/{p.step}:{p.extent}" for p in self.parts)
+        return " ".join(self._digit(p) for p in self.parts)
+
+    def _digit(self, p: Part) -> str:
+        if p.step == 1:
+            return f"{p.dim}" if p.extent <= self.shape[p.dim] else f"{p.dim}:{p.extent}"
+        return f"{p.dim}/{p.step}:{p.extent}"

@@ -16,6 +16,7 @@ setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast Algorithms fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,19 @@ from numpy.typing import NDArray
 from ..dtypes import F32
 from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
 from ..index import ALWAYS, Index, Range, Valid, as_index
-from ..kernel import Axis, Kernel, Param, Reduce, Store
+from ..kernel import Axis, Kernel, Param, Reduce, Role, Store
+from ..layout import Layout, Part
 
 __all__ = ["TILES", "Conv3x3", "Winograd", "match_conv3x3", "winograd"]
 
 TILES = (2, 4)
 """Output tile sizes m that there are matrices for."""
+
+_LINE = 16
+"""Numbers of a cache line."""
+
+_SETS = 16
+"""Positions a multiple of so many tiles apart would still meet in a quarter of the sets, or fewer."""
 
 _BT = {
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
@@ -162,7 +170,7 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     # its own name for the channels: "c" may be a batch axis
     transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
     tiles = Axis("t", _count(grid))
-    product = _product(positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]))
+    product = _product(positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]), grid[0].extent)
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
     return Winograd(m, transform, product, finish, args, conv)
 
@@ -188,7 +196,7 @@ def _transform(kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axi
 
     v = _sandwich(_BT[m], [[tile(i, j) for j in range(n)] for i in range(n)])
     axes = (*batch, ty, tx, c)
-    out = Param.dense("V", F32, (n * n, *(a.extent for a in axes)), "out")
+    out = _spread("V", (n * n, *(a.extent for a in axes)), "out", axes[0].extent)
     stores = tuple(
         Store("V", (as_index(a * n + b), *(axis.index for axis in axes)), v[a][b]) for a in range(n) for b in range(n)
     )
@@ -197,10 +205,26 @@ def _transform(kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axi
     return made.canonical()
 
 
-def _product(positions: int, t: Axis, c: Axis, o: Axis) -> Kernel:
+def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int) -> Param:
+    """A parameter (positions, tiles..., channels) whose positions are apart by few multiples of a power of two.
+
+    A transform reads or writes every position of a tile at once: 16 or 36 places that would otherwise share a set of
+    the first cache. Rows are an odd number of cache lines; where the tiles are a multiple of 16 there is room for one
+    more step of their outermost dimension, whose extent is ``outer``.
+    """
+    positions, *tiles, row = shape
+    if row % _LINE == 0 and row // _LINE % 2 == 0:
+        row += _LINE
+    if prod(tiles) % _SETS == 0:
+        tiles[0] += prod(tiles) // outer if len(tiles) == 1 else 1
+    parts = tuple(Part(d, 1, extent) for d, extent in enumerate((positions, *tiles, row)))
+    return Param(name, F32, shape, role, Layout(shape, parts))
+
+
+def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int) -> Kernel:
     p = Axis("p", positions)
-    out = Param.dense("M", F32, (p.extent, t.extent, o.extent), "out")
-    v = Param.dense("V", F32, (p.extent, t.extent, c.extent), "in")
+    out = _spread("M", (p.extent, t.extent, o.extent), "out", outer)
+    v = _spread("V", (p.extent, t.extent, c.extent), "in", outer)
     u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const")
     terms = (Load("V", (p.index, t.index, c.index), F32), Load("U", (p.index, c.index, o.index), F32))
     total = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, terms, F32), F32)
@@ -216,7 +240,7 @@ def _finish(
     extents = {a.name: a.extent for a in kernel.axes}
     o = Axis(conv.outputs, extents[conv.outputs])
     grid = (*batch, ty, tx, o)
-    param = Param.dense("M", F32, (positions, *(a.extent for a in grid)), "in")
+    param = _spread("M", (positions, *(a.extent for a in grid)), "in", grid[0].extent)
 
     def product(p: int) -> Expr:
         return Load("M", (as_index(p), *(a.index for a in grid)), F32)
