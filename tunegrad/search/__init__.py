@@ -8,16 +8,18 @@ from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winne
 from tunegrad.search.evolution import EvolutionarySearcher, Features
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.portfolio import PortfolioSearcher
+from tunegrad.search.program_features import program_features
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomChooser, RandomSearcher
 from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTrial, Recording, conflicts
-from tunegrad.search.registry import make_searcher, searcher_names
+from tunegrad.search.registry import LEARNED, make_searcher, searcher_names
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.trial_log import TrialLog
 
 __all__ = [
+    "LEARNED",
     "LEAST_EFFECT",
     "TEST",
     "BayesianSearcher",
@@ -58,6 +60,7 @@ __all__ = [
     "is_small",
     "make_searcher",
     "play",
+    "program_features",
     "ranking_accuracy",
     "score",
     "searcher_names",

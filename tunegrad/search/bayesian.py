@@ -67,12 +67,14 @@ class BayesianSearcher:
         self,
         space: SearchSpace,
         rng: Random,
-        startup: int = 10,
+        startup: int = 6,
         explore: float = 0.05,
+        prior: float = 0.2,
         most: int = 160,
         tries: int = 200,
     ) -> None:
-        self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
+        self.rng, self.startup, self.explore, self.prior = rng, startup, explore, prior
+        self.most, self.tries = most, tries
         self._ledger = Ledger(space)
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
@@ -117,8 +119,8 @@ class BayesianSearcher:
                 schedule = self._near(self._latest)
             else:
                 # Before it gives up, options that are no defaults get their full chance as well.
-                shy = 2 * attempt < self.tries and self.rng.random() < 0.5
-                schedule = self._claimed(RandomChooser(self.rng, 0.5 if shy else 0.0))
+                shy = 2 * attempt < self.tries and self.rng.random() < 0.7
+                schedule = self._claimed(RandomChooser(self.rng, self.rng.choice((0.5, 0.8)) if shy else 0.0))
             if schedule is not None:
                 return schedule
         return None
@@ -157,7 +159,7 @@ class BayesianSearcher:
     def _open(self) -> Study:
         """The study, made when it is first needed and whenever it is full."""
         if self._study is None or self._size >= self.most:
-            self._study = _new_study(self.rng.getrandbits(31))
+            self._study = _new_study(self.rng.getrandbits(31), self.prior)
             self._pending.clear()
             rows, kept = self._ledger.rows, self.most // 4
             latest = range(max(0, len(rows) - kept), len(rows))
@@ -182,7 +184,7 @@ class BayesianSearcher:
                 self._size += 1
 
 
-def _new_study(seed: int) -> Study:
+def _new_study(seed: int, prior: float) -> Study:
     """A study in memory that says nothing."""
     import optuna
 
@@ -192,7 +194,7 @@ def _new_study(seed: int) -> Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options that are marked experimental
             sampler = optuna.samplers.TPESampler(
-                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+                seed=seed, prior_weight=prior, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
             )
         return optuna.create_study(sampler=sampler, storage=optuna.storages.InMemoryStorage())
     finally:

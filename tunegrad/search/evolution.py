@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from tunegrad.errors import IllegalAction
 from tunegrad.opts import Schedule, TraceChooser
 from tunegrad.trial import Measurement
 
@@ -54,12 +55,14 @@ class EvolutionarySearcher:
         population: int = 24,
         generations: int = 3,
         children: int = 96,
-        explore: float = 0.1,
+        explore: float = 0.05,
+        strangers: float = 0.1,
         tries: int = 200,
         learned: bool = True,
     ) -> None:
         self.rng, self.features, self.population = rng, features, population
-        self.generations, self.children, self.explore, self.tries = generations, children, explore, tries
+        self.generations, self.children, self.tries = generations, children, tries
+        self.explore, self.strangers = explore, strangers
         self._ledger = Ledger(space)
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
@@ -116,8 +119,12 @@ class EvolutionarySearcher:
     def _described(self, schedule: Schedule) -> Mapping[str, float]:
         """A schedule's decisions and the features of its program."""
         text = schedule.text
-        if text not in self._facts and self.features is not None:
-            self._facts[text] = dict(self.features(schedule)) | {d.name: d.choice for d in schedule.trace}
+        if text not in self._facts:
+            try:
+                facts = self.features(schedule) if self.features is not None else {}
+            except IllegalAction:
+                facts = {}  # it does not lower: measuring it will say so
+            self._facts[text] = {**facts, **{d.name: d.choice for d in schedule.trace}}
         return self._facts[text]
 
     # ---- breeding ----------------------------------------------------------------------------------------------------
@@ -161,6 +168,8 @@ class EvolutionarySearcher:
         """One or two parents by tournament (they come best first), some of their decisions changed."""
         first = self._pick(parents)
         child = dict(first)
+        if self.rng.random() < self.strangers:
+            return {name: self.rng.randrange(self._options.get(name, 1)) for name in child}
         if self.rng.random() < 0.4:
             other = self._pick(parents)
             for name, choice in other.items():
@@ -193,12 +202,11 @@ class EvolutionarySearcher:
         """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row were not."""
         for attempt in range(self.tries):
             if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
-                chooser = TraceChooser(self._child([r.choices for r in parents]))
-                schedule = self._ledger.sample(chooser)
+                schedule = self._ledger.sample(TraceChooser(self._child([r.choices for r in parents])))
             else:
                 # Before it gives up, options that are no defaults get their full chance as well.
-                shy = 2 * attempt < self.tries and self.rng.random() < 0.5
-                schedule = self._ledger.sample(RandomChooser(self.rng, 0.5 if shy else 0.0))
+                shy = 2 * attempt < self.tries and self.rng.random() < 0.7
+                schedule = self._ledger.sample(RandomChooser(self.rng, self.rng.choice((0.5, 0.8)) if shy else 0.0))
             if schedule is not None and self._ledger.claim(schedule):
                 return schedule
         return None

@@ -31,6 +31,12 @@ __all__ = ["PortfolioSearcher"]
 _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 
+_TRIALS = 6.0
+"""How many trials the trust in a searcher weighs as much as."""
+
+_TRUST = {"beam": 1.0, "evolutionary": 1.0, "bayesian": 0.7, "random": 0.2}
+"""What a searcher is taken to be worth before it has earned anything, against the best; 1 for others."""
+
 _ROUNDS = 8
 """How often a searcher is asked again, where all that it proposed was proposed by another before."""
 
@@ -39,6 +45,7 @@ _ROUNDS = 8
 class _Account:
     """What a searcher has earned. ``gain`` over ``trials``, both fading; ``due`` trials are owed to it."""
 
+    trust: float
     trials: float = 0.0
     gain: float = 0.0
     due: float = 0.0
@@ -46,16 +53,16 @@ class _Account:
     def earn(self, gain: float, fading: float) -> None:
         self.trials, self.gain = 1.0 + fading * self.trials, gain + fading * self.gain
 
-    def expected(self, prior: float) -> float:
-        """Gain of the next trial; an untried searcher is taken to have gained ``prior`` in a few trials."""
-        return (4.0 * prior + self.gain) / (4.0 + self.trials)
+    def expected(self, usual: float) -> float:
+        """Gain of the next trial; at first it is taken to be ``trust`` times the usual one."""
+        return (_TRIALS * self.trust * usual + self.gain) / (_TRIALS + self.trials)
 
 
 class PortfolioSearcher:
     """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and random search.
 
-    Each gets the share ``floor`` at least; the rest is divided by the square of the expected gain. When all have run
-    dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    Each gets the share ``floor`` at least; the rest is divided by the expected gain to the power of ``greed``. When all
+    have run dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
     """
 
     origin = "portfolio"
@@ -65,16 +72,17 @@ class PortfolioSearcher:
         space: SearchSpace,
         rng: Random,
         searchers: Mapping[str, Searcher] | None = None,
-        floor: float = 0.05,
+        floor: float = 0.03,
         fading: float = 0.96,
         elite: int = 5,
+        greed: float = 2.0,
         sweep: int = 4096,
     ) -> None:
-        self.floor, self.fading, self.elite = floor, fading, elite
+        self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
         self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
-        self._accounts = {name: _Account() for name in self.searchers}
+        self._accounts = {name: _Account(_TRUST.get(name, 1.0)) for name in self.searchers}
         self._seen: set[str] = set()
         self._told: set[str] = set()
         self._from: dict[str, str] = {}
@@ -92,8 +100,8 @@ class PortfolioSearcher:
     @property
     def shares(self) -> dict[str, float]:
         """The part of the next trials that each searcher gets; they add up to 1."""
-        prior = max(1e-4, *(a.gain / max(1.0, a.trials) for a in self._accounts.values()))
-        worth = {name: a.expected(prior) ** 2 for name, a in self._accounts.items()}
+        usual = max(1e-6, *(a.gain / (_TRIALS + a.trials) for a in self._accounts.values()))
+        worth = {name: a.expected(usual) ** self.greed for name, a in self._accounts.items()}
         free, total = 1.0 - self.floor * len(worth), sum(worth.values())
         return {name: self.floor + free * w / total for name, w in worth.items()}
 

@@ -16,7 +16,10 @@ from .portfolio import PortfolioSearcher
 from .protocols import Searcher, SearchSpace
 from .random import RandomSearcher
 
-__all__ = ["make_searcher", "searcher_names"]
+__all__ = ["LEARNED", "make_searcher", "searcher_names"]
+
+LEARNED: frozenset[SearcherName] = frozenset({"evolutionary", "portfolio"})
+"""The searchers that are better with the learned cost model, where its library is installed."""
 
 
 def searcher_names() -> tuple[str, ...]:

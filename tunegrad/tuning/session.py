@@ -41,12 +41,14 @@ from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning import stored_toggles
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
+    LEARNED,
     BudgetPolicy,
     KernelSearch,
     ModelSearch,
     Searcher,
     SearchTask,
     TrialLog,
+    cost_model_installed,
     make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
@@ -148,6 +150,8 @@ class _Session:
         begun_s = time.monotonic()
         self._settle_plan(measurer, left_s)
         self._settle_variants(measurer, left_s)
+        if self.settings.searcher in LEARNED and not cost_model_installed():
+            self.tell(Warned(f"searcher {self.settings.searcher}: no cost model without lightgbm (tunegrad[learn])"))
         searches = self._searches(measurer, [u for u in self.workload.kernels if not u.kernel.fixed])
         if left_s >= _LEAST_S:
             self._search(searches, measurer, max(_LEAST_S, left_s - (time.monotonic() - begun_s)))
@@ -342,6 +346,7 @@ def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:
 
 def _record(settings: TuneSettings) -> dict[str, object]:
     """The settings as the session's row keeps them."""
+    learned = {"cost_model": cost_model_installed()} if settings.searcher in LEARNED else {}
     return {
         "model": settings.model.name,
         "builder": settings.model.builder,
@@ -354,6 +359,7 @@ def _record(settings: TuneSettings) -> dict[str, object]:
         "space_version": SPACE_VERSION,
         "policy": SEARCH_POLICY.text,
         "numerics": settings.numerics,
+        **learned,
     }
 
 

@@ -1,0 +1,97 @@
+"""What Bayesian search does beyond the contract: it learns what fails, forgets in time, and disturbs nobody."""
+
+import logging
+import random
+from random import Random
+
+import numpy as np
+import optuna
+from search_surface import Surface, SurfaceSpace, choices_of, separable
+
+from tunegrad.opts import Schedule
+from tunegrad.search import BayesianSearcher, Proposal
+from tunegrad.trial import Measurement, Status
+
+
+def played(searcher, surface, trials, batch=8):
+    """The schedules that it asked for, told as they came."""
+    found = []
+    while len(found) < trials and (asked := searcher.ask(batch)):
+        for p in asked:
+            searcher.tell(p, surface.measure(p.schedule))
+            found.append(p.schedule)
+    return found
+
+
+def test_bayesian_learns_which_options_fail():
+    space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
+    surface = Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
+    asked = played(BayesianSearcher(space, Random(1)), surface, 96)
+    failed = [surface.measure(s).status is not Status.OK for s in asked]
+    assert sum(failed[:16]) >= 4
+    assert sum(failed[-32:]) <= 8  # 21 at random
+
+
+def test_bayesian_looks_at_a_bounded_number_of_trials():
+    space, surface = separable(Random(2))
+    searcher = BayesianSearcher(space, Random(1), most=40)
+    played(searcher, surface, 16)
+    for _ in range(20):
+        played(searcher, surface, 8)
+        assert len(searcher._study.get_trials(deepcopy=False)) <= 40 + 8
+
+
+def test_bayesian_keeps_the_fastest_when_the_study_is_made_anew():
+    space, surface = separable(Random(2))
+    searcher = BayesianSearcher(space, Random(1), most=40)
+    asked = played(searcher, surface, 200)
+    best = min(asked, key=surface.seconds)
+    values = [t.value for t in searcher._study.get_trials(deepcopy=False) if t.value is not None]
+    assert min(values) == np.log(surface.seconds(best))
+
+
+def test_bayesian_takes_up_a_stored_schedule_without_a_trace():
+    space, surface = separable(Random(4), decisions=5)
+    best = min((space.sample(_Draw(Random(i))) for i in range(300)), key=surface.seconds)
+    searcher = BayesianSearcher(space, Random(0))
+    default = space.defaults()[0]
+    searcher.tell(Proposal(default, "default"), surface.measure(default))
+    searcher.tell(Proposal(Schedule.parse(best.text), "store"), surface.measure(best))
+    searcher.ask(1)
+    assert [choices_of(r.schedule) for r in searcher._ledger.fastest(1)] == [choices_of(best)]
+    assert searcher._ledger.fastest(1)[0].schedule.trace
+
+
+def test_bayesian_leaves_global_random_states_and_logging_alone():
+    level = optuna.logging.get_verbosity()
+    handlers = list(logging.getLogger().handlers)
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002  # the global state is what is looked at
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    space, surface = separable(Random(2))
+    played(BayesianSearcher(space, Random(1)), surface, 40)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+    assert optuna.logging.get_verbosity() == level
+    assert logging.getLogger().handlers == handlers
+
+
+def test_bayesian_says_nothing(capfd):
+    space, surface = separable(Random(2))
+    played(BayesianSearcher(space, Random(1)), surface, 24)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_bayesian_takes_failures_told_before_anything_ran():
+    space = SurfaceSpace({"a": 5, "b": 5, "c": 5})
+    searcher = BayesianSearcher(space, Random(0))
+    for p in searcher.ask(20):
+        searcher.tell(p, Measurement(Status.TIMED_OUT))
+    assert len(searcher.ask(8)) == 8
+
+
+class _Draw:
+    def __init__(self, rng):
+        self.rng = rng
+
+    def choose(self, name, options, default):
+        return self.rng.randrange(len(options))

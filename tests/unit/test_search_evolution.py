@@ -1,0 +1,101 @@
+"""What evolutionary search does beyond the contract: its model ranks, and it goes without one."""
+
+from random import Random
+from statistics import fmean
+
+import pytest
+from search_landscapes import area, landscape
+from search_surface import Surface, SurfaceSpace, choices_of, separable
+
+from tunegrad.errors import IllegalAction
+from tunegrad.search import EvolutionarySearcher, Proposal, RandomChooser, RandomSearcher, evolution
+from tunegrad.trial import Status
+
+
+def played(searcher, surface, trials, batch=8):
+    found = []
+    while len(found) < trials and (asked := searcher.ask(batch)):
+        for p in asked:
+            searcher.tell(p, surface.measure(p.schedule))
+            found.append(p.schedule)
+    return found
+
+
+def test_evolution_learns_which_options_fail():
+    space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
+    surface = Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
+    asked = played(EvolutionarySearcher(space, Random(1)), surface, 96)
+    failed = [surface.measure(s).status is not Status.OK for s in asked]
+    assert sum(failed[:16]) >= 4
+    assert sum(failed[-32:]) <= 8  # 21 at random
+
+
+def test_evolution_without_the_library_has_no_model_and_still_beats_random(monkeypatch):
+    monkeypatch.setattr(evolution, "cost_model_installed", lambda: False)
+    assert EvolutionarySearcher(landscape(0)[0], Random(0))._model is None
+    mine = fmean(area(EvolutionarySearcher, s, s, 48) for s in range(9))
+    theirs = fmean(area(RandomSearcher, s, s, 48) for s in range(9))
+    assert mine < theirs
+
+
+def test_evolution_with_a_model_is_better_than_without():
+    with_model = fmean(area(EvolutionarySearcher, s, s, 48) for s in range(9))
+    without = fmean(area(lambda sp, r: EvolutionarySearcher(sp, r, learned=False), s, s, 48) for s in range(9))
+    assert with_model < without
+
+
+def test_evolution_uses_features_that_are_handed_in():
+    """The time follows from a number that the decisions hide: only who sees it ranks well."""
+    space = SurfaceSpace({f"d{i}": 5 for i in range(5)})
+    hidden = {c: Random(str(c)).uniform(1.0, 20.0) for c in range(5**5)}
+
+    def number(schedule):
+        return hidden[sum(c * 5**i for i, c in enumerate(choices_of(schedule).values()))]
+
+    class Hidden(Surface):
+        def seconds(self, schedule):
+            return self.base_s * number(schedule)
+
+    def mean_late(features):
+        late = []
+        for seed in range(4):
+            asked = played(EvolutionarySearcher(space, Random(seed), features), Hidden({}), 96)
+            late += [number(s) for s in asked[48:]]
+        return fmean(late)
+
+    assert mean_late(lambda s: {"number": number(s)}) < 0.8 * mean_late(None)
+
+
+def test_evolution_asks_for_features_of_its_own_proposals_only_once():
+    space, surface = separable(Random(3))
+    asked = []
+
+    def features(schedule):
+        asked.append(schedule.text)
+        return {"actions": float(len(schedule.actions))}
+
+    played(EvolutionarySearcher(space, Random(0), features), surface, 60)
+    assert len(asked) == len(set(asked))
+
+
+def test_evolution_survives_features_that_can_not_be_had():
+    space, surface = separable(Random(3))
+
+    def features(schedule):
+        raise IllegalAction("it does not lower")
+
+    assert len(played(EvolutionarySearcher(space, Random(0), features), surface, 40)) == 40
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_evolution_crosses_and_mutates_within_the_options(seed):
+    space, surface = landscape(seed)
+    searcher = EvolutionarySearcher(space, Random(seed))
+    for _ in range(20):
+        try:
+            drawn = space.sample(RandomChooser(Random(seed)))
+        except IllegalAction:
+            continue
+        searcher.tell(Proposal(drawn, "seed"), surface.measure(drawn))
+    for schedule in played(searcher, surface, 48):
+        assert all(0 <= d.choice < d.options for d in schedule.trace)
