@@ -69,12 +69,10 @@ class BayesianSearcher:
         rng: Random,
         startup: int = 6,
         explore: float = 0.05,
-        prior: float = 0.2,
         most: int = 160,
         tries: int = 200,
     ) -> None:
-        self.rng, self.startup, self.explore, self.prior = rng, startup, explore, prior
-        self.most, self.tries = most, tries
+        self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
         self._ledger = Ledger(space)
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
@@ -159,7 +157,7 @@ class BayesianSearcher:
     def _open(self) -> Study:
         """The study, made when it is first needed and whenever it is full."""
         if self._study is None or self._size >= self.most:
-            self._study = _new_study(self.rng.getrandbits(31), self.prior)
+            self._study = _new_study(self.rng.getrandbits(31))
             self._pending.clear()
             rows, kept = self._ledger.rows, self.most // 4
             latest = range(max(0, len(rows) - kept), len(rows))
@@ -184,7 +182,7 @@ class BayesianSearcher:
                 self._size += 1
 
 
-def _new_study(seed: int, prior: float) -> Study:
+def _new_study(seed: int) -> Study:
     """A study in memory that says nothing."""
     import optuna
 
@@ -194,7 +192,7 @@ def _new_study(seed: int, prior: float) -> Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options that are marked experimental
             sampler = optuna.samplers.TPESampler(
-                seed=seed, prior_weight=prior, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
             )
         return optuna.create_study(sampler=sampler, storage=optuna.storages.InMemoryStorage())
     finally:
