@@ -9,12 +9,12 @@ Loads whose lanes are far apart but that together read neighbours are transposed
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 from tunegrad.ir.index import Index, as_index
 from tunegrad.ir.program import Load, Store, VType
 
 from .llvm_ops import Ops, memory_type
+from .llvm_shuffle import shuffle_mask
 from .llvm_transpose import transposition
 
 __all__ = ["ALIGN", "Memory"]
@@ -88,7 +88,7 @@ class Memory(Ops):
         mask = None if i.mask is None else self.spread_mask(self.value(i.mask), list(turned))
         address = self.address(i.buffer, i.offset.at({i.lane: lanes - 1}))
         raw, kind = self.load_vector(address, dtype, lanes, mask), f"<{lanes} x {memory_type(dtype)}>"
-        return self._named(f"shufflevector {kind} {raw}, {kind} poison, {_places(turned)}")
+        return self._named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
 
     def _strided(self, i: Load, step: int) -> str:
         """Lanes ``step`` elements apart: whole vectors, of which a shuffle keeps what is wanted.
@@ -109,8 +109,8 @@ class Memory(Ops):
             some = None if mask is None else self.spread_mask(mask, [wanted.get(j) for j in range(lanes)])
             raw = self.load_vector(self.address(i.buffer, offset + as_index(start)), dtype, lanes, some)
             places = [lane if lane < filled else lanes + lane * step - start for lane in range(lanes)]
-            kept = [f"i32 {at}" if lane < filled + len(wanted) else "i32 poison" for lane, at in enumerate(places)]
-            total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, <{lanes} x i32> <{', '.join(kept)}>")
+            kept = [at if lane < filled + len(wanted) else None for lane, at in enumerate(places)]
+            total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, {shuffle_mask(kept)}")
             filled += len(wanted)
         return total
 
@@ -127,7 +127,7 @@ class Memory(Ops):
         kind = f"<{lanes} x {one}>"
         for stage in transposition(n, lanes):
             vectors = [
-                self._named(f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, {_places(picked)}")
+                self._named(f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, {shuffle_mask(picked)}")
                 for a, b, picked in stage
             ]
         for load, vector in zip(group, vectors, strict=True):
@@ -138,7 +138,7 @@ class Memory(Ops):
         while len(parts) > 1:
             kind = f"<{width} x {one}>"
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            places = _places(range(2 * width))
+            places = shuffle_mask(range(2 * width))
             parts = [self._named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs]
             width *= 2
         return parts[0]
@@ -167,7 +167,3 @@ class Memory(Ops):
                 self.emit(f"{piece} = extractelement <{lanes} x {memory_type(dtype)}> {raw}, i32 {lane}")
                 held = None if mask is None else self.extract_mask(mask, lanes, lane)
                 self.store_scalar(address, piece, dtype, held)
-
-
-def _places(lanes: Sequence[int]) -> str:
-    return f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"

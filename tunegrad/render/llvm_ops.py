@@ -11,6 +11,7 @@ from tunegrad.ir.dtypes import BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import Compute, Convert, Fold, VType
 
+from .llvm_shuffle import shuffle_mask
 from .math import definitions
 
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
@@ -139,8 +140,8 @@ class Ops:
     def spread_mask(self, mask: str, lanes: list[int | None]) -> str:
         """A mask whose lanes are those of ``mask`` that are named, and false."""
         n = len(lanes)
-        places = ", ".join(f"i32 {n if lane is None else lane}" for lane in lanes)
-        return self._named(f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, <{n} x i32> <{places}>")
+        places = shuffle_mask(n if lane is None else lane for lane in lanes)
+        return self._named(f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, {places}")
 
     def extract_mask(self, mask: str, lanes: int, lane: int) -> str:
         if lanes == 1:

@@ -18,6 +18,7 @@ from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Op
 
 from . import math_avx512, math_f32
+from .llvm_shuffle import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
 __all__ = ["FUNCTIONS", "declarations", "definition", "definitions", "library"]
@@ -60,16 +61,14 @@ def _through(name: str, whole: str, lanes: int) -> str:
     for i in parts:
         first = i * math_avx512.LANES
         count = min(math_avx512.LANES, lanes - first)
-        taken = [str(first + j) if j < count else "poison" for j in range(math_avx512.LANES)]
-        placed = [
-            str(j) if j < first else str(lanes + j - first) if j < first + count else "poison" for j in range(lanes)
-        ]
-        spread = [str(j) if j < count else "poison" for j in range(lanes)]
+        taken = [first + j if j < count else None for j in range(math_avx512.LANES)]
+        placed = [j if j < first else lanes + j - first if j < first + count else None for j in range(lanes)]
+        spread = [j if j < count else None for j in range(lanes)]
         lines += [
-            f"  %p{i} = shufflevector {vector} {source}, {vector} poison, {_mask(taken)}",
+            f"  %p{i} = shufflevector {vector} {source}, {vector} poison, {shuffle_mask(taken)}",
             f"  %q{i} = call {part} @{whole}({part} %p{i})",
-            f"  %r{i} = shufflevector {part} %q{i}, {part} poison, {_mask(spread)}",
-            f"  %s{i} = shufflevector {vector} {joined}, {vector} %r{i}, {_mask(placed)}",
+            f"  %r{i} = shufflevector {part} %q{i}, {part} poison, {shuffle_mask(spread)}",
+            f"  %s{i} = shufflevector {vector} {joined}, {vector} %r{i}, {shuffle_mask(placed)}",
         ]
         joined = f"%s{i}"
     result = joined
@@ -78,10 +77,6 @@ def _through(name: str, whole: str, lanes: int) -> str:
         result = "%y"
     head = f"define internal {kind} @{name}({kind} %x) alwaysinline nounwind {{"
     return "\n".join((head, *lines, f"  ret {kind} {result}", "}", ""))
-
-
-def _mask(places: Sequence[str]) -> str:
-    return f"<{len(places)} x i32> <{', '.join(f'i32 {p}' for p in places)}>"
 
 
 def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
