@@ -251,10 +251,11 @@ class Ops:
         return self._int(op, a, s)
 
     def _math(self, op: Op, a: list[str], s: VType) -> str:
-        for name, (text, declared) in definitions(op, s.dtype, s.lanes, self.avx512).items():
-            self.defined[name] = text
-            self.declared.update(d.removeprefix("declare ") for d in declared)
-        return self._named(f"call {ltype(s)} @{name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
+        found = definitions(op, s.dtype, s.lanes, self.avx512)
+        for d in found:
+            self.defined[d.name] = d.text
+            self.declared.update(line.removeprefix("declare ") for line in d.declared)
+        return self._named(f"call {ltype(s)} @{found[-1].name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
 
     def _float(self, op: Op, a: list[str], s: VType) -> str:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)

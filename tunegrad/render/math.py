@@ -12,6 +12,8 @@ functions, whose vectors then pass through memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, F64, DType
@@ -21,7 +23,7 @@ from . import math_avx512, math_f32
 from .llvm_shuffle import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
-__all__ = ["FUNCTIONS", "declarations", "definition", "definitions", "library"]
+__all__ = ["FUNCTIONS", "Definition", "declarations", "definition", "definitions", "library"]
 
 FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
 """The operations that have a definition here."""
@@ -37,19 +39,27 @@ _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
 _AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF: math_avx512.erf}
 
 
-def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """All that a call of ``op`` needs: text and ``declare`` lines by name, the one to call last."""
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function's name, without ``@``, its text, and the ``declare`` lines that the text needs, sorted."""
+
+    name: str
+    text: str
+    declared: tuple[str, ...] = ()
+
+
+@cache
+def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> tuple[Definition, ...]:
+    """All that a call of ``op`` needs, the function to call last. Written once for each width that is asked for."""
     if not avx512 or op not in _AVX512 or dtype != F32 or lanes < 1:
-        name, text = definition(op, dtype, lanes)
-        return {name: (text, declarations(op, dtype, lanes))}
+        return (_definition(op, dtype, lanes),)
     body = Body(math_avx512.LANES)
     result = _AVX512[op](body, Val("%x", "float"))
-    whole = _name(op, dtype, math_avx512.LANES)
-    found = {whole: (_function(whole, body, [Val("%x", "float")], result), tuple(sorted(body.declared)))}
-    if lanes != math_avx512.LANES:
-        name = _name(op, dtype, lanes)
-        found[name] = (_through(name, whole, lanes), ())
-    return found
+    whole = _function(_name(op, dtype, math_avx512.LANES), body, [Val("%x", "float")], result)
+    if lanes == math_avx512.LANES:
+        return (whole,)
+    name = _name(op, dtype, lanes)
+    return whole, Definition(name, _through(name, whole.name, lanes))
 
 
 def _through(name: str, whole: str, lanes: int) -> str:
@@ -88,53 +98,53 @@ def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
     POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
     Raises InternalError for an operation, dtype or lane count without a definition: a cast was forgotten.
     """
-    name = _name(op, dtype, lanes)
-    scalar, body, result = _body(op, dtype, lanes)
-    return name, _function(name, body, _parameters(op, scalar), result)
+    found = _definition(op, dtype, lanes)
+    return found.name, found.text
+
+
+@cache
+def _definition(op: Op, dtype: DType, lanes: int) -> Definition:
+    if op not in FUNCTIONS or dtype not in (F32, F64) or lanes < 1:
+        have = ", ".join(sorted(FUNCTIONS))
+        rule = f"definitions exist for {have} on 1 or more lanes of f32 or f64"
+        raise InternalError(f"{op} on {lanes} lanes of {dtype}: {rule}")
+    scalar: Scalar = "float" if dtype == F32 else "double"
+    parameters = tuple(Val(name, scalar) for name in ("%x", "%y")[: op.arity])
+    body = Body(lanes)
+    return _function(_name(op, dtype, lanes), body, parameters, _result(op, dtype, body, parameters))
 
 
 def _name(op: Op, dtype: DType, lanes: int) -> str:
     return f"tg.{op}.{dtype}x{lanes}"
 
 
-def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> str:
+def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> Definition:
     kind = vector_type(result.scalar, body.lanes)
     arguments = ", ".join(f"{kind} {p.text}" for p in parameters)
     head = f"define internal {kind} @{name}({arguments}) alwaysinline nounwind {{"
-    return "\n".join((head, *body.lines, f"  ret {kind} {result.text}", "}", ""))
+    text = "\n".join((head, *body.lines, f"  ret {kind} {result.text}", "}", ""))
+    return Definition(name, text, tuple(sorted(body.declared)))
 
 
 def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
     """The ``declare`` lines that the definition needs; a module must hold each line once, whoever asked for it."""
-    return tuple(sorted(_body(op, dtype, lanes)[1].declared))
+    return _definition(op, dtype, lanes).declared
 
 
 def library(wanted: Iterable[tuple[Op, DType, int]], avx512: bool = False) -> str:
     """All that a module needs to call these functions: each declaration and definition once, sorted."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for op, dtype, lanes in set(wanted):
-        found |= definitions(op, dtype, lanes, avx512)
-    declared = sorted({line for _, lines in found.values() for line in lines})
-    return "\n".join((*declared, *(found[name][0] for name in sorted(found))))
+    found = {d.name: d for op, dtype, lanes in set(wanted) for d in definitions(op, dtype, lanes, avx512)}
+    declared = sorted({line for d in found.values() for line in d.declared})
+    return "\n".join((*declared, *(found[name].text for name in sorted(found))))
 
 
-def _body(op: Op, dtype: DType, lanes: int) -> tuple[Scalar, Body, Val]:
-    if op not in FUNCTIONS or dtype not in (F32, F64) or lanes < 1:
-        have = ", ".join(sorted(FUNCTIONS))
-        rule = f"definitions exist for {have} on 1 or more lanes of f32 or f64"
-        raise InternalError(f"{op} on {lanes} lanes of {dtype}: {rule}")
-    body = Body(lanes)
-    scalar: Scalar = "float" if dtype == F32 else "double"
-    parameters = _parameters(op, scalar)
+def _result(op: Op, dtype: DType, body: Body, parameters: tuple[Val, ...]) -> Val:
+    """Writes the lines of ``op`` into ``body``; what they compute."""
     if dtype == F64:
-        return scalar, body, _by_lane(body, op.value, parameters)
+        return _by_lane(body, op.value, parameters)
     if op is Op.POW:
-        return scalar, body, math_f32.power(body, *parameters)
-    return scalar, body, _UNARY[op](body, *parameters)
-
-
-def _parameters(op: Op, scalar: Scalar) -> tuple[Val, ...]:
-    return tuple(Val(name, scalar) for name in ("%x", "%y")[: op.arity])
+        return math_f32.power(body, *parameters)
+    return _UNARY[op](body, *parameters)
 
 
 def _by_lane(b: Body, name: str, parameters: tuple[Val, ...]) -> Val:
