@@ -48,7 +48,8 @@ def rewritten(
         if isinstance(s, Reduce):
             stages.append(replace(s, axes=replaced(s.axes), expr=expr))
         else:
-            stages.append(Store(s.param, index_of(s.param, s.index), expr, replaced(s.axes)))
+            index, valid = index_of(s.param, s.index), s.valid.substitute(env)
+            stages.append(replace(s, index=index, expr=expr, axes=replaced(s.axes), valid=valid))
     return replace(k, axes=replaced(k.axes), stages=tuple(stages))
 
 
@@ -70,8 +71,10 @@ def distinct_leaves(x: Expr) -> Iterator[Expr]:
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
-    """The conditions of a kernel."""
+    """The conditions of a kernel: those of its stores, of its loads, and those that it computes with."""
     for s in k.stages:
+        if isinstance(s, Store):
+            yield s.valid
         for x in distinct_leaves(s.expr):
             if isinstance(x, Load | Inside):
                 yield x.valid
