@@ -159,12 +159,12 @@ def _partial(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int])
     used = {x.param for x in leaves(reduce.expr) if isinstance(x, Load)}
     inputs = [p for p in k.params if p.name in used]
     params = {p.name: p for p in inputs}
-    flat = lanes > 1 and all(p.layout.is_row_major for p in inputs)
+    flat = lanes > 1 and _plain(reduce.expr) and all(p.layout.is_row_major for p in inputs)
     body = rewritten(
         replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (row,)},
-        (lambda name, index: (params[name].layout.offset(index),)) if flat and _plain(reduce.expr) else None,
+        (lambda name, index: (params[name].layout.offset(index),)) if flat else None,
     )  # fmt: skip
-    if flat and _plain(reduce.expr):
+    if flat:
         inputs = [Param.dense(p.name, p.dtype, (p.size,), p.role) for p in inputs]
     shared = (*k.axes, chunk) if reads_rows(k) else (chunk, *((lane,) if lanes > 1 else ()), *k.axes)
     out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
