@@ -66,7 +66,11 @@ class TuneRow:
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
-    """What one tuning session did. ``default_ms`` and ``tuned_ms`` are of the whole model, end to end."""
+    """What one tuning session did. ``default_ms`` and ``tuned_ms`` are of the whole model, end to end.
+
+    ``near_s`` is how soon the sum of its best kernel times was within 5 % of the final one, in seconds from the start.
+    ``costs`` are the session's ``seconds`` by what they went into; ``other`` is what none of the parts accounts for.
+    """
 
     model: str
     device: str
@@ -80,6 +84,8 @@ class TuneReport:
     interrupted: bool
     seconds: float
     candidates_per_s: float
+    near_s: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gain(self) -> float | None:

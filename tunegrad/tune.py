@@ -51,8 +51,11 @@ def tune(
     Every trial is in the store before the next one starts; the same call again goes on where this one stopped, and
     measures nothing once ``budget_s`` seconds are spent. Raises UserError in one line.
     """
+    from tunegrad.tuning.costs import Costs
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_spec
+
+    costs = Costs()
 
     settings = model
     if not isinstance(settings, TuneSettings):
@@ -67,7 +70,9 @@ def tune(
             seed=seed,
             numerics=numerics,
         )
-    return run_session(settings, workload_of_spec(settings.model, settings.seed, settings.numerics), observers)
+    with costs.part("model"):
+        workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
+    return run_session(settings, workload, observers, costs=costs)
 
 
 def tune_callable(

@@ -110,6 +110,19 @@ def test_whole_model_is_measured_before_and_after(tuned: Tuned) -> None:
     assert sum(row.share for row in tuned.report.rows) == pytest.approx(1.0)
 
 
+def test_every_second_is_accounted_for_and_little_is_other(tuned: Tuned) -> None:
+    costs = tuned.report.costs
+    assert sum(costs.values()) == pytest.approx(tuned.report.seconds)
+    assert {"start-up", "asking", "lowering", "compiling", "verifying", "timing", "store", "whole model"} <= set(costs)
+    assert costs["other"] < 0.25 * tuned.report.seconds
+    assert costs["timing"] >= 0.9 * sum(t.measurement.timing_s for t in tuned.trials)
+
+
+def test_moment_of_being_near_the_final_times_lies_in_the_session(tuned: Tuned) -> None:
+    assert tuned.report.near_s is not None
+    assert 0.0 < tuned.report.near_s < tuned.report.seconds
+
+
 def test_session_row_is_closed_and_holds_the_settings(tuned: Tuned) -> None:
     with open_store(tuned.store) as store:
         (session,) = store.sessions()

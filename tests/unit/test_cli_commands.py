@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -96,6 +97,21 @@ def test_tune_prints_the_table_and_then_the_model(install: Install, capsys: pyte
         "mlp on cpu, 2 threads: 12.00 ms with the default schedules, 8.0000 ms tuned, gain 1.50x\n"
         "12 (2 wrong) candidates in 1:01, 0.2 a second; store tuned.db\n"
     )
+
+
+def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = {"asking": 0.04, "compiling": 20.25, "timing": 30.5, "other": 10.21}
+    install("tunegrad.tune", tune=Tuner(replace(report(), near_s=17.25, costs=costs)))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "within 5 % of the final kernel times after 17.2 s",
+        "61.0 s went into: timing 30.5, compiling 20.2, other 10.2",
+    ]
+    assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["near_s"], data["costs"]) == (17.25, costs)
 
 
 def test_tune_says_its_progress_on_stderr(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

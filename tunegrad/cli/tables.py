@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 UNKNOWN = "-"
+_LEAST_SHOWN_S = 0.05
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
@@ -96,7 +97,19 @@ def tune_text(report: TuneReport) -> str:
         f"{count_text(report.candidates)} candidates in {duration(report.seconds)}, "
         f"{report.candidates_per_s:.1f} a second; store {report.store}"
     )
-    return "\n".join([table(header, rows, left=("kernel", "candidates")), "", model, search])
+    return "\n".join([table(header, rows, left=("kernel", "candidates")), "", model, search, *_pace(report)])
+
+
+def _pace(report: TuneReport) -> list[str]:
+    """When the search was nearly done, and what the time went into, the largest part first."""
+    lines = []
+    if report.near_s is not None:
+        lines.append(f"within 5 % of the final kernel times after {report.near_s:.1f} s")
+    if report.costs:
+        parts = sorted(report.costs.items(), key=lambda part: -part[1])
+        shown = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts if seconds >= _LEAST_SHOWN_S)
+        lines.append(f"{report.seconds:.1f} s went into: {shown}")
+    return lines
 
 
 def run_text(report: RunReport) -> str:

@@ -168,6 +168,11 @@ class KernelSearch:
             return Winner(finalists[0].actions, finalists[0].origin, finalists[0])
         return Winner(self.defaults[0].text, "default", None)
 
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Every row that is known of this kernel here, oldest first."""
+        return tuple(self._known.values())
+
     def finalists(self, count: int) -> list[Trial]:
         """The fastest ``count`` trials of different programs, fastest first; a default comes first among equals."""
         texts = {s.text for s in self.defaults}

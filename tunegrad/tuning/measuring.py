@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome, default_threads
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Measurement, Policy, Status
 
+from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
 
 __all__ = ["CandidateMeasurer", "Samples"]
@@ -34,12 +35,15 @@ class CandidateMeasurer:
     """``search.Measurer`` on a ``CpuMeasurer``.
 
     A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that, at least half a
-    second.
+    second. What it spends goes into ``costs``.
     """
 
-    def __init__(self, device: CpuMeasurer, policy: Policy, interrupt: Interrupt | None = None) -> None:
+    def __init__(
+        self, device: CpuMeasurer, policy: Policy, interrupt: Interrupt | None = None, costs: Costs | None = None
+    ) -> None:
         self.device, self.policy = device, policy
-        self._interrupt = interrupt or Interrupt()
+        self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
+        self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
         self._first: dict[str, tuple[str, CompiledCandidate]] = {}
         self._fastest: dict[str, list[tuple[float, str, CompiledCandidate]]] = {}
@@ -48,8 +52,7 @@ class CandidateMeasurer:
         """Compile in one batch what will be asked for soon; what is there already is left alone."""
         fresh = [(k, s) for k, s in work if self._found(k.key, s.text) is None]
         candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
-        with self._interrupt.breakable():
-            compiled = self.device.compile(candidates)
+        compiled = self._compile(candidates, ())
         for (kernel, schedule), result in zip(fresh, compiled, strict=True):
             self._primed[kernel.key, schedule.text] = result
 
@@ -67,8 +70,9 @@ class CandidateMeasurer:
                 continue
             seen.add(code.program_hash)
             candidate = self._candidate(kernel, schedule)
-            with self._interrupt.breakable():
+            with self._costs.part("waiting") as window, self._interrupt.breakable():
                 measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s)
+            self._charge(window, kernel.key, measurement)
             self._keep(kernel.key, schedule.text, code, measurement)
             best_s = min(best_s, measurement.seconds)
             yield Measured(code.program_hash, measurement)
@@ -80,7 +84,7 @@ class CandidateMeasurer:
         """
         self.prime([(kernel, a), (kernel, b)])
         pair = self._code(kernel, a), self._code(kernel, b)
-        with self._interrupt.breakable():
+        with self._costs.part("timing"), self._interrupt.breakable():
             return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cold=cold)
 
     def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
@@ -96,10 +100,23 @@ class CandidateMeasurer:
         ready = {s.text: r for s in schedules if (r := self._primed.pop((kernel.key, s.text), None)) is not None}
         fresh = [s for s in schedules if s.text not in ready]
         candidates = [self._candidate(kernel, s) for s in fresh]
-        with self._interrupt.breakable():
-            made = self.device.compile(candidates, known)
+        made = self._compile(candidates, known)
         ready.update((s.text, result) for s, result in zip(fresh, made, strict=True))
         return [ready[s.text] for s in schedules]
+
+    def _compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            made = self.device.compile(candidates, known)
+        took = [m.measurement if isinstance(m, Outcome) else m for m in made]
+        window.divide(compiling([(t.lower_s, t.compile_s) for t in took], default_threads()))
+        return made
+
+    def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
+        """What the timing worker did; the first time of a kernel it also draws inputs and computes references."""
+        window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
+        if key not in self._referenced:
+            self._referenced.add(key)
+            window.divide({"verifying": window.seconds})
 
     def _found(self, key: str, text: str) -> CompiledCandidate | Outcome | None:
         """Code that is at hand: primed, or kept."""

@@ -21,11 +21,15 @@ __all__ = ["Finish", "report_of"]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: its times in seconds, what the finals weighed, the whole model where it was measured."""
+    """How a session ended: its times in seconds, what the finals weighed, the whole model where it was measured.
+
+    ``costs`` are all its seconds by part; ``near_s`` is as in ``pace``.
+    """
 
     interrupted: bool
     search_s: float
-    seconds: float
+    costs: Mapping[str, float]
+    near_s: float | None
     weighed: Mapping[str, Weighed]
     whole: RunReport | None
 
@@ -75,8 +79,10 @@ def report_of(
         default_ms=finish.whole.default_ms if finish.whole else None,
         tuned_ms=finish.whole.stored_ms if finish.whole else None,
         interrupted=finish.interrupted,
-        seconds=finish.seconds,
+        seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,
+        near_s=finish.near_s,
+        costs=finish.costs,
     )
 
 

@@ -55,9 +55,11 @@ from tunegrad.trial import Fingerprint, Policy
 from tunegrad.variants import pick_variants, picked
 
 from .contest import Contest, bound
+from .costs import ChargedSearcher, ChargedTrials, Costs
 from .finals import Effort, Weighed, finals
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
+from .pace import near_s
 from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
@@ -85,17 +87,25 @@ _log = logging.getLogger(__name__)
 
 
 def run_session(
-    settings: TuneSettings, workload: Workload, observers: Sequence[Observer], hooks: Hooks = HOOKS
+    settings: TuneSettings,
+    workload: Workload,
+    observers: Sequence[Observer],
+    hooks: Hooks = HOOKS,
+    costs: Costs | None = None,
 ) -> TuneReport:
     """Tune. The session's row is closed however this ends, and what was measured stays.
 
-    ``hooks`` are what the workers do with a candidate. Raises UserError for an unknown device or an unusable store.
+    ``hooks`` are what the workers do with a candidate, ``costs`` a watch that runs already.
+    Raises UserError for an unknown device or an unusable store.
     """
     if settings.device != "cpu":
         raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
-    started_s = time.monotonic()
-    target = host_target(settings.threads)
+    costs = costs or Costs()
+    began_s = time.time() - costs.total_s
     with ExitStack() as stack:
+        starting = stack.enter_context(ExitStack())
+        starting.enter_context(costs.part("start-up"))
+        target = host_target(settings.threads)
         store = stack.enter_context(open_store(settings.store, "write"))
         interrupt = stack.enter_context(Interrupt())
         device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
@@ -113,15 +123,19 @@ def run_session(
             interrupt,
             row.id,
             workload.key,
+            costs,
+            began_s,
         )
-        return session.run(device, started_s)
+        starting.close()
+        return session.run(device)
 
 
 @dataclass(slots=True)
 class _Session:
     """What the steps of one session share. Mutable.
 
-    ``before_s`` of the budget were spent by earlier sessions, ``spent_s`` is what this one has charged so far.
+    ``began_s`` is when it began, in seconds since the epoch. ``before_s`` of the budget were
+    spent by earlier sessions, ``spent_s`` is what this one has charged so far.
     """
 
     settings: TuneSettings
@@ -134,13 +148,15 @@ class _Session:
     interrupt: Interrupt
     id: str
     work_key: str
+    costs: Costs
+    began_s: float
     before_s: float = 0.0
     spent_s: float = 0.0
     named: dict[str, Kernel] = field(default_factory=dict)
 
-    def run(self, device: CpuMeasurer, started_s: float) -> TuneReport:
+    def run(self, device: CpuMeasurer) -> TuneReport:
         """Search, settle the winners, measure the whole model, report."""
-        measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt)
+        measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt, self.costs)
         self.before_s = self.store.spent(self.work_key, self.here, self._spend_key)
         left_s = self.settings.budget_s - self.before_s
         self._announce()
@@ -148,8 +164,9 @@ class _Session:
             if use.kernel.fixed:
                 Space(use.kernel, self.target).fixed()  # an illegal one is the user's error, at once
         begun_s = time.monotonic()
-        self._settle_plan(measurer, left_s)
-        self._settle_variants(measurer, left_s)
+        with self.costs.part("plans"):
+            self._settle_plan(measurer, left_s)
+            self._settle_variants(measurer, left_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
             self.tell(Warned(f"searcher {self.settings.searcher}: no cost model without lightgbm (tunegrad[learn])"))
         searches = self._searches(measurer, [u for u in self.workload.kernels if not u.kernel.fixed])
@@ -158,14 +175,17 @@ class _Session:
         else:
             self.tell(Warned(f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"))
         search_s = time.monotonic() - begun_s
-        weighed = self._finals(searches, measurer)
+        with self.costs.part("finals", sealed=True):
+            weighed = self._finals(searches, measurer)
         if left_s >= _LEAST_S:
             used_s = time.monotonic() - begun_s
             # A search that ran to its end has used its budget, also the part that its finals did not need.
             self._charge(used_s if self.interrupt.requested else max(used_s, left_s))
         device.close()
-        whole = self._whole()
-        finish = Finish(self.interrupt.requested, search_s, time.monotonic() - started_s, weighed, whole)
+        with self.costs.part("whole model", sealed=True):
+            whole = self._whole()
+        near = near_s([(s.task.uses, s.trials) for s in searches], self.id, self.began_s)
+        finish = Finish(self.interrupt.requested, search_s, self.costs.seconds, near, weighed, whole)
         report = report_of(
             self.settings, self.workload, searches, self.store, self.here, self.roofline, self.id, finish
         )
@@ -253,14 +273,16 @@ class _Session:
         self.workload = with_variants(self.workload, picks)
 
     def _searches(self, measurer: CandidateMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
-        log = TrialLog(self.store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
+        store = ChargedTrials(self.store, self.costs)
+        log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
         searches = []
         self.named.update((use.name, use.kernel) for use in uses)
         for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
-            space = Space(use.kernel, self.target)
-            searcher = _searcher(self.settings, space, use.key)
-            searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell))
+            with self.costs.part("asking"):
+                space = Space(use.kernel, self.target)
+                searcher = ChargedSearcher(_searcher(self.settings, space, use.key), self.costs)
+                searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell))
         return tuple(searches)
 
     def _task(self, use: KernelUse) -> SearchTask:
@@ -333,7 +355,8 @@ class _Session:
     def _charge(self, total_s: float) -> None:
         """Note that this session has spent ``total_s`` in all."""
         if total_s > self.spent_s:
-            self.store.add_spend(self.work_key, self.here, self._spend_key, total_s - self.spent_s)
+            with self.costs.part("store"):
+                self.store.add_spend(self.work_key, self.here, self._spend_key, total_s - self.spent_s)
             self.spent_s = total_s
 
     def _pct(self, name: str, seconds: float) -> float:

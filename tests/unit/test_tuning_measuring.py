@@ -1,0 +1,54 @@
+"""What the driver waits for is charged to what the workers did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pytest
+from search_surface import kernel
+
+from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, Outcome, default_threads, host_target
+from tunegrad.opts import Schedule
+from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.tuning.costs import Costs
+from tunegrad.tuning.measuring import CandidateMeasurer
+
+
+class Device:
+    """Takes the time that it is told to; the clock is its own."""
+
+    target = host_target(1)
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
+        self.now_s += 4.0
+        failed = Outcome("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
+        code = [CompiledCandidate(b"x", "k", KernelIO(()), 0, 1, f"h{i}", 0.5, 1.0) for i in range(len(candidates))]
+        return [*code[:-1], failed]
+
+    def measure_compiled(self, *_: object) -> Measurement:
+        self.now_s += 3.0
+        return Measurement(Status.OK, (1e-3,), lower_s=0.5, compile_s=1.0, verify_s=0.25, timing_s=2.0)
+
+
+def test_measuring_charges_what_the_workers_did_and_the_rest_as_waiting() -> None:
+    device = Device()
+    costs = Costs(device.clock)
+    measurer = CandidateMeasurer(device, Policy(), costs=costs)  # type: ignore[arg-type]  # what it asks of a device
+    schedules = [Schedule.parse(text) for text in ("", "tile(axis=i, size=4)", "tile(axis=i, size=8)")]
+    found = list(measurer.measure(kernel("k"), schedules, float("inf"), ()))
+    assert [m is not None and m.measurement.status for m in found] == [Status.OK, Status.OK, Status.COMPILE_ERROR]
+    busy = min(3, default_threads())
+    seconds = costs.seconds
+    assert seconds["lowering"] == pytest.approx(1.5 / busy)
+    assert seconds["compiling"] == pytest.approx(2.0 / busy)
+    assert seconds["timing"] == pytest.approx(4.0)
+    # The kernel's inputs and references are made the first time: 0.75 s more.
+    assert seconds["verifying"] == pytest.approx(0.25 + 0.25 + 0.75)
+    assert seconds["waiting"] == pytest.approx(4.0 - 3.5 / busy + 0.75)
+    assert sum(seconds.values()) == pytest.approx(device.now_s)
