@@ -13,17 +13,22 @@ is from Ansor (OSDI'20, section 6); here in seconds, since a trial of one kernel
 
 All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
 says when to stop.
+
+With many machines a batch is begun before those before it are told, until ``in_flight`` proposals are unanswered. They
+are told in the order in which they were begun, whenever they arrive, so decisions depend on ``in_flight`` and never on
+who was first. A batch that is under way counts as one that brought nothing, until it is told.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tunegrad.events import BudgetSpent, Event
 
-from .driver import KernelSearch, SearchTask, Step
+from .driver import Begun, KernelSearch, SearchTask, Step
 
 __all__ = ["BudgetPolicy", "ModelSearch"]
 
@@ -35,7 +40,8 @@ class BudgetPolicy:
     ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's headroom that its
     first batch is expected to save; an improvement below ``notable`` counts as none. ``charge_resumed``: rows of
     resumed sessions count against the budget with what they cost then, so that a run that was cut short ends where it
-    would have.
+    would have. New batches are begun while fewer than ``in_flight`` proposals are unanswered, for ``machines``
+    measuring at once.
     """
 
     batch: int = 8
@@ -44,6 +50,8 @@ class BudgetPolicy:
     least_headroom: float = 0.01
     notable: float = 0.01
     charge_resumed: bool = True
+    in_flight: int = 1
+    machines: int = 1
 
 
 @dataclass(slots=True)
@@ -97,6 +105,7 @@ class ModelSearch:
         self._charged_s = 0.0
         self._prospects = [_Prospect(s.task, self.policy) for s in self.searches]
         self._current: KernelSearch | None = None
+        self._under_way: deque[tuple[int, Begun]] = deque()
 
     @property
     def spent_s(self) -> float:
@@ -119,11 +128,18 @@ class ModelSearch:
             self._measure_defaults()
             for i in self._by_worth(self._open()):
                 if self.left_s <= 0.0:
-                    return
+                    break
                 self._batch(i)
-            while self.left_s > 0.0 and (order := self._by_worth(self._open())):
-                self._batch(order[0])
+            while self.left_s > 0.0:
+                if order := self._by_worth(self._open()):
+                    self._batch(order[0])
+                elif self._under_way:
+                    self._finish()  # what it tells may give new ideas
+                else:
+                    break
+            self._settle(1)
         finally:
+            self._give_up()
             self._turn_to(None)
 
     def expected_gain_s(self, within_s: float = 60.0) -> float:
@@ -147,20 +163,49 @@ class ModelSearch:
         """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all."""
         for i in sorted(range(len(self.searches)), key=self._heaviest_first):
             if self.spent_s >= self.budget_s:
-                return
-            self._turn_to(self.searches[i])
-            step = self.searches[i].measure_defaults()
-            if step.results:
-                self._prospects[i].trial_cost_s = _trial_cost_s(step)
-            self._charge(step)
+                break
+            self._under_way.append((i, self.searches[i].begin_defaults()))
+            while self._unanswered >= self.policy.in_flight:
+                self._finish_defaults()
+        while self._under_way:
+            self._finish_defaults()
+
+    def _finish_defaults(self) -> None:
+        i, step = self._oldest()
+        if step.results:
+            self._prospects[i].trial_cost_s = _trial_cost_s(step)
+        self._charge(step)
 
     def _batch(self, i: int) -> None:
-        search, prospect = self.searches[i], self._prospects[i]
-        self._turn_to(search)
-        affordable = int(self.left_s / prospect.trial_cost_s)
-        step = search.step(max(1, min(self.policy.batch, affordable)))
-        prospect.observe(step)
+        affordable = int(self.left_s * self.policy.machines / self._prospects[i].trial_cost_s)
+        self._under_way.append((i, self.searches[i].begin(max(1, min(self.policy.batch, affordable)))))
+        self._settle(self.policy.in_flight)
+
+    def _settle(self, below: int) -> None:
+        """Finish what was begun first, until fewer than ``below`` proposals are unanswered."""
+        while self._under_way and (self._unanswered >= below or not self._under_way[0][1].proposals):
+            self._finish()
+
+    def _finish(self) -> None:
+        i, step = self._oldest()
+        self._prospects[i].observe(step)
         self._charge(step)
+
+    def _oldest(self) -> tuple[int, Step]:
+        i, begun = self._under_way[0]
+        self._turn_to(self.searches[i])
+        step = self.searches[i].finish(begun)
+        self._under_way.popleft()
+        return i, step
+
+    def _give_up(self) -> None:
+        """Close what is still under way: its measurer may stop working on it."""
+        while self._under_way:
+            self._under_way.pop()[1].close()
+
+    @property
+    def _unanswered(self) -> int:
+        return sum(len(begun.proposals) for _, begun in self._under_way)
 
     def _charge(self, step: Step) -> None:
         if self.policy.charge_resumed:
@@ -182,8 +227,10 @@ class ModelSearch:
         return (i for i, s in enumerate(self.searches) if not s.done)
 
     def _by_worth(self, kernels: Iterator[int]) -> list[int]:
+        under_way = Counter(i for i, _ in self._under_way)
+
         def worth(i: int) -> float:
-            return self._rate(i, self.searches[i].best_s)
+            return self._rate(i, self.searches[i].best_s, under_way[i])
 
         return sorted(kernels, key=lambda i: (-worth(i), i))
 
@@ -191,7 +238,7 @@ class ModelSearch:
         return self._prospects[i].gain_s(current_s, ahead) / self._batch_cost_s(i)
 
     def _batch_cost_s(self, i: int) -> float:
-        return self._prospects[i].trial_cost_s * self.policy.batch
+        return self._prospects[i].trial_cost_s * self.policy.batch / self.policy.machines
 
     def _heaviest_first(self, i: int) -> tuple[float, int, int]:
         task = self.searches[i].task

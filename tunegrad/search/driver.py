@@ -3,6 +3,7 @@
     step:  Searcher.ask --> text in the store? --> its row answers           --> tell
                                      no        --> measure --> commit a row  --> tell
                                                    program known: no row, nothing to tell
+           |________ begin _________|             |____________ finish ______________|
 
 The defaults are measured before anything else. The best schedule so far is the fastest that ran, and the defaults among
 them, so a search never ends with something slower than they are.
@@ -13,8 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
-from tunegrad.errors import IllegalAction
+from tunegrad.errors import IllegalAction, InternalError
 from tunegrad.events import CandidateMeasured, Event, KernelFinished, KernelStarted, Warned
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
@@ -23,7 +25,7 @@ from tunegrad.trial import Measurement, Status, Trial
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
 from .trial_log import TrialLog
 
-__all__ = ["KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+__all__ = ["Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,30 @@ class Winner:
     @property
     def seconds(self) -> float:
         return self.trial.measurement.seconds if self.trial is not None else math.inf
+
+
+@runtime_checkable
+class _Closes(Protocol):
+    def close(self) -> None:
+        """Give up what was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Proposals that were asked for and handed to the measurer. ``fresh`` holds the texts that no row answered then.
+
+    Unless ``repeats``, a result whose program has come to light since is left out.
+    """
+
+    proposals: tuple[Proposal, ...]
+    fresh: frozenset[str]
+    found: Iterator[Measured | None]
+    repeats: bool = False
+
+    def close(self) -> None:
+        """Give up what was not taken; a measurer that works ahead stops."""
+        if isinstance(self.found, _Closes):
+            self.found.close()
 
 
 def _nobody(_: Event) -> None:
@@ -187,46 +213,62 @@ class KernelSearch:
 
     def measure_defaults(self) -> Step:
         """Measure the default schedules, once; rows answer where there are any."""
-        proposals = [] if self.defaults_measured else [Proposal(s, "default") for s in self.defaults]
-        # Known programs are not left out here: a default's own time is wanted.
-        step = self._run(proposals, frozenset())
-        self.defaults_measured = True
-        return step
+        return self.finish(self.begin_defaults())
 
     def step(self, count: int) -> Step:
         """Measure the next ``count`` proposals, or the defaults where they were not measured yet."""
-        if not self.defaults_measured:
-            return self.measure_defaults()
-        return self._run(self.searcher.ask(count), self._programs.keys())
+        return self.finish(self.begin(count))
 
-    def _run(self, proposals: Sequence[Proposal], programs: Collection[str]) -> Step:
+    def begin_defaults(self) -> Begun:
+        """Hand the default schedules to the measurer, once."""
+        proposals = [] if self.defaults_measured else [Proposal(s, "default") for s in self.defaults]
+        self.defaults_measured = True
+        # Known programs are not left out here: a default's own time is wanted.
+        return self._begin(proposals, frozenset(), repeats=True)
+
+    def begin(self, count: int) -> Begun:
+        """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they were not measured yet.
+
+        Several may be begun before the first is finished: then they know nothing of each other's results.
+        """
+        if not self.defaults_measured:
+            return self.begin_defaults()
+        return self._begin(self.searcher.ask(count), self._programs.keys())
+
+    def finish(self, begun: Begun) -> Step:
+        """Take the results: commit and tell them in the order in which they were proposed, whenever they came."""
         before_s, results, cost_s, resumed_s = self.best_s, [], 0.0, 0.0
-        fresh = [p for p in proposals if p.schedule.text not in self._known]
-        measured = self._measure(fresh, programs)
-        for proposal in proposals:
-            trial = self._known.get(proposal.schedule.text)
-            stored = trial is not None
-            if trial is None:
-                trial = next(measured)
+        for proposal in begun.proposals:
+            stored = proposal.schedule.text not in begun.fresh
+            trial = self._known[proposal.schedule.text] if stored else self._measured(proposal, begun)
             results.append(Result(proposal, trial.measurement if trial is not None else None, stored))
             if trial is None:
                 continue
             cost_s += self.log.cost_s(trial.measurement)
             resumed_s += self.log.cost_s(trial.measurement) if stored and trial.session in self.log.resumed else 0.0
             self._take(proposal, trial)
-        next(measured, None)  # the measurer finishes; one result for each schedule, no more
+        if next(begun.found, begun) is not begun:  # the measurer finishes
+            raise InternalError(f"kernel {self.task.name}: the measurer gave more results than it got schedules")
         return Step(tuple(results), cost_s, resumed_s, before_s, self.best_s)
 
-    def _measure(self, fresh: Sequence[Proposal], programs: Collection[str]) -> Iterator[Trial | None]:
-        """The row of each fresh proposal, committed; None where its program was known."""
+    def _begin(self, proposals: Sequence[Proposal], programs: Collection[str], repeats: bool = False) -> Begun:
+        fresh = [p.schedule for p in proposals if p.schedule.text not in self._known]
+        texts = frozenset(s.text for s in fresh)
         if not fresh:
-            return
-        schedules = [p.schedule for p in fresh]
-        found = self.measurer.measure(self.task.kernel, schedules, self.best_s, frozenset(programs))
-        for proposal, measured in zip(fresh, found, strict=True):
-            if measured is None:
-                self._tally.same_program += 1
-            yield None if measured is None else self._commit(proposal, measured)
+            return Begun(tuple(proposals), texts, iter(()))
+        found = self.measurer.measure(self.task.kernel, fresh, self.best_s, frozenset(programs))
+        return Begun(tuple(proposals), texts, iter(found), repeats)
+
+    def _measured(self, proposal: Proposal, begun: Begun) -> Trial | None:
+        """The row of the next result, committed; None where its program is known by now."""
+        try:
+            measured = next(begun.found)
+        except StopIteration:
+            raise InternalError(f"kernel {self.task.name}: the measurer gave fewer results than schedules") from None
+        if measured is None or (measured.program_hash in self._programs and not begun.repeats):
+            self._tally.same_program += 1
+            return None
+        return self._commit(proposal, measured)
 
     def _commit(self, proposal: Proposal, measured: Measured) -> Trial:
         task = self.task
