@@ -83,6 +83,11 @@ class Measurement:
     max_error: float = 0.0
 
     @property
+    def ran(self) -> bool:
+        """Whether it has a time: it is OK, and its median is finite."""
+        return self.status is Status.OK and self.seconds < float("inf")
+
+    @property
     def seconds(self) -> float:
         """Median of the samples; infinity when there is none."""
         if not self.samples_s:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tunegrad.db.records import IMPORTED, Evidence, Session
 from tunegrad.db.rows import identity
-from tunegrad.trial import Fingerprint, Status, Trial
+from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
     "Contents",
@@ -24,7 +24,6 @@ __all__ = [
     "Winner",
     "fastest",
     "is_imported",
-    "is_timed",
     "place_of",
     "winners",
 ]
@@ -79,7 +78,7 @@ class Contents:
 
     def with_sound_promotions(self) -> Contents:
         """Without the promotions whose trial is not there, or is not a timed one."""
-        timed = {identity(t) for t in self.trials if is_timed(t)}
+        timed = {identity(t) for t in self.trials if t.measurement.ran}
         return replace(self, promotions=tuple(p for p in self.promotions if p.trial in timed))
 
 
@@ -104,11 +103,6 @@ def place_of(trial: Trial) -> Place:
     return Place(trial.kernel_key, trial.fingerprint, trial.space_version)
 
 
-def is_timed(trial: Trial) -> bool:
-    """Whether a trial can win: it is ok and has samples."""
-    return trial.measurement.status is Status.OK and bool(trial.measurement.samples_s)
-
-
 def is_imported(row: Trial | Promotion) -> bool:
     """Whether a row came out of a file of somebody else, rather than from a measurement of this store's owner."""
     return row.origin.startswith(IMPORTED) if isinstance(row, Trial) else row.evidence.imported
@@ -123,7 +117,7 @@ def winners(contents: Contents) -> dict[Place, Winner]:
     found: dict[Place, Winner] = {}
     for promotion in contents.promotions:
         trial = trials.get(promotion.trial)
-        if trial is not None and is_timed(trial):
+        if trial is not None and trial.measurement.ran:
             found[promotion.place] = Winner(trial, promotion)
     return fastest(t for t in contents.trials if place_of(t) not in found) | found
 
@@ -132,7 +126,7 @@ def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
     """Per place the fastest OK trial of the newest OK trial's policy, the older of equals; trials oldest first."""
     timed: dict[Place, list[Trial]] = {}
     for trial in trials:
-        if is_timed(trial):
+        if trial.measurement.ran:
             timed.setdefault(place_of(trial), []).append(trial)
     found = {}
     for place, rivals in timed.items():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from tunegrad.db import fields
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend, is_timed
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
 from tunegrad.db.fields import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
 from tunegrad.db.records import IMPORTED, Evidence, Session
@@ -337,7 +337,7 @@ class _Reading:
     def _keep_promotion(self, row: dict[str, Any]) -> None:
         place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
         trial = self.trials.get(place)
-        if trial is None or not is_timed(trial):
+        if trial is None or not trial.measurement.ran:
             raise FieldFault("actions", row["actions"], "must be those of a trial above that is ok and has samples")
         evidence = row["evidence"]
         marked = Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})

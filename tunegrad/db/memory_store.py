@@ -86,7 +86,7 @@ class MemoryStore(BaseStore):
             if trial.space_version == space_version:
                 return trial
         eligible = [
-            t for t in self.trials(kernel_key, fingerprint) if t.space_version == space_version and _is_timed(t)
+            t for t in self.trials(kernel_key, fingerprint) if t.space_version == space_version and t.measurement.ran
         ]
         if not eligible:
             return None
@@ -100,7 +100,7 @@ class MemoryStore(BaseStore):
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
-        timed = (t for t in reversed(self.trials(kernel_key)) if _is_timed(t))
+        timed = (t for t in reversed(self.trials(kernel_key)) if t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
@@ -108,7 +108,7 @@ class MemoryStore(BaseStore):
         self._check_writable()
         evidence = admit_evidence(evidence)
         trial = self._trials.get(trial_id)
-        if trial is None or not _is_timed(trial):
+        if trial is None or not trial.measurement.ran:
             raise self._no_such_winner(trial_id, trial)
         self._promotions.append((trial_id, evidence))
         return len(self._promotions)
@@ -201,7 +201,3 @@ class MemoryStore(BaseStore):
         """What was wrong with the file that the rows came from; nothing, for a store that began in memory."""
         self._check_open()
         return list(self._problems)
-
-
-def _is_timed(trial: Trial) -> bool:
-    return trial.measurement.status is Status.OK and bool(trial.measurement.samples_s)

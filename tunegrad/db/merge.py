@@ -27,7 +27,6 @@ from tunegrad.db.contents import (
     Spend,
     fastest,
     is_imported,
-    is_timed,
     place_of,
 )
 from tunegrad.db.export import promotion_row, trial_row
@@ -53,7 +52,7 @@ def merge_contents(stores: Sequence[Contents]) -> Contents:
         kernels=_kernels(stores),
         sessions=_sessions(s for store in stores for s in store.sessions),
         trials=tuple(ordered),
-        promotions=_promotions(stores, {i for i, t in trials.items() if is_timed(t)}),
+        promotions=_promotions(stores, {i for i, t in trials.items() if t.measurement.ran}),
         spends=_spends(s for store in stores for s in store.spends),
     )
     return _by_place(_settled(merged))
@@ -86,8 +85,8 @@ def with_imported(here: Contents, file: Contents) -> Contents:
 
 def _settled(contents: Contents) -> Contents:
     """With a promotion of its own for each place where imported rows would win against timed trials of its own."""
-    own = [t for t in contents.trials if not is_imported(t) and is_timed(t)]
-    strangers = {place_of(t) for t in contents.trials if is_imported(t) and is_timed(t)}
+    own = [t for t in contents.trials if not is_imported(t) and t.measurement.ran]
+    strangers = {place_of(t) for t in contents.trials if is_imported(t) and t.measurement.ran}
     strangers |= {p.place for p in contents.promotions if is_imported(p)}
     decided = {p.place for p in contents.promotions if not is_imported(p)}
     held = [

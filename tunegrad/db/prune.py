@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from tunegrad.db.contents import Contents, Identity, is_timed, place_of, winners
+from tunegrad.db.contents import Contents, Identity, place_of, winners
 from tunegrad.db.rows import identity
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
@@ -59,7 +59,7 @@ def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
 def _protected(contents: Contents) -> set[Identity]:
     kept = {p.trial for p in contents.promotions}
     kept |= {identity(w.trial) for w in winners(contents).values()}
-    newest = {place_of(t): t for t in contents.trials if is_timed(t)}
+    newest = {place_of(t): t for t in contents.trials if t.measurement.ran}
     kept |= {identity(t) for t in newest.values()}
     return kept | _best(contents, 1)
 
@@ -68,7 +68,7 @@ def _best(contents: Contents, count: int) -> set[Identity]:
     """The fastest timed trials of every place and policy, the older of equals."""
     groups: dict[tuple[object, ...], list[Trial]] = {}
     for trial in contents.trials:
-        if is_timed(trial):
+        if trial.measurement.ran:
             groups.setdefault((place_of(trial), trial.policy.text), []).append(trial)
     ranked = (sorted(group, key=lambda t: t.measurement.seconds)[:count] for group in groups.values())
     return {identity(t) for group in ranked for t in group}

@@ -162,7 +162,7 @@ class SqliteStore(BaseStore):
                 return entry[0]
         for (trial_id,) in self._select(_BY_SPEED, wanted):
             trial = self._trial(trial_id)
-            if trial is not None and _is_timed(trial) and _answers(trial, kernel_key, fingerprint, space_version):
+            if trial is not None and trial.measurement.ran and _answers(trial, kernel_key, fingerprint, space_version):
                 return trial
         return None
 
@@ -187,7 +187,7 @@ class SqliteStore(BaseStore):
         self._check_writable()
         evidence = admit_evidence(evidence)
         trial = self._trial(trial_id)
-        if trial is None or not _is_timed(trial):
+        if trial is None or not trial.measurement.ran:
             raise self._no_such_winner(trial_id, trial)
         with self._transaction() as run:
             cursor = run(
@@ -454,14 +454,10 @@ class SqliteStore(BaseStore):
         if isinstance(evidence, Problem):
             self._report(evidence)
             return None
-        return (trial, evidence) if trial is not None and _is_timed(trial) else None
+        return (trial, evidence) if trial is not None and trial.measurement.ran else None
 
     def _report(self, problem: Problem) -> None:
         _log.warning("store %s: skipped: %s", self.label, problem)
-
-
-def _is_timed(trial: Trial) -> bool:
-    return trial.measurement.status is Status.OK and bool(trial.measurement.samples_s)
 
 
 def _answers(

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tunegrad.db.contents import Contents, Place, Promotion, Winner, is_timed, place_of, winners
+from tunegrad.db.contents import Contents, Place, Promotion, Winner, place_of, winners
 from tunegrad.db.diff import WinnerFacts, winner_facts
 from tunegrad.db.lookup import Hit, Lookup, Near, look_up
 from tunegrad.db.rows import key_of
@@ -96,7 +96,7 @@ class _Source:
         return any(key_of(text) == kernel_key for text, _ in self.contents.kernels)
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        timed = (t for t in reversed(self.contents.trials) if t.kernel_key == kernel_key and is_timed(t))
+        timed = (t for t in reversed(self.contents.trials) if t.kernel_key == kernel_key and t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
 
 
@@ -151,7 +151,7 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
         rule="" if winner is None else _rule(winner, trials),
         command="" if winner is None else commands.get(winner.trial.session, ""),
         candidates=_candidates(trials),
-        fastest_ms=min((1e3 * t.measurement.seconds for t in trials if is_timed(t)), default=None),
+        fastest_ms=min((1e3 * t.measurement.seconds for t in trials if t.measurement.ran), default=None),
         promotions=tuple(_promotion(p, by_identity[p.trial]) for p in promotions),
         nearest=() if isinstance(answer, Hit) else tuple(
             NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
@@ -176,7 +176,7 @@ def _fields(place: Place, here: Fingerprint, space_version: int) -> tuple[FieldR
 def _rule(winner: Winner, trials: list[Trial]) -> str:
     if winner.promotion is not None:
         return "promoted last" + (", by a file that was imported" if winner.promotion.evidence.imported else "")
-    rivals = [t for t in trials if is_timed(t) and t.policy.text == winner.trial.policy.text]
+    rivals = [t for t in trials if t.measurement.ran and t.policy.text == winner.trial.policy.text]
     return f"no promotion: the fastest by median of {len(rivals)} under the policy of the newest ok trial"
 
 

@@ -20,7 +20,7 @@ from tunegrad.errors import IllegalAction, InternalError
 from tunegrad.events import CandidateMeasured, Event, KernelFinished, KernelStarted, Warned
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
-from tunegrad.trial import Measurement, Status, Trial
+from tunegrad.trial import Measurement, Trial
 
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
 from .trial_log import TrialLog
@@ -169,7 +169,7 @@ class KernelSearch:
     def default_s(self) -> float:
         """The time of the first default that ran; infinity when none did."""
         rows = [self._known[s.text] for s in self.defaults if s.text in self._known]
-        return next((t.measurement.seconds for t in rows if _ran(t)), math.inf)
+        return next((t.measurement.seconds for t in rows if t.measurement.ran), math.inf)
 
     @property
     def done(self) -> bool:
@@ -202,7 +202,7 @@ class KernelSearch:
     def finalists(self, count: int) -> list[Trial]:
         """The fastest ``count`` trials of different programs, fastest first; a default comes first among equals."""
         texts = {s.text for s in self.defaults}
-        ran = [t for t in self._known.values() if _ran(t)]
+        ran = [t for t in self._known.values() if t.measurement.ran]
         ran.sort(key=lambda t: (t.measurement.seconds, t.actions not in texts))
         different: dict[str, Trial] = {}
         for trial in ran:
@@ -296,7 +296,7 @@ class KernelSearch:
     def _take(self, proposal: Proposal, trial: Trial) -> None:
         """A row comes to light: tell it, and keep it if it is the best."""
         self.searcher.tell(proposal, trial.measurement)
-        if _ran(trial) and trial.measurement.seconds < self.best_s:
+        if trial.measurement.ran and trial.measurement.seconds < self.best_s:
             self._best = trial
 
     # ---- starting ----------------------------------------------------------------------------------------------------
@@ -338,7 +338,3 @@ class KernelSearch:
         return KernelFinished(
             self.task.name, self.task.key, self.default_s, best_s, self.pct_peak(best_s), winner.actions, self.statuses
         )
-
-
-def _ran(trial: Trial) -> bool:
-    return trial.measurement.status is Status.OK and trial.measurement.seconds < math.inf

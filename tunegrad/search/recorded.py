@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status
+from tunegrad.trial import Fingerprint, Measurement, Policy
 
 __all__ = ["Answer", "Option", "Question", "RecordedSpace", "RecordedTrial", "Recording", "conflicts"]
 
@@ -71,7 +71,7 @@ class Recording:
     @property
     def times_s(self) -> tuple[float, ...]:
         """Seconds of every schedule that ran, fastest first."""
-        return tuple(sorted(t.measurement.seconds for t in self.trials if _ran(t.measurement)))
+        return tuple(sorted(t.measurement.seconds for t in self.trials if t.measurement.ran))
 
     @property
     def best_s(self) -> float:
@@ -199,7 +199,3 @@ class _NearestChooser:
         choice = default if default in self._node.children else min(self._node.children)
         self._node = self._node.children[choice]
         return choice
-
-
-def _ran(m: Measurement) -> bool:
-    return m.status is Status.OK and m.seconds < math.inf
