@@ -58,8 +58,8 @@ def test_bayesian_takes_up_a_stored_schedule_without_a_trace():
     searcher.tell(Proposal(default, "default"), surface.measure(default))
     searcher.tell(Proposal(Schedule.parse(best.text), "store"), surface.measure(best))
     searcher.ask(1)
-    assert [choices_of(r.schedule) for r in searcher._ledger.fastest(1)] == [choices_of(best)]
-    assert searcher._ledger.fastest(1)[0].schedule.trace
+    assert [choices_of(r.schedule) for r in searcher.ledger.fastest(1)] == [choices_of(best)]
+    assert searcher.ledger.fastest(1)[0].schedule.trace
 
 
 def test_bayesian_leaves_global_random_states_and_logging_alone():

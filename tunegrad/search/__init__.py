@@ -11,7 +11,8 @@ from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.program_features import program_features
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
-from tunegrad.search.random import RandomChooser, RandomSearcher
+from tunegrad.search.random import RandomSearcher
+from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTrial, Recording, conflicts
 from tunegrad.search.registry import LEARNED, make_searcher, searcher_names
 from tunegrad.search.replay import ReplayMeasurer, play

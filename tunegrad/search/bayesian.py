@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from tunegrad.opts import Chooser, Schedule, TraceChooser
-from tunegrad.trial import Measurement
+from tunegrad.opts import Schedule, TraceChooser
 
-from .ledger import Ledger, Row
-from .protocols import Proposal, SearchSpace
-from .random import RandomChooser
+from .ledger import Row
+from .one_by_one import OneByOne, cautious
+from .protocols import SearchSpace
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -53,7 +52,7 @@ def _parameter(name: str, options: int) -> str:
     return f"{name}/{options}"
 
 
-class BayesianSearcher:
+class BayesianSearcher(OneByOne):
     """Optuna's TPE over the space's decisions, define-by-run, in memory, seeded.
 
     The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The study holds at most
@@ -72,41 +71,20 @@ class BayesianSearcher:
         most: int = 160,
         tries: int = 200,
     ) -> None:
+        super().__init__(space)
         self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
-        self._ledger = Ledger(space)
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
         self._latest: Schedule | None = None
         self._used = 0
         self._size = 0
-        self._done = False
 
-    @property
-    def done(self) -> bool:
-        return self._done
-
-    @property
-    def skipped(self) -> int:
-        return self._ledger.skipped
-
-    def ask(self, n: int) -> list[Proposal]:
-        if n <= 0:
-            self._done = False
-            return []
-        self._ledger.retrace_best()
-        found: list[Proposal] = []
-        while len(found) < n and (schedule := self._next()) is not None:
-            found.append(Proposal(schedule, self.origin))
-        self._done = len(found) < n
-        return found
-
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        if self._ledger.take(proposal, measurement):
-            self._done = False
+    def prepare(self, n: int) -> None:  # noqa: ARG002  # however many
+        self.ledger.retrace_best()
 
     # ---- proposing ---------------------------------------------------------------------------------------------------
 
-    def _next(self) -> Schedule | None:
+    def propose(self) -> Schedule | None:
         """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
         self._learn()
         informed = self._used >= self.startup and self.rng.random() >= self.explore
@@ -116,9 +94,7 @@ class BayesianSearcher:
             elif informed and attempt < 4 * _SUGGESTIONS and self._latest is not None:
                 schedule = self._near(self._latest)
             else:
-                # Before it gives up, options that are no defaults get their full chance as well.
-                shy = 2 * attempt < self.tries and self.rng.random() < 0.7
-                schedule = self._claimed(RandomChooser(self.rng, self.rng.choice((0.5, 0.8)) if shy else 0.0))
+                schedule = self.claimed(cautious(self.rng, attempt, self.tries))
             if schedule is not None:
                 return schedule
         return None
@@ -130,11 +106,7 @@ class BayesianSearcher:
         choices = {d.name: d.choice for d in schedule.trace}
         changed = self.rng.choice(schedule.trace)
         choices[changed.name] = self.rng.randrange(changed.options)
-        return self._claimed(TraceChooser(choices))
-
-    def _claimed(self, chooser: Chooser) -> Schedule | None:
-        schedule = self._ledger.sample(chooser)
-        return schedule if schedule is not None and self._ledger.claim(schedule) else None
+        return self.claimed(TraceChooser(choices))
 
     def _suggested(self) -> Schedule | None:
         """What the estimator suggests; None where that is old or not legal, of which the study keeps nothing."""
@@ -143,9 +115,9 @@ class BayesianSearcher:
         study = self._open()
         trial = study.ask()
         self._size += 1
-        suggested = self._ledger.sample(_TrialChooser(trial))
+        suggested = self.ledger.sample(_TrialChooser(trial))
         self._latest = suggested or self._latest
-        schedule = suggested if suggested is not None and self._ledger.claim(suggested) else None
+        schedule = suggested if suggested is not None and self.ledger.claim(suggested) else None
         if schedule is None:
             study.tell(trial, state=TrialState.FAIL)
         else:
@@ -159,7 +131,7 @@ class BayesianSearcher:
         if self._study is None or self._size >= self.most:
             self._study = _new_study(self.rng.getrandbits(31))
             self._pending.clear()
-            rows, kept = self._ledger.rows, self.most // 4
+            rows, kept = self.ledger.rows, self.most // 4
             latest = range(max(0, len(rows) - kept), len(rows))
             fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:kept]
             chosen = sorted({*latest, *fastest})
@@ -169,7 +141,7 @@ class BayesianSearcher:
 
     def _learn(self) -> None:
         """Tell the study what came in since."""
-        rows = self._ledger.rows[self._used :]
+        rows = self.ledger.rows[self._used :]
         self._used += len(rows)
         if self._study is None:
             return

@@ -13,17 +13,18 @@ often its option has failed, by how near the option is to the present one, and b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Action, Chooser, Decision, Schedule, TraceChooser
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement
 
+from .ledger import Row, log_seconds
+from .one_by_one import OneByOne
 from .protocols import Proposal, SearchSpace
-from .random import RandomChooser
-from .retrace import retrace
+from .random_chooser import RandomChooser
 
 __all__ = ["BeamSearcher"]
 
@@ -32,12 +33,6 @@ _Change = tuple[str, int]
 
 _PRIOR_GAIN = 0.1
 """Log gain that an untried decision is taken to be worth, as if seen once: untried ones come before known duds."""
-
-_RETRACED = 3
-"""How many of the fastest stored schedules have their decisions looked for; each takes some hundred samples."""
-
-_CLOCK_TICK_S = 1e-9
-"""No time is taken to be less, so that ratios of times exist."""
 
 
 @dataclass(slots=True)
@@ -68,21 +63,18 @@ class _Option:
 
 
 @dataclass(slots=True)
-class _Entry:
-    """A schedule that ran. ``tried`` holds the changes already made to it."""
+class _Parent:
+    """A schedule of the beam. ``tried`` holds the changes already made to it."""
 
-    schedule: Schedule
-    seconds: float
-    order: int
+    row: Row
     tried: set[_Change] = field(default_factory=set)
-    appended: list[Action] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """Where a proposal came from: the text of its parent, and what was changed."""
+    """Where a proposal came from: the log seconds of its parent, and what was changed."""
 
-    parent: str
+    parent_log_s: float
     changes: tuple[_Change, ...] = ()
 
 
@@ -105,7 +97,7 @@ class _InformedChooser(RandomChooser):
         return self.rng.choices(range(len(options)), weights)[0]
 
 
-class BeamSearcher:
+class BeamSearcher(OneByOne):
     """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
 
     Schedules without a trace (from a store) are extended by raw actions only, until a sample prints the same text: then
@@ -129,101 +121,57 @@ class BeamSearcher:
         append: float = 0.04,
         tries: int = 200,
     ) -> None:
-        self.space, self.rng, self.width, self.patience, self.tries = space, rng, width, patience, tries
+        super().__init__(space)
+        self.rng, self.width, self.patience, self.tries = rng, width, patience, tries
         self.explore, self.stalled, self.pairs, self.append = explore, stalled, pairs, append
-        self._entries: dict[str, _Entry] = {}
-        self._beam: list[str] = []
-        self._untraced: dict[str, float | None] = {}
-        self._retraced: set[str] = set()
-        self._best_s = math.inf
-        self._seen: set[str] = set()
-        self._told: set[str] = set()
+        self._beam: list[_Parent] = []
+        self._used = 0
         self._moves: dict[str, _Move] = {}
+        self._appended: dict[str, list[Action]] = {}
         self._knobs: dict[str, _Knob] = {}
-        self._options: dict[tuple[str, int], _Option] = {}
+        self._options: dict[_Change, _Option] = {}
+        self._best = math.inf
         self._since_best = 0
-        self._skipped = 0
-        self._done = False
-
-    @property
-    def done(self) -> bool:
-        return self._done
-
-    @property
-    def skipped(self) -> int:
-        return self._skipped
 
     @property
     def beam(self) -> tuple[Schedule, ...]:
         """The schedules that are being changed, fastest first."""
-        return tuple(self._entries[text].schedule for text in self._beam)
-
-    def ask(self, n: int) -> list[Proposal]:
-        self._retrace_best()
-        found: list[Proposal] = []
-        while len(found) < n and (schedule := self._next()) is not None:
-            found.append(Proposal(schedule, self.origin))
-        self._done = len(found) < n
-        return found
+        return tuple(parent.row.schedule for parent in self._beam)
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        schedule, text = proposal.schedule, proposal.schedule.text
-        self._seen.add(text)
-        if text in self._told:
+        if not self.ledger.take(proposal, measurement):
             return
-        self._told.add(text)
         self._done = False
-        ok = measurement.status is Status.OK and measurement.seconds < math.inf
-        seconds = max(_CLOCK_TICK_S, measurement.seconds) if ok else None
-        better = seconds is not None and seconds < self._best_s
-        self._since_best = 0 if better else self._since_best + 1
-        if seconds is not None:
-            self._best_s = min(self._best_s, seconds)
-            self._entries[text] = _Entry(schedule, seconds, len(self._entries))
-        if schedule.trace:
-            self._take(schedule, text, seconds)
-        else:
-            self._untraced[text] = seconds
+        log_s = log_seconds(measurement)
+        self._since_best = 0 if log_s < self._best else self._since_best + 1
+        self._best = min(self._best, log_s)
+        self._learn()
 
-    def _retrace_best(self) -> None:
-        """Find the decisions of the fastest stored schedules, once each, where they are faster than the beam's best."""
-        best = self._entries[self._beam[0]].seconds if self._beam else math.inf
-        for text in self._fastest(self._stored())[:_RETRACED]:
-            entry = self._entries[text]
-            if text not in self._retraced and entry.seconds < best:
-                self._retraced.add(text)
-                try:
-                    found = retrace(self.space, entry.schedule)
-                except IllegalAction:
-                    return  # no default to start from
-                if found is not None:
-                    self._lend_trace(text, found, None)
-
-    def _stored(self) -> Iterator[str]:
-        return (text for text, seconds in self._untraced.items() if seconds is not None)
+    def prepare(self, n: int) -> None:  # noqa: ARG002  # however many
+        self.ledger.retrace_best()
+        self._learn()
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
-    def _take(self, schedule: Schedule, text: str, seconds: float | None) -> None:
-        """Learn from a schedule that has a trace; into the beam with it, if it ran."""
-        self._learn(schedule, text, seconds)
-        if seconds is not None:
-            self._beam = self._fastest([*self._beam, text])
+    def _learn(self) -> None:
+        """Learn from the rows that came in; into the beam with those that ran."""
+        for row in self.ledger.rows[self._used :]:
+            self._count(row)
+            if row.ran:
+                self._beam = sorted([*self._beam, _Parent(row)], key=lambda p: p.row.log_s)[: self.width]
+        self._used = len(self.ledger.rows)
 
-    def _fastest(self, texts: Iterable[str]) -> list[str]:
-        return sorted(texts, key=lambda t: (self._entries[t].seconds, self._entries[t].order))[: self.width]
-
-    def _learn(self, schedule: Schedule, text: str, seconds: float | None) -> None:
-        for d in schedule.trace:
+    def _count(self, row: Row) -> None:
+        for d in row.schedule.trace:
             option = self._option(d.name, d.choice)
-            if seconds is None:
-                option.failed += 1
-            else:
+            if row.ran:
                 option.ok += 1
-        move = self._moves.pop(text, None)
-        if move is None or seconds is None:
+            else:
+                option.failed += 1
+        move = self._moves.pop(row.schedule.text, None)
+        if move is None or not row.ran:
             return
-        gain = math.log(self._entries[move.parent].seconds / seconds) / max(1, len(move.changes))
+        gain = (move.parent_log_s - row.log_s) / max(1, len(move.changes))
         for name, choice in move.changes:
             self._knob(name).gain += max(0.0, gain)
             option = self._option(name, choice)
@@ -238,7 +186,7 @@ class BeamSearcher:
 
     # ---- proposing ---------------------------------------------------------------------------------------------------
 
-    def _next(self) -> Schedule | None:
+    def propose(self) -> Schedule | None:
         """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
         misses = 0
         while misses < self.tries:
@@ -248,12 +196,14 @@ class BeamSearcher:
                 misses += 1
                 continue
             schedule, move = idea
-            text = schedule.text
-            if text not in self._seen:
-                self._seen.add(text)
-                self._note(text, move)
+            new = self.ledger.claim(schedule)
+            lent = len(self.ledger.rows) > self._used  # its trace, to what was told without
+            if new or lent:
+                self._note(schedule.text, move)
+                self._learn()
+            if new:
                 return schedule
-            misses += not self._lend_trace(text, schedule, move)
+            misses += not lent
         return None
 
     def _note(self, text: str, move: _Move | None) -> None:
@@ -262,86 +212,74 @@ class BeamSearcher:
             for name, _ in move.changes:
                 self._knob(name).tries += 1
 
-    def _lend_trace(self, text: str, schedule: Schedule, move: _Move | None) -> bool:
-        """Learn from a schedule that was told without a trace, now that a sample printed it; whether it was one."""
-        if text not in self._untraced or not schedule.trace:
-            return False
-        seconds = self._untraced.pop(text)
-        if seconds is not None:
-            self._entries[text].schedule = schedule
-        self._note(text, move)
-        self._take(schedule, text, seconds)
-        return True
-
     def _idea(self) -> _Idea | None:
         """A schedule, perhaps an old one; None when the draw was not legal."""
         draw = self.rng.random()
         fresh = self.stalled if self._since_best > self.patience else self.explore
-        if not self._entries or draw < fresh:
+        if self._best == math.inf or draw < fresh:
             return self._random()
         if draw < fresh + self.append:
             return self._extended()
         scored = sorted(self._scored(), key=lambda s: s[0], reverse=True)
         if not scored:
             return self._extended() if self.rng.random() < 0.2 else self._random()
-        _, text, change = scored[0]
-        entry = self._entries[text]
-        entry.tried.add(change)
-        if self.rng.random() < self.pairs and (second := self._second(scored, text, change)) is not None:
-            entry.tried.discard(change)
-            return self._changed(entry, (change, second))
-        return self._changed(entry, (change,))
+        _, parent, change = scored[0]
+        if self.rng.random() < self.pairs and (second := self._second(scored, parent, change)) is not None:
+            return self._changed(parent, (change, second))
+        parent.tried.add(change)
+        return self._changed(parent, (change,))
 
-    def _scored(self) -> Iterator[tuple[float, str, _Change]]:
+    def _scored(self) -> Iterator[tuple[float, _Parent, _Change]]:
         """(score, parent, change) of every untried move of the beam."""
-        for text in self._beam:
-            entry = self._entries[text]
-            speed = (self._entries[self._beam[0]].seconds / entry.seconds) ** 2
-            for d in entry.schedule.trace:
+        for parent in self._beam:
+            speed = math.exp(2.0 * (self._beam[0].row.log_s - parent.row.log_s))
+            for d in parent.row.schedule.trace:
                 worth = self._knob(d.name).expected * speed
                 for choice in _others(d):
-                    if (d.name, choice) not in entry.tried:
+                    if (d.name, choice) not in parent.tried:
                         near = 1.0 / (1.0 + 0.25 * (abs(choice - d.choice) - 1))
                         jitter = self.rng.uniform(0.8, 1.0)
-                        yield worth * near * jitter * self._option(d.name, choice).factor, text, (d.name, choice)
+                        yield worth * near * jitter * self._option(d.name, choice).factor, parent, (d.name, choice)
 
-    def _second(self, scored: list[tuple[float, str, _Change]], text: str, change: _Change) -> _Change | None:
+    def _second(self, scored: list[tuple[float, _Parent, _Change]], parent: _Parent, change: _Change) -> _Change | None:
         """Another decision to change along with the first: one of the best few of the same parent."""
-        others = [c for _, t, c in scored if t == text and c[0] != change[0]][:8]
+        others = [c for _, p, c in scored if p is parent and c[0] != change[0]][:8]
         return self.rng.choice(others) if others else None
 
-    def _changed(self, entry: _Entry, changes: tuple[_Change, ...]) -> _Idea | None:
-        choices = {d.name: d.choice for d in entry.schedule.trace} | dict(changes)
-        try:
-            return self.space.sample(TraceChooser(choices)), _Move(entry.schedule.text, changes)
-        except IllegalAction:
-            self._skipped += 1
-            for name, choice in changes:
-                self._option(name, choice).failed += 1
-            return None
+    def _changed(self, parent: _Parent, changes: tuple[_Change, ...]) -> _Idea | None:
+        schedule = self.ledger.sample(TraceChooser(parent.row.choices | dict(changes)))
+        if schedule is not None:
+            return schedule, _Move(parent.row.log_s, changes)
+        for name, choice in changes:
+            self._option(name, choice).failed += 1
+        return None
 
     def _random(self, chooser: Chooser | None = None) -> _Idea | None:
         """A fresh draw, by what is known of the options; every other time with half of its decisions at defaults."""
         if chooser is None:
             chooser = _InformedChooser(self.rng, 0.5 if self.rng.random() < 0.5 else 0.0, self._options)
-        try:
-            return self.space.sample(chooser), None
-        except IllegalAction:
-            self._skipped += 1
-            return None
+        schedule = self.ledger.sample(chooser)
+        return None if schedule is None else (schedule, None)
 
     def _extended(self) -> _Idea | None:
         """One of the fastest schedules, with a trace or without, with one more legal action."""
-        entry = self._entries[self.rng.choice(self._fastest([*self._beam, *self._stored()]))]
-        if entry.appended is None:
-            try:
-                entry.appended = list(self.space.actions(entry.schedule))
-            except IllegalAction:
-                entry.appended = []
-            self.rng.shuffle(entry.appended)
-        if not entry.appended:
+        known = [*(parent.row for parent in self._beam), *self.ledger.untraced()]
+        row = self.rng.choice(sorted(known, key=lambda r: r.log_s)[: self.width])
+        text = row.schedule.text
+        if text not in self._appended:
+            self._appended[text] = self._steps(row.schedule)
+        if not self._appended[text]:
             return None
-        return Schedule((*entry.schedule.actions, entry.appended.pop())), _Move(entry.schedule.text)
+        return Schedule((*row.schedule.actions, self._appended[text].pop())), _Move(row.log_s)
+
+    def _steps(self, schedule: Schedule) -> list[Action]:
+        """The legal actions to append, in random order."""
+        try:
+            found = list(self.ledger.space.actions(schedule))
+        except IllegalAction:
+            found = []
+        self.rng.shuffle(found)
+        return found
 
 
 def _others(d: Decision) -> Iterator[int]:

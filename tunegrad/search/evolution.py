@@ -17,12 +17,12 @@ from random import Random
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Schedule, TraceChooser
-from tunegrad.trial import Measurement
 
 from .cost_model import CostModel, cost_model_installed
-from .ledger import Ledger, Row
-from .protocols import Proposal, SearchSpace
-from .random import RandomChooser
+from .ledger import Row
+from .one_by_one import OneByOne, cautious
+from .protocols import SearchSpace
+from .random_chooser import RandomChooser
 
 __all__ = ["EvolutionarySearcher", "Features"]
 
@@ -36,7 +36,7 @@ _FEWEST = 12
 """Rows before a model is trained and parents are bred from: fewer say nothing. Random draws come first."""
 
 
-class EvolutionarySearcher:
+class EvolutionarySearcher(OneByOne):
     """Evolves the ``population`` fastest schedules.
 
     A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where the library is
@@ -60,10 +60,10 @@ class EvolutionarySearcher:
         tries: int = 200,
         learned: bool = True,
     ) -> None:
+        super().__init__(space)
         self.rng, self.features, self.population = rng, features, population
         self.generations, self.children, self.tries = generations, children, tries
         self.explore, self.strangers = explore, strangers
-        self._ledger = Ledger(space)
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
@@ -71,40 +71,24 @@ class EvolutionarySearcher:
         installed = learned and cost_model_installed()
         self._model = CostModel(rng.getrandbits(31)) if installed else None
         self._facts_model = CostModel(rng.getrandbits(31)) if installed and features is not None else None
-        self._done = False
+        self._parents: list[Row] = []
+        self._children: list[Schedule] = []
 
-    @property
-    def done(self) -> bool:
-        return self._done
-
-    @property
-    def skipped(self) -> int:
-        return self._ledger.skipped
-
-    def ask(self, n: int) -> list[Proposal]:
-        self._ledger.retrace_best()
+    def prepare(self, n: int) -> None:
+        self.ledger.retrace_best()
         self._learn()
-        parents = self._ledger.fastest(self.population)
-        grown = len(self._ledger.rows) >= _FEWEST
-        bred = self._bred(n, parents) if n > 0 and grown and parents else []
-        found: list[Proposal] = []
-        while len(found) < n:
-            schedule = bred.pop(0) if bred else self._draw(parents if grown else ())
-            if schedule is None:
-                break
-            found.append(Proposal(schedule, self.origin))
-        self._done = len(found) < n
-        return found
+        grown = len(self.ledger.rows) >= _FEWEST
+        self._parents = self.ledger.fastest(self.population) if grown else []
+        self._children = self._bred(n, self._parents) if self._parents else []
 
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        if self._ledger.take(proposal, measurement):
-            self._done = False
+    def propose(self) -> Schedule | None:
+        return self._children.pop(0) if self._children else self._draw(self._parents)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Train the model on all rows, where some are new and there are enough."""
-        rows = self._ledger.rows
+        rows = self.ledger.rows
         for row in rows[self._used :]:
             self._options.update((d.name, d.options) for d in row.schedule.trace)
             self._tried.add(_key(row.choices))
@@ -138,16 +122,16 @@ class EvolutionarySearcher:
             if len(found) >= wanted:
                 break
             if self.rng.random() < self.explore:
-                schedule = self._ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
+                schedule = self.ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
             else:
-                schedule = self._ledger.sample(TraceChooser(choices))
-            if schedule is not None and not self._ledger.known(schedule):
+                schedule = self.ledger.sample(TraceChooser(choices))
+            if schedule is not None and not self.ledger.known(schedule):
                 found.setdefault(schedule.text, schedule)
         best = list(found.values())
         if self._facts_model is not None and self._facts_model.fitted:
             forecast = self._facts_model.predict([self._described(s) for s in best])
             best = [best[int(i)] for i in forecast.argsort(kind="stable")]
-        return [s for s in best[:n] if self._ledger.claim(s)]
+        return [s for s in best[:n] if self.ledger.claim(s)]
 
     def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
         """Children as decisions, each once; in the model's order, fastest first, where there is one."""
@@ -202,12 +186,10 @@ class EvolutionarySearcher:
         """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row were not."""
         for attempt in range(self.tries):
             if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
-                schedule = self._ledger.sample(TraceChooser(self._child([r.choices for r in parents])))
+                schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))
             else:
-                # Before it gives up, options that are no defaults get their full chance as well.
-                shy = 2 * attempt < self.tries and self.rng.random() < 0.7
-                schedule = self._ledger.sample(RandomChooser(self.rng, self.rng.choice((0.5, 0.8)) if shy else 0.0))
-            if schedule is not None and self._ledger.claim(schedule):
+                schedule = self.claimed(cautious(self.rng, attempt, self.tries))
+            if schedule is not None:
                 return schedule
         return None
 

@@ -19,6 +19,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.opts import Decision, DefaultChooser, Schedule
 from tunegrad.trial import Measurement
 
+from .one_by_one import OneByOne
 from .protocols import Proposal, SearchSpace
 
 __all__ = ["SMALL", "ExhaustiveSearcher", "decision_lists", "is_small"]
@@ -73,7 +74,7 @@ def is_small(space: SearchSpace, most: int = SMALL) -> bool:
     return all(count < most for count, _ in enumerate(decision_lists(space)))
 
 
-class ExhaustiveSearcher:
+class ExhaustiveSearcher(OneByOne):
     """Proposes every schedule of the space once, in order, and is done when it is through.
 
     It learns nothing from times and draws nothing: every seed gives the same order. On a space that is not small it
@@ -83,36 +84,16 @@ class ExhaustiveSearcher:
     origin = "exhaustive"
 
     def __init__(self, space: SearchSpace, rng: Random) -> None:  # noqa: ARG002  # made like every other searcher
+        super().__init__(space)
         self._lists = decision_lists(space)
-        self._seen: set[str] = set()
-        self._skipped = 0
-        self._done = False
 
-    @property
-    def done(self) -> bool:
-        return self._done
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        self.ledger.take(proposal, measurement)  # it learns nothing from times, so that what is done stays done
 
-    @property
-    def skipped(self) -> int:
-        return self._skipped
-
-    def ask(self, n: int) -> list[Proposal]:
-        found: list[Proposal] = []
-        while len(found) < n:
-            schedule = next(self._new(), None)
-            if schedule is None:
-                break
-            found.append(Proposal(schedule, self.origin))
-        self._done = len(found) < n
-        return found
-
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:  # noqa: ARG002  # it learns nothing from times
-        self._seen.add(proposal.schedule.text)
-
-    def _new(self) -> Iterator[Schedule]:
+    def propose(self) -> Schedule | None:
         for schedule in self._lists:
             if schedule is None:
-                self._skipped += 1
-            elif schedule.text not in self._seen:
-                self._seen.add(schedule.text)
-                yield schedule
+                self.ledger.skipped += 1
+            elif self.ledger.claim(schedule):
+                return schedule
+        return None

@@ -12,18 +12,23 @@ from dataclasses import dataclass
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Chooser, Schedule
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement
 
 from .protocols import Proposal, SearchSpace
 from .retrace import retrace
 
-__all__ = ["Ledger", "Row"]
+__all__ = ["Ledger", "Row", "log_seconds"]
 
 _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 
 _RETRACED = 3
 """How many of the fastest schedules without a trace are traced back; each takes some hundred samples."""
+
+
+def log_seconds(measurement: Measurement) -> float:
+    """The logarithm of what it took; infinity where it did not run."""
+    return math.log(max(_CLOCK_TICK_S, measurement.seconds)) if measurement.ran else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,7 @@ class Ledger:
         if text in self._told:
             return False
         self._told.add(text)
-        ok = measurement.status is Status.OK and measurement.seconds < math.inf
-        row = Row(schedule, math.log(max(_CLOCK_TICK_S, measurement.seconds)) if ok else math.inf)
+        row = Row(schedule, log_seconds(measurement))
         if schedule.trace:
             self._add(row)
         else:
@@ -101,15 +105,20 @@ class Ledger:
         """The fastest rows with a trace that ran, fastest first; earlier ones first among equals."""
         return sorted((r for r in self.rows if r.ran), key=lambda r: r.log_s)[:count]
 
+    def untraced(self) -> list[Row]:
+        """The rows without a trace that ran, fastest first; earlier ones first among equals."""
+        return sorted((r for r in self._untraced.values() if r.ran), key=lambda r: r.log_s)
+
     def retrace_best(self) -> None:
         """Look for the decisions of the fastest schedules told without, once each, where they beat all with a trace."""
-        found = sorted(((r.log_s, text) for text, r in self._untraced.items() if r.ran), key=lambda f: f[0])
-        for log_s, text in found[:_RETRACED]:
-            if text in self._retraced or log_s >= self.best:
+        best = self.best
+        for row in self.untraced()[:_RETRACED]:
+            text = row.schedule.text
+            if text in self._retraced or row.log_s >= best:
                 continue
             self._retraced.add(text)
             try:
-                schedule = retrace(self.space, self._untraced[text].schedule)
+                schedule = retrace(self.space, row.schedule)
             except IllegalAction:
                 return  # no default to start from
             if schedule is not None:

@@ -12,24 +12,21 @@ fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement
 
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
+from .ledger import log_seconds
 from .protocols import Proposal, Searcher, SearchSpace
 from .random import RandomSearcher
 
 __all__ = ["PortfolioSearcher"]
-
-_CLOCK_TICK_S = 1e-9
-"""No time is taken to be less, so that its logarithm exists."""
 
 _TRIALS = 6.0
 """How many trials the trust in a searcher weighs as much as."""
@@ -138,8 +135,7 @@ class PortfolioSearcher:
         self._credit(self._from.pop(text, None), measurement)
 
     def _credit(self, name: str | None, measurement: Measurement) -> None:
-        ran = measurement.status is Status.OK and measurement.seconds < math.inf
-        log_s = math.log(max(_CLOCK_TICK_S, measurement.seconds)) if ran else math.inf
+        log_s, ran = log_seconds(measurement), measurement.ran
         if name is not None:
             # Against the mean of the few fastest, so that a steady supply of good ones counts, too.
             mark = sum(self._fastest) / len(self._fastest) if self._fastest else log_s
