@@ -22,6 +22,7 @@ from tunegrad.ir.fusion import EXPENSIVE, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.rates import CACHE_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION
@@ -45,9 +46,6 @@ RULES = "rules"
 """The decision that a region stays as the rules cut it."""
 
 _TEXT = re.compile(r"plan\((\w+)\)")
-_PEAK_FLOPS_PER_CORE = 1e11
-_CACHE_BYTES_PER_S = 5e10
-_MEMORY_BYTES_PER_S = 2.5e10
 _LAUNCH_S = 1e-6
 _EXPENSIVE_FLOPS = 15
 """What an exponential, a division or the like costs more than an addition."""
@@ -113,10 +111,10 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     A launch costs a microsecond; each kernel takes the longer of its arithmetic at peak and its bytes: those that fit
     the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again.
     """
-    peak = _PEAK_FLOPS_PER_CORE * (target.vector_bytes / 64) * target.threads
+    peak = peak_flops(target, target.threads)
     total = 0.0
     for part in expected_parts(kernel, target, numerics):
-        rate = _CACHE_BYTES_PER_S if part.unique_bytes < target.l3_bytes // 2 else _MEMORY_BYTES_PER_S
+        rate = bytes_per_s(part.unique_bytes, target)
         flops = part.flops + _EXPENSIVE_FLOPS * _expensive_ops(part)
         total += _LAUNCH_S + max(flops / peak, part.unique_bytes / rate)
     return total
@@ -124,7 +122,7 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
 
 def stored_s(edge: Edge) -> float:
     """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores nothing."""
-    return 2 * edge.stored_bytes / _CACHE_BYTES_PER_S
+    return 2 * edge.stored_bytes / CACHE_BYTES_PER_S
 
 
 def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[Kernel, ...]:

@@ -15,6 +15,7 @@ from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel, Reduce, loads
+from tunegrad.ir.rates import MEMORY_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
 from tunegrad.opts import SPACE_VERSION
@@ -23,9 +24,6 @@ from tunegrad.trial import Fingerprint
 __all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
 
 _TEXT = re.compile(r"variant\((\w+)\)")
-_PEAK_FLOPS_PER_CORE = 1e11
-_CACHE_BYTES_PER_S = 5e10
-_MEMORY_BYTES_PER_S = 2.5e10
 _STEPS_PER_S = 1.1e9
 """Folds into one accumulator, by one core: what (2^24, 4) over its rows took on the reference machine."""
 
@@ -82,10 +80,9 @@ def _one_pass_s(kernel: Kernel, target: Target) -> float:
         pieces = max(-(-width // _RUN), *others, 1)
     cores = min(target.threads, pieces)
     nbytes = _bytes(kernel)
-    near = nbytes < target.l3_bytes // 2
-    bytes_s = nbytes / (_CACHE_BYTES_PER_S if near else _MEMORY_BYTES_PER_S)
+    bytes_s = nbytes / bytes_per_s(nbytes, target)
     steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
-    flops_s = kernel.flops / (_PEAK_FLOPS_PER_CORE * target.vector_bytes / 64)
+    flops_s = kernel.flops / peak_flops(target)
     return max(bytes_s, steps / (_STEPS_PER_S * min(width, _RUN)), flops_s) / cores
 
 
@@ -107,10 +104,9 @@ def _neighbours(kernel: Kernel) -> int:
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
     total = 0.0
     for part in parts_of(kernel, variant):
-        near = part.flops and part.unique_bytes < target.l3_bytes // 2  # copies that change the layout run at half rate
-        rate = _CACHE_BYTES_PER_S if near else _MEMORY_BYTES_PER_S
-        lanes = target.vector_bytes / 64
-        flops_s = part.flops / (_PEAK_FLOPS_PER_CORE * lanes * target.threads) * _crossing(part, target)
+        # copies that change the layout run at half of the cache's rate, which is the memory's
+        rate = bytes_per_s(part.unique_bytes, target) if part.flops else MEMORY_BYTES_PER_S
+        flops_s = part.flops / peak_flops(target, target.threads) * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total
 
