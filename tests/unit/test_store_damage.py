@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.db import MemoryStore, key_of, open_store, salvage
+from tunegrad.db import MemoryStore, key_of, open_store, salvage_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status
 
@@ -231,10 +231,8 @@ def test_store_damaged_in_the_middle_gives_the_rows_on_both_sides(tmp_path, many
 def test_store_salvaged_into_a_new_one_holds_every_readable_row(tmp_path, many):
     path = tmp_path / "cut.db"
     path.write_bytes(many[: len(many) * 6 // 10])
-    with open_store(tmp_path / "new.db", "write") as store:
-        store._connection.execute("PRAGMA synchronous = OFF")
-        problems = salvage(path, store)
-        assert problems
+    assert salvage_store(path, tmp_path / "new.db").problems
+    with open_store(tmp_path / "new.db") as store:
         assert store.verify() == []
         with open_store(path) as damaged:
             assert store.trials(KEY) == damaged.trials(KEY) != []

@@ -25,7 +25,6 @@ from tunegrad.db.prune import PruneRules
 from tunegrad.db.reading import read_contents
 from tunegrad.db.records import IMPORTED, Evidence, Problem, Session, Stats
 from tunegrad.db.rows import key_of
-from tunegrad.db.salvage import salvage
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.why import Why, why
 
@@ -69,7 +68,6 @@ __all__ = [
     "open_store",
     "prune_store",
     "read_contents",
-    "salvage",
     "salvage_store",
     "why",
 ]

@@ -34,7 +34,6 @@ class MemoryStore(BaseStore):
         self._ids: dict[tuple[str, Fingerprint, str, str, int], int] = {}
         self._by_kernel: dict[str, list[int]] = {}
         self._names: dict[str, str] = {}
-        self._texts: dict[str, str] = {}
         self._sessions: dict[str, Session] = {}
         self._promotions: list[tuple[int, Evidence]] = []
         self._spend: dict[tuple[str, Fingerprint, str], float] = {}
@@ -152,27 +151,10 @@ class MemoryStore(BaseStore):
         self._spend[model_key, fingerprint, settings] = total
         return total
 
-    def spends(self) -> list[tuple[str, Fingerprint, str, float]]:
-        """Every (model key, fingerprint, settings, seconds)."""
-        return [(*key, seconds) for key, seconds in self._spend.items()]
-
-    def numbered(self) -> list[tuple[int, Trial]]:
-        """Every trial with its id, oldest first."""
-        return list(self._trials.items())
-
-    def promoted(self) -> list[tuple[int, Evidence]]:
-        """Every promotion as (trial id, evidence), oldest first."""
-        return list(self._promotions)
-
-    def named(self) -> list[tuple[str, str]]:
-        """(text, name) of every kernel that has both."""
-        return [(self._texts[key], name) for key, name in self._names.items() if name and key in self._texts]
-
     def name_kernel(self, kernel_text: str, name: str) -> None:
         """Give a kernel a name for people."""
         self._check_writable()
         self._names[key_of(kernel_text)] = clean_text(name)
-        self._texts[key_of(kernel_text)] = kernel_text
 
     def kernel_name(self, kernel_key: str) -> str:
         """The name, or ''."""

@@ -14,7 +14,7 @@ from tunegrad.db.location import MOUNTS, check_location
 from tunegrad.db.lock import WriterLock
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.protocol import Mode, Store
-from tunegrad.db.salvage import rescue
+from tunegrad.db.rescue import rescue
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.errors import StoreError
 

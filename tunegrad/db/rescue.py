@@ -1,4 +1,4 @@
-"""What is left of a damaged store: readable rows into memory, and from there into a new store."""
+"""What is left of a damaged store: its readable rows, as a store in memory that is only read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from tunegrad.db.connection import connect_salvager
 from tunegrad.db.memory_store import MemoryStore
-from tunegrad.db.protocol import Store
 from tunegrad.db.records import Evidence, Problem, Session
 from tunegrad.db.rows import (
     SESSION_COLUMNS,
@@ -23,7 +22,7 @@ from tunegrad.db.scan import scan
 from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, check_row, verify_store
 from tunegrad.trial import Trial
 
-__all__ = ["rescue", "salvage"]
+__all__ = ["rescue"]
 
 
 def rescue(path: Path, clock: Callable[[], float] = time.time) -> MemoryStore:
@@ -39,25 +38,6 @@ def rescue(path: Path, clock: Callable[[], float] = time.time) -> MemoryStore:
         connection.close()
     store.freeze()
     return store
-
-
-def salvage(path: Path, into: Store) -> list[Problem]:
-    """Copy what can be read of the store at ``path`` into an open one; returns what could not. The source stays."""
-    source = rescue(path.resolve())
-    for session in source.sessions():
-        into.keep_session(session)
-    ids: dict[int, int] = {}
-    for row, trial in source.numbered():
-        ids[row] = into.add(trial)
-    for row, evidence in source.promoted():
-        into.promote(ids[row], evidence)
-    for text, name in source.named():
-        into.name_kernel(text, name)
-    for model_key, fingerprint, settings, seconds in source.spends():
-        missing = seconds - into.spent(model_key, fingerprint, settings)
-        if missing > 0:
-            into.add_spend(model_key, fingerprint, settings, missing)
-    return source.verify()
 
 
 def _fill(store: MemoryStore, connection: sqlite3.Connection) -> None:
