@@ -18,8 +18,8 @@ __all__ = [
     "MOST_PATHS",
     "Fault",
     "header_of",
+    "header_record",
     "load_json",
-    "policy_record",
     "question_of",
     "question_record",
     "real",
@@ -122,8 +122,21 @@ def _short(value: object) -> str:
 # ---- the header ------------------------------------------------------------------------------------------------------
 
 
+def header_record(recording: Recording) -> dict[str, Any]:
+    """What a recording says of itself, by name: all but its questions and trials."""
+    return {
+        "kernel": recording.kernel_name,
+        "kernel_key": recording.kernel_key,
+        "kernel_text": recording.kernel_text,
+        "fingerprint": recording.fingerprint.fields,
+        "policy": {f.name: getattr(recording.policy, f.name) for f in fields(recording.policy)},
+        "space_version": recording.space_version,
+        "points": recording.points,
+    }
+
+
 def header_of(record: Mapping[str, Any]) -> Recording:
-    """A recording without questions and trials. Raises Fault."""
+    """The inverse. Raises Fault."""
     kernel_text, key = text(record, "kernel_text"), text(record, "kernel_key")
     if hashlib.sha256(kernel_text.encode()).hexdigest()[:32] != key:
         raise Fault(f"kernel_key {key!r} is not the hash of kernel_text")
@@ -149,11 +162,6 @@ def _fingerprint(value: object) -> Fingerprint:
     if names != sorted(set(names)):
         raise Fault("fingerprint has names that are not sorted and distinct")
     return Fingerprint(tuple((name, found) for name, found in pairs))
-
-
-def policy_record(policy: Policy) -> dict[str, Any]:
-    """A policy by its fields."""
-    return {f.name: getattr(policy, f.name) for f in fields(policy)}
 
 
 def _policy(value: object) -> Policy:

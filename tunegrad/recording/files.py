@@ -21,7 +21,7 @@ from tunegrad.db import Problem
 from tunegrad.errors import StoreError
 from tunegrad.search import Question, RecordedTrial, Recording, conflicts
 
-from .fields import Fault, header_of, load_json, policy_record, question_of, question_record, trial_of, trial_record
+from .fields import Fault, header_of, header_record, load_json, question_of, question_record, trial_of, trial_record
 from .t4 import parse_t4
 from .writing import write_whole
 
@@ -55,17 +55,7 @@ def write_recording(path: Path, recording: Recording) -> None:
 
 
 def _records(recording: Recording) -> Iterator[dict[str, Any]]:
-    yield {
-        "format": FORMAT,
-        "version": VERSION,
-        "kernel": recording.kernel_name,
-        "kernel_key": recording.kernel_key,
-        "kernel_text": recording.kernel_text,
-        "fingerprint": recording.fingerprint.fields,
-        "policy": policy_record(recording.policy),
-        "space_version": recording.space_version,
-        "points": recording.points,
-    }
+    yield {"format": FORMAT, "version": VERSION, **header_record(recording)}
     for i, question in enumerate(recording.questions):
         yield {"question": i, **question_record(question)}
     for trial in recording.trials:

@@ -19,7 +19,7 @@ from .fields import (
     MOST_PATHS,
     Fault,
     header_of,
-    policy_record,
+    header_record,
     question_of,
     question_record,
     real,
@@ -59,16 +59,7 @@ def write_t4(path: Path, recording: Recording) -> None:
 
 def t4_document(recording: Recording) -> dict[str, Any]:
     """The document: T4's ``results``, and under ``tunegrad`` what the schema has no place for."""
-    head = {
-        "kernel": recording.kernel_name,
-        "kernel_key": recording.kernel_key,
-        "kernel_text": recording.kernel_text,
-        "fingerprint": recording.fingerprint.fields,
-        "policy": policy_record(recording.policy),
-        "space_version": recording.space_version,
-        "points": recording.points,
-        "questions": [question_record(q) for q in recording.questions],
-    }
+    head = {**header_record(recording), "questions": [question_record(q) for q in recording.questions]}
     results = [_result(recording, trial, i) for trial in recording.trials for i in range(len(trial.paths))]
     return {"schema_version": SCHEMA_VERSION, "results": results, "tunegrad": head}
 
