@@ -45,19 +45,12 @@ class _Ours:
     compiled: Any
     inputs: tuple[Array, ...]
     images_out: bool
-    bound: Any = None
+    timer: Callable[[int], Sequence[float]]
 
     def time(self, calls: int) -> Sequence[float]:
-        if self.bound is None:  # the inputs are copied to the plan's own memory once, not before every turn
-            runner = self.compiled._runner  # noqa: SLF001  benchmark_s would draw and copy inputs anew on each call
-            named = {a.name: array for a, array in zip(self.compiled.inputs, self.inputs, strict=True)}
-            runner.time(named, 1)
-            self.bound = runner._plan  # noqa: SLF001
-        samples: Sequence[float] = self.bound.time(calls)[0]
-        return samples
+        return self.timer(calls)
 
     def output(self) -> Array:
-        self.bound = None  # a call points the plan at its own inputs and outputs
         result = np.asarray(self.compiled(*self.inputs))
         return result.transpose(0, 3, 1, 2) if self.images_out and self.layout == "nhwc" else result
 
@@ -79,7 +72,8 @@ def _each_layout(
     for layout in _layouts(workload, layouts):
         compiled = _compiled(workload, threads, layout, store)
         inputs = laid_out(workload, layout)
-        yield _Ours(peer, f"{variant} {layout}".rstrip(), layout, compiled, inputs, workload.has_images_out)
+        name, timer = f"{variant} {layout}".rstrip(), compiled.timer(*inputs)
+        yield _Ours(peer, name, layout, compiled, inputs, workload.has_images_out, timer)
 
 
 def _layouts(workload: Workload, layouts: Sequence[str]) -> tuple[str, ...]:

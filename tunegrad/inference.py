@@ -252,6 +252,13 @@ class LoadedModel:
         """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches are warm."""
         return list(self._runner.time(self._drawn(seed), samples)[0])
 
+    def timer(self, *positional: ArrayLike, **named: ArrayLike) -> Callable[[int], Sequence[float]]:
+        """A function that times so many runs on these inputs, as ``benchmark_s``, for turns with other contestants.
+
+        The inputs are copied once, not for each turn. Raises ShapeError or DTypeError, as a call does.
+        """
+        return self._runner.timer(check_arguments(self.name, self.inputs, positional, named))
+
     def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
         """(kernel, mean seconds) of each launch in order."""
         _, means = self._runner.time(self._drawn(seed), samples, each=True)

@@ -198,4 +198,7 @@ def test_samples_are_positive_seconds_and_as_many_as_asked_for() -> None:
     model = tg.load(MODEL, store=False, threads=THREADS)
     assert len(model.benchmark_s(7)) == 7
     assert all(0 < s < 10 for s in model.benchmark_s(7))
+    timer = model.timer(X)
+    assert [len(timer(n)) for n in (1, 4)] == [1, 4]
+    assert all(0 < s < 10 for s in timer(4))
     assert [name for name, _ in model.profile_s(2)] == [k.name for k in kernels()]

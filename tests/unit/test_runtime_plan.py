@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,6 +128,37 @@ def test_timing_leaves_no_trace_in_results() -> None:
     assert (len(seconds), len(parts)) == (3, 2)
     np.testing.assert_array_equal(first, X + 4)
     np.testing.assert_array_equal(runner.run({"x": X})[0], X + 4)
+
+
+def test_timer_copies_its_inputs_once_and_again_after_another_run() -> None:
+    runner, engine = bound(chain(1))
+    seen: list[float] = []
+    first = engine.kernels[0]
+
+    def watched(tables: Sequence[int], workspace: int) -> None:
+        place = ctypes.c_uint64.from_address(tables[0] + 8).value
+        seen.append(ctypes.c_float.from_address(place).value)
+        first(tables, workspace)
+
+    engine.kernels[0] = watched
+    x, y = X + 7, X + 9
+    timer = runner.timer({"x": x})
+    assert len(timer(2)) == 2
+    x += 1  # what is timed is what was copied
+    timer(1)
+    assert seen == [X.flat[0] + 7] * 4, "one run after the copy is not timed"
+    runner.time({"x": y}, 1)
+    timer(1)
+    assert seen[4:] == [X.flat[0] + 9, X.flat[0] + 8, X.flat[0] + 8]
+    np.testing.assert_array_equal(runner.run({"x": X})[0], X + 2)
+
+
+def test_timer_does_not_keep_the_runner_alive() -> None:
+    runner, _ = bound(chain(2))
+    runner.timer({"x": X})(1)
+    gone = weakref.ref(runner)
+    del runner
+    assert gone() is None
 
 
 def test_every_output_starts_on_a_cache_line() -> None:
