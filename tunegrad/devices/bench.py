@@ -7,9 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.cpu import Executable
 from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset, same_bytes
@@ -50,6 +47,12 @@ class _Bound:
     io: KernelIO
     dataset: Dataset
 
+    @property
+    def memory(self) -> tuple[tuple[int, int], ...]:
+        """All that a launch reads or writes, as (address, bytes)."""
+        buffers = [*(self.dataset.buffer(param, self.io) for param in self.io.params), self.workspace]
+        return tuple((b.address, b.nbytes) for b in buffers if b.nbytes)
+
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
@@ -70,7 +73,6 @@ class Bench:
         self._seed = seed
         self.team = Team(target.threads, pin_caller=True)
         self._datasets = DatasetCache(limits.cache_bytes)
-        self._flush: Buffer | None = None
 
     def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
         """Make the kernel's inputs and references (or take the ``known`` ones); returns the references."""
@@ -102,16 +104,16 @@ class Bench:
         if dataset is None:
             return None
         bound = tuple(self._bind(compiled, dataset) for compiled in pair)
-        flush = self._cold() if cold else None
+        dropped = [each.memory if cold else () for each in bound]
         try:
             for each in bound:
                 dataset.fill(0, each.io)
-            first = [min(self.team.time(each.launch, 2, 1, flush)) for each in bound]
+            first = [min(self.team.time(b.launch, 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
             inner = [inner_repeats(seconds, cold) for seconds in first]
             samples: tuple[list[float], list[float]] = ([], [])
             for turn in range(rounds):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    samples[side].extend(self.team.time(bound[side].launch, 1, inner[side], flush))
+                    samples[side].extend(self.team.time(bound[side].launch, 1, inner[side], dropped[side]))
         finally:
             for each in bound:
                 each.executable.close()
@@ -162,19 +164,13 @@ class Bench:
         bound.workspace.bytes.fill(_POISON)
 
     def _time(self, bound: _Bound, policy: Policy, best_s: float) -> tuple[float, ...]:
-        flush = self._cold() if policy.cache == "cold" else None
+        dropped = bound.memory if policy.cache == "cold" else ()
 
         def sampler(samples: int, inner: int) -> Sequence[float]:
-            return self.team.time(bound.launch, samples, inner, flush)
+            return self.team.time(bound.launch, samples, inner, dropped)
 
         losing_s = best_s * self._limits.losing_factor if best_s > 0 else math.inf
         return sample_adaptively(sampler, policy, losing_s)
-
-    def _cold(self) -> npt.NDArray[np.uint8]:
-        if self._flush is None:
-            per_core = self._target.l2_bytes * self._target.threads
-            self._flush = Buffer(2 * max(self._target.l3_bytes, per_core))
-        return self._flush.bytes
 
 
 def _inspect(bound: _Bound, outputs: bool = True) -> _Fault:

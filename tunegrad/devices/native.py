@@ -49,11 +49,11 @@ class _Runtime:
         import llvmlite.binding as llvm
 
         machine = platform.machine()
+        features = tuple(llvm.get_host_cpu_features().flatten().split(","))
         try:
-            text = runtime_text(machine)
+            text = runtime_text(machine, features)
         except KeyError:
             raise DeviceError(f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64") from None
-        features = tuple(llvm.get_host_cpu_features().flatten().split(","))
         host = Target("cpu", "cpu", llvm.get_host_cpu_name(), features)
         self.library = Library(compile_llvm(text, host), EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -174,19 +174,18 @@ class Team:
         launch: Launch,
         samples: int,
         inner: int = 1,
-        flush: npt.NDArray[np.uint8] | None = None,
+        cold: Sequence[tuple[int, int]] = (),
     ) -> tuple[float, ...]:
         """Seconds of each of ``samples`` samples; a sample is ``inner`` back-to-back launches, divided out.
 
-        With ``flush`` (touched, larger than the last-level cache) every sample starts with cold caches.
+        ``cold``: memory, as (address, bytes), that is dropped from all caches before every sample.
         """
-        count, seconds = self._count(launch.threads), np.zeros(max(1, samples))
-        base, size = (0, 0) if flush is None else (flush.ctypes.data, flush.nbytes)
+        count, seconds, ranges = self._count(launch.threads), np.zeros(max(1, samples)), _ranges(cold)
         with self._lock:
             self._part()
             _runtime().functions["tg_time"](
                 self._alive(), launch.address, launch.buffers, launch.workspace, count,
-                samples, max(1, inner), base, size, seconds.ctypes.data,
+                samples, max(1, inner), ranges.ctypes.data, len(cold), seconds.ctypes.data,
             )  # fmt: skip
         return tuple(seconds[:samples].tolist())
 
@@ -201,20 +200,20 @@ class Team:
         self,
         plan: Plan,
         samples: int,
-        flush: npt.NDArray[np.uint8] | None = None,
+        cold: Sequence[tuple[int, int]] = (),
         each: bool = False,
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(seconds of every whole run, mean seconds of every entry or () without ``each``).
 
-        The clock reads of ``each`` cost some 30 ns per entry.
+        The clock reads of ``each`` cost some 30 ns per entry. ``cold`` is as for ``time``.
         """
         self._count(plan.threads)
         seconds, parts = np.zeros(max(1, samples)), np.zeros(max(1, len(plan)))
-        base, size = (0, 0) if flush is None else (flush.ctypes.data, flush.nbytes)
+        ranges = _ranges(cold)
         with self._lock:
             self._part()
             _runtime().functions["tg_plan_time"](
-                self._alive(), plan.address, len(plan), samples, base, size,
+                self._alive(), plan.address, len(plan), samples, ranges.ctypes.data, len(cold),
                 seconds.ctypes.data, parts.ctypes.data if each else 0,
             )  # fmt: skip
         means = tuple((parts[: len(plan)] / max(1, samples)).tolist()) if each else ()
@@ -247,6 +246,10 @@ class Team:
         if not 1 <= count <= self.threads:
             raise InternalError(f"launch on {count} threads: the team has {self.threads}")
         return count
+
+
+def _ranges(cold: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:
+    return np.array([word for pair in cold for word in pair] or [0], dtype=np.uint64)
 
 
 def _destroy(handle: int, pid: int) -> None:

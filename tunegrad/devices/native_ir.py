@@ -18,6 +18,8 @@ consistent, so one of them sees the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = ["ENTRY_BYTES", "EXPORTS", "runtime_text"]
 
 ENTRY_BYTES = 32
@@ -28,6 +30,8 @@ EXPORTS = (
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _PAUSE = {"x86_64": "pause", "aarch64": "yield"}
+_EVICT = {"x86_64": "clflush ($0)", "aarch64": "dc civac, $0"}
+_LINE = 64
 
 _TEXT = r"""
 declare i32 @posix_memalign(ptr, i64, i64)
@@ -303,51 +307,44 @@ out:
   ret void
 }
 
-; Reads one word of every cache line: each thread its share, so that private caches are evicted too. Reading, not
-; writing: dirty lines would have to be written back by the kernel that is timed next.
-define internal void @flush(ptr %job, ptr %unused, i64 %tid, ptr %team) {
+; Drops memory from every cache of the machine, line by line: what is timed next finds it in memory only. Dirty lines
+; are written back first, so that no later launch pays for them.
+define internal void @evict(ptr %ranges, i64 %count) {
 entry:
-  %base = load ptr, ptr %job
-  %bytesp = getelementptr i8, ptr %job, i64 8
+  %none = icmp sle i64 %count, 0
+  br i1 %none, label %out, label %range
+range:
+  %r = phi i64 [ 0, %entry ], [ %r1, %ranged ]
+  %at = shl i64 %r, 1
+  %basep = getelementptr i64, ptr %ranges, i64 %at
+  %base = load i64, ptr %basep
+  %bytesp = getelementptr i64, ptr %basep, i64 1
   %bytes = load i64, ptr %bytesp
-  %actp = getelementptr i8, ptr %team, i64 344
-  %n = load i64, ptr %actp
-  %share0 = udiv i64 %bytes, %n
-  %share = and i64 %share0, -64
-  %first = mul i64 %share, %tid
-  %end = add i64 %first, %share
+  %end = add i64 %base, %bytes
+  %start = and i64 %base, -@LINE@
   br label %next
 next:
-  %i = phi i64 [ %first, %entry ], [ %i1, %touch ]
-  %more = icmp slt i64 %i, %end
-  br i1 %more, label %touch, label %out
-touch:
-  %p = getelementptr i8, ptr %base, i64 %i
-  %v = load volatile i64, ptr %p, align 8
-  %i1 = add i64 %i, 64
+  %i = phi i64 [ %start, %range ], [ %i1, %drop ]
+  %more = icmp ult i64 %i, %end
+  br i1 %more, label %drop, label %ranged
+drop:
+  %p = inttoptr i64 %i to ptr
+  call void asm sideeffect "@EVICT@", "r,~{memory}"(ptr %p)
+  %i1 = add i64 %i, @LINE@
   br label %next
-out:
-  ret void
-}
-
-define internal void @evict(ptr %team, ptr %base, i64 %bytes) {
-entry:
-  %job = alloca [2 x i64], align 8
-  %none = icmp sle i64 %bytes, 0
-  br i1 %none, label %out, label %run
-run:
-  store ptr %base, ptr %job
-  %bytesp = getelementptr i8, ptr %job, i64 8
-  store i64 %bytes, ptr %bytesp
-  %n = load i64, ptr %team
-  call void @tg_team_run(ptr %team, ptr @flush, ptr %job, ptr null, i64 %n)
+ranged:
+  %r1 = add i64 %r, 1
+  %again = icmp slt i64 %r1, %count
+  br i1 %again, label %range, label %fence
+fence:
+  fence seq_cst
   br label %out
 out:
   ret void
 }
 
 define void @tg_time(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %threads, i64 %samples, i64 %inner,
-                     ptr %base, i64 %bytes, ptr %seconds) {
+                     ptr %ranges, i64 %count, ptr %seconds) {
 entry:
   %innerf = sitofp i64 %inner to double
   %scale = fdiv double 1.0e-9, %innerf
@@ -357,7 +354,7 @@ next:
   %more = icmp slt i64 %s, %samples
   br i1 %more, label %prepare, label %out
 prepare:
-  call void @evict(ptr %team, ptr %base, i64 %bytes)
+  call void @evict(ptr %ranges, i64 %count)
   %t0 = call i64 @now()
   br label %repeat
 repeat:
@@ -435,7 +432,7 @@ out:
   ret void
 }
 
-define void @tg_plan_time(ptr %team, ptr %entries, i64 %n, i64 %samples, ptr %base, i64 %bytes, ptr %seconds,
+define void @tg_plan_time(ptr %team, ptr %entries, i64 %n, i64 %samples, ptr %ranges, i64 %count, ptr %seconds,
                           ptr %each) {
 entry:
   %total = icmp eq ptr %each, null
@@ -445,7 +442,7 @@ next:
   %more = icmp slt i64 %s, %samples
   br i1 %more, label %prepare, label %out
 prepare:
-  call void @evict(ptr %team, ptr %base, i64 %bytes)
+  call void @evict(ptr %ranges, i64 %count)
   %t0 = call i64 @now()
   br i1 %total, label %whole, label %parts
 whole:
@@ -469,15 +466,18 @@ out:
 """
 
 
-def runtime_text(machine: str, spin_us: int = 80, barrier_spins: int = 4096) -> str:
+def runtime_text(machine: str, features: Sequence[str] = (), spin_us: int = 80, barrier_spins: int = 4096) -> str:
     """The runtime's module for ``machine`` (``platform.machine()``): x86_64 or aarch64 Linux.
 
+    ``features``: of the target, as LLVM writes them; a core with ``clflushopt`` drops cache lines several at a time.
     ``spin_us``: how long an idle helper spins before it sleeps; ``barrier_spins``: pauses before a waiter yields.
     Raises KeyError for another architecture.
     """
     values = {
         "@FUTEX@": str(_FUTEX[machine]),
         "@PAUSE@": _PAUSE[machine],
+        "@EVICT@": "clflushopt ($0)" if "+clflushopt" in features else _EVICT[machine],
+        "@LINE@": str(_LINE),
         "@SPIN_NS@": str(spin_us * 1000),
         "@BARRIER_SPINS@": str(barrier_spins),
         "@ENTRY_BYTES@": str(ENTRY_BYTES),

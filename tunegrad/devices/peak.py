@@ -16,6 +16,8 @@ _FMA_STEPS = 100_000
 _ACCUMULATORS = 12
 _STREAM_VECTORS = 8
 _SAMPLES = 9
+_DRAM_BYTES = 32 << 20
+"""Of an array at most: several times the last-level cache can be gigabytes, and they are dropped from it anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class MachineLimits:
     """Measured peaks by thread count, as sorted (threads, value) pairs: FLOP/s of f32 FMA, and bytes per second.
 
     Read counts the bytes read; triad (``a = b + s*c``) counts three arrays, without the write-allocate traffic of
-    plain stores. DRAM arrays are larger than the last-level cache; L2 arrays half an L2 per thread.
+    plain stores. DRAM arrays are dropped from all caches first; L2 arrays are half an L2 per thread.
     """
 
     fma_f32: tuple[tuple[int, float], ...]
@@ -50,14 +52,14 @@ def measure_limits(target: Target, team: Team) -> MachineLimits:
     """Measure on ``team``, which nothing else may use meanwhile. Takes about a second."""
     counts = sorted({1, team.threads, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n < team.threads)})
     lanes = target.lanes(4)
-    dram = max(4 * target.l3_bytes, 32 << 20)
+    dram = min(max(4 * target.l3_bytes, 32 << 20), _DRAM_BYTES)
     arrays = tuple(Buffer(dram) for _ in range(3))
     level2 = max(1, target.l2_bytes // 2)
     first = [_fma(target, team, n, lanes) for n in counts]
     streams = MachineLimits(
         fma_f32=(),
-        read_dram=tuple((n, _stream(target, team, n, "read", arrays[:1], dram // n)) for n in counts),
-        triad_dram=tuple((n, _stream(target, team, n, "triad", arrays, dram // n)) for n in counts),
+        read_dram=tuple((n, _stream(target, team, n, "read", arrays[:1], dram // n, True)) for n in counts),
+        triad_dram=tuple((n, _stream(target, team, n, "triad", arrays, dram // n, True)) for n in counts),
         read_l2=tuple((n, _stream(target, team, n, "read", arrays[:1], level2)) for n in counts),
         triad_l2=tuple((n, _stream(target, team, n, "triad", arrays, level2 // 3)) for n in counts),
     )
@@ -74,8 +76,10 @@ def _fma(target: Target, team: Team, threads: int, lanes: int) -> float:
     return 2.0 * lanes * _ACCUMULATORS * _FMA_STEPS * threads / seconds
 
 
-def _stream(target: Target, team: Team, threads: int, kind: str, arrays: tuple[Buffer, ...], share: int) -> float:
-    """Bytes per second when every thread streams ``share`` bytes of each array."""
+def _stream(
+    target: Target, team: Team, threads: int, kind: str, arrays: tuple[Buffer, ...], share: int, cold: bool = False
+) -> float:
+    """Bytes per second when every thread streams ``share`` bytes of each array, from memory or from its caches."""
     lanes = target.lanes(4)
     block = 4 * lanes * _STREAM_VECTORS
     share = max(block, share // block * block)
@@ -84,7 +88,8 @@ def _stream(target: Target, team: Team, threads: int, kind: str, arrays: tuple[B
     text = _read_text(lanes, share) if kind == "read" else _triad_text(lanes, share)
     with Executable.load(compile_llvm(text, target), f"peak_{kind}") as kernel:
         inner = max(1, (1 << 20) // share)
-        seconds = min(team.time(Launch(kernel.address, table.address, 0, threads), _SAMPLES, inner))
+        dropped = [(a.address, a.nbytes) for a in arrays] if cold else ()
+        seconds = min(team.time(Launch(kernel.address, table.address, 0, threads), _SAMPLES, inner, dropped))
     return float(share) * len(arrays) * threads / seconds
 
 
