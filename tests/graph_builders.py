@@ -96,6 +96,17 @@ def softmax(x: Node) -> Node:
     return g.elementwise(Op.DIV, e, g.expand(g.reduce(Op.ADD, e, last), x.shape))
 
 
+def attention(*shape: int) -> Node:
+    """Of queries, keys and values of that shape, (heads, tokens, width): scaled scores, softmax, weighted sum."""
+    q, k, v = (tensor(name, *shape) for name in "qkv")
+    return matmul(softmax(scale(matmul(q, g.permute(k, (0, 2, 1))), 0.5)), v)
+
+
+def residual_block(x: Node) -> Node:
+    """A convolution, a folded batch norm, the sum with ``x``, relu."""
+    return relu(add(conv_bn(x, "w", x.shape[1]), x))
+
+
 def layer_norm(x: Node, name: str = "ln") -> Node:
     last = len(x.shape) - 1
     n = x.shape[last]

@@ -14,7 +14,7 @@ from tunegrad.ir.expr import Load
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
 from tunegrad.opts.actions import Tile, Unroll
-from tunegrad.search import Measured, TrialLog, TrialStore
+from tunegrad.search import Measured, Searcher, TrialLog, TrialStore
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 Choices = Mapping[str, int]
@@ -85,6 +85,22 @@ class Surface:
             if choice in self.fails:
                 return Measurement(self.fails[choice], error=f"{choice} was planted to fail", compile_s=cost_s)
         return Measurement(Status.OK, (self.seconds(schedule),) * 3, compile_s=cost_s / 2, timing_s=cost_s / 2)
+
+
+def failing() -> tuple[SurfaceSpace, Surface]:
+    """Six decisions of six options; four options of one decision crash, else all are equally fast."""
+    space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
+    return space, Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
+
+
+def played(searcher: Searcher, surface: Surface, trials: int, batch: int = 8) -> list[Schedule]:
+    """The schedules that it asked for, told as they came."""
+    found: list[Schedule] = []
+    while len(found) < trials and (asked := searcher.ask(batch)):
+        for p in asked:
+            searcher.tell(p, surface.measure(p.schedule))
+            found.append(p.schedule)
+    return found
 
 
 class Clock:

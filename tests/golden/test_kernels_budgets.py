@@ -13,14 +13,14 @@ import pytest
 
 from tests.graph_builders import (
     add,
-    conv_bn,
+    attention,
     encoder_layer,
     gelu,
     layer_norm,
     linear,
-    matmul,
     max_pool,
     relu,
+    residual_block,
     scale,
     softmax,
     tensor,
@@ -55,16 +55,6 @@ def of_model(model: Model) -> tuple[Node, ...]:
     return tuple(t.node for t in model.build(model.weights(seed=0)))
 
 
-def attention() -> Node:
-    q, k, v = (tensor(n, 12, 128, 64) for n in "qkv")
-    return matmul(softmax(scale(matmul(q, g.permute(k, (0, 2, 1))), 0.125)), v)
-
-
-def residual() -> Node:
-    x = tensor("x", 1, 64, 56, 56)
-    return relu(add(conv_bn(x, "w", 64), x))
-
-
 def chain() -> Node:
     x, y = tensor("x", 1024, 256), tensor("y", 1024, 256)
     return gelu(relu(add(scale(x, 0.5), y)))
@@ -92,8 +82,11 @@ MODELS: dict[str, tuple[Callable[[], tuple[Node, ...]], Cost]] = {
     ),
     "softmax": (lambda: (softmax(tensor("x", 1024, 1024)),), Cost(1, 8_388_608, 7_340_032)),
     "layer norm": (lambda: (layer_norm(tensor("x", 1024, 768)),), Cost(1, 6_297_600, 11_010_048)),
-    "attention": (lambda: (attention(),), Cost(3, 4_718_592, 51_904_512)),
-    "conv, bn, residual add, relu": (lambda: (residual(),), Cost(1, 1_753_344, 231_813_120)),
+    "attention": (lambda: (attention(12, 128, 64),), Cost(3, 4_718_592, 51_904_512)),
+    "conv, bn, residual add, relu": (
+        lambda: (residual_block(tensor("x", 1, 64, 56, 56)),),
+        Cost(1, 1_753_344, 231_813_120),
+    ),
     "pooling": (lambda: (max_pool(relu(tensor("x", 1, 64, 112, 112))),), Cost(1, 4_014_080, 5_419_008)),
     "linear, gelu": (lambda: (gelu(linear(tensor("x", 64, 256), "w", 128)),), Cost(1, 229_888, 4_243_456)),
     "elementwise chain": (lambda: (chain(),), Cost(1, 3_145_728, 2_097_152)),

@@ -11,12 +11,12 @@ import pytest
 from tests.graph_builders import (
     Array,
     add,
+    attention,
     conv_bn,
     encoder_layer,
     gelu,
     layer_norm,
     linear,
-    matmul,
     max_pool,
     relu,
     run_schedule,
@@ -41,16 +41,11 @@ def residual() -> Node:
     return relu(add(conv_bn(relu(conv_bn(x, "a", 4)), "b", 4), x))
 
 
-def attention() -> Node:
-    q, k, v = (tensor(n, 2, 5, 4) for n in "qkv")
-    return matmul(softmax(scale(matmul(q, g.permute(k, (0, 2, 1))), 0.5)), v)
-
-
 GRAPHS: dict[str, Callable[[], Node]] = {
     "softmax": lambda: softmax(scale(tensor("x", 5, 8), 0.5)),
     "layer norm": lambda: layer_norm(add(tensor("x", 5, 8), tensor("y", 5, 8))),
     "conv, bn, residual add, relu": residual,
-    "attention": attention,
+    "attention": lambda: attention(2, 5, 4),
     "mlp": lambda: linear(gelu(linear(tensor("x", 3, 6), "a", 7)), "b", 4),
     "pooling": lambda: max_pool(relu(conv_bn(tensor("x", 1, 3, 7, 7), "w", 4))),
     "encoder layer": lambda: encoder_layer(tensor("x", 4, 6), 2, 8),
@@ -109,7 +104,7 @@ def test_toggles_in_random_graphs_keep_results(dtypes: tuple[DType, ...]) -> Non
 
 def test_toggles_do_the_same_whatever_was_toggled_before() -> None:
     """What is drafted again incrementally is what would be drafted from the start."""
-    outputs = (residual(), attention())
+    outputs = (residual(), attention(2, 5, 4))
     fusion = Fusion.of(outputs)
     once = Fusion.of(outputs)
     for i in range(len(fusion.drafts.order)):

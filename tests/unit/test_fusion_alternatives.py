@@ -10,9 +10,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.graph_builders import add, conv_bn, layer_norm, matmul, relu, resnet18, run_schedule, scale, softmax, tensor
+from tests.graph_builders import (
+    add,
+    attention,
+    conv_bn,
+    layer_norm,
+    relu,
+    resnet18,
+    run_schedule,
+    scale,
+    softmax,
+    tensor,
+)
 from tests.graph_fuzzer import random_inputs
-from tunegrad.ir import graph as g
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.fusion import Alternatives, Fusion, drafts
 from tunegrad.ir.graph import Node
@@ -25,16 +35,11 @@ def conv_bn_relu() -> Node:
     return relu(conv_bn(tensor("x", 1, 4, 6, 6), "w", 4))
 
 
-def attention() -> Node:
-    q, k, v = (tensor(n, 2, 5, 4) for n in "qkv")
-    return matmul(softmax(scale(matmul(q, g.permute(k, (0, 2, 1))), 0.5)), v)
-
-
 NAMED: dict[str, Callable[[], Node]] = {
     "softmax": lambda: softmax(tensor("x", 5, 8)),
     "layer norm": lambda: layer_norm(tensor("x", 5, 8)),
     "conv, bn, relu": conv_bn_relu,
-    "attention": attention,
+    "attention": lambda: attention(2, 5, 4),
 }
 
 
@@ -122,7 +127,7 @@ def test_alternatives_that_change_no_kernel_are_none() -> None:
 
 
 def test_edges_that_store_know_their_bytes_and_those_that_inline_store_none() -> None:
-    edges = Alternatives(Fusion.of((attention(),))).edges()
+    edges = Alternatives(Fusion.of((attention(2, 5, 4),))).edges()
     assert {e.stored_bytes for e in edges if e.name == "inline"} == {0}
     assert all(e.stored_bytes > 0 for e in edges if e.name != "inline")
 

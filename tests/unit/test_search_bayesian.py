@@ -6,26 +6,15 @@ from random import Random
 
 import numpy as np
 import optuna
-from search_surface import Surface, SurfaceSpace, choices_of, separable
+from search_surface import SurfaceSpace, choices_of, failing, played, separable
 
 from tunegrad.opts import Schedule
-from tunegrad.search import BayesianSearcher, Proposal
+from tunegrad.search import BayesianSearcher, Proposal, RandomChooser
 from tunegrad.trial import Measurement, Status
 
 
-def played(searcher, surface, trials, batch=8):
-    """The schedules that it asked for, told as they came."""
-    found = []
-    while len(found) < trials and (asked := searcher.ask(batch)):
-        for p in asked:
-            searcher.tell(p, surface.measure(p.schedule))
-            found.append(p.schedule)
-    return found
-
-
 def test_bayesian_learns_which_options_fail():
-    space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
-    surface = Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
+    space, surface = failing()
     asked = played(BayesianSearcher(space, Random(1)), surface, 96)
     failed = [surface.measure(s).status is not Status.OK for s in asked]
     assert sum(failed[:16]) >= 4
@@ -52,7 +41,7 @@ def test_bayesian_keeps_the_fastest_when_the_study_is_made_anew():
 
 def test_bayesian_takes_up_a_stored_schedule_without_a_trace():
     space, surface = separable(Random(4), decisions=5)
-    best = min((space.sample(_Draw(Random(i))) for i in range(300)), key=surface.seconds)
+    best = min((space.sample(RandomChooser(Random(i))) for i in range(300)), key=surface.seconds)
     searcher = BayesianSearcher(space, Random(0))
     default = space.defaults()[0]
     searcher.tell(Proposal(default, "default"), surface.measure(default))
@@ -87,11 +76,3 @@ def test_bayesian_takes_failures_told_before_anything_ran():
     for p in searcher.ask(20):
         searcher.tell(p, Measurement(Status.TIMED_OUT))
     assert len(searcher.ask(8)) == 8
-
-
-class _Draw:
-    def __init__(self, rng):
-        self.rng = rng
-
-    def choose(self, name, options, default):
-        return self.rng.randrange(len(options))

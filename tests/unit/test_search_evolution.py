@@ -5,25 +5,15 @@ from statistics import fmean
 
 import pytest
 from search_landscapes import area, landscape
-from search_surface import Surface, SurfaceSpace, choices_of, separable
+from search_surface import Surface, SurfaceSpace, choices_of, failing, played, separable
 
 from tunegrad.errors import IllegalAction
 from tunegrad.search import EvolutionarySearcher, Proposal, RandomChooser, RandomSearcher, evolution
 from tunegrad.trial import Status
 
 
-def played(searcher, surface, trials, batch=8):
-    found = []
-    while len(found) < trials and (asked := searcher.ask(batch)):
-        for p in asked:
-            searcher.tell(p, surface.measure(p.schedule))
-            found.append(p.schedule)
-    return found
-
-
 def test_evolution_learns_which_options_fail():
-    space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
-    surface = Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
+    space, surface = failing()
     asked = played(EvolutionarySearcher(space, Random(1)), surface, 96)
     failed = [surface.measure(s).status is not Status.OK for s in asked]
     assert sum(failed[:16]) >= 4
