@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("opts", "render"),
     ("ir",),
     ("events", "config"),
-    ("reports", "trial"),
+    ("reports", "trial", "untrusted"),
     ("errors",),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}

@@ -106,10 +106,10 @@ def edit_result(place: str, value: object) -> Change:
     ("place", "value", "why"),
     [
         ("times", 3, "is not an object with times"),
-        ("times.runtimes", "x", "runtimes is 'x', not a list"),
-        ("times.runtimes", [-1], "runtimes[0] is -1.0"),
-        ("times.compilation_time", -5, "compilation_time is -5.0, not a finite number >= 0"),
-        ("times.validation", True, "validation is True, not a number"),
+        ("times.runtimes", "x", "runtimes is 'x': must be a list"),
+        ("times.runtimes", [-1], "runtimes[0] is -1: must be a finite number from 0"),
+        ("times.compilation_time", -5, "compilation_time is -5: must be a finite number from 0"),
+        ("times.validation", True, "validation is True: must be a number"),
         ("invalidity", "compile", "invalidity is 'compile'; status ok is 'correct'"),
         ("configuration", {"tile": 99}, "configuration is not what its path says"),
         ("measurements", [], "actions is missing"),
@@ -146,5 +146,5 @@ def test_t4_number_that_overflows_is_reported(path: Path) -> None:
     content = path.read_text(encoding="utf-8")
     path.write_text(content.replace('"framework": 0.0', '"framework": 1e999', 1), encoding="utf-8")
     assert [str(p) for p in read_recording(path).problems] == [
-        "results row 0: framework is inf, not a finite number >= 0"
+        "results row 0: framework is inf: must be a finite number from 0 to 1.79769e+308"
     ]

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
-from tunegrad.db import fields
+from tunegrad import untrusted
 from tunegrad.db.contents import Contents, Identity, Promotion, Spend
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
-from tunegrad.db.fields import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
 from tunegrad.db.records import IMPORTED, Evidence, Session
 from tunegrad.db.rows import admit, admit_evidence, identity, key_of
 from tunegrad.errors import IllegalAction, InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.untrusted import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
 
 __all__ = ["MAX_LINE_BYTES", "MAX_ROWS", "ActionRule", "Reading", "Refusal", "actions_fault", "read_export"]
 
@@ -85,7 +85,7 @@ _EVIDENCE = {
     "challenger_samples_s": _samples,
     "cold": flag,
 }
-_ROWS: dict[str, fields.Rule] = {
+_ROWS: dict[str, untrusted.Rule] = {
     "kernel": record({"key": _key, "text": text(_KERNEL_CHARACTERS, lines=True), "name": _name}),
     "machine": record({"id": word(16), "fields": listing(200, _pair)}),
     "session": record(
@@ -168,7 +168,7 @@ def actions_fault(_kernel_key: str, _machine: Fingerprint, actions: str) -> str 
     try:
         parse_actions(actions)
     except (IllegalAction, ValueError) as error:
-        return f"must be a list of actions ({fields.shortened(str(error))})"
+        return f"must be a list of actions ({untrusted.shortened(str(error))})"
     return None
 
 
@@ -209,15 +209,15 @@ def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
 def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
     rule = f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
     try:
-        header = fields.json_object((first[1] or b"").decode("utf-8"))
+        header = untrusted.json_object((first[1] or b"").decode("utf-8"))
     except (FieldFault, UnicodeDecodeError):
         raise StoreError(f"file {source}: is no export of a store: {rule}") from None
     if header.get("format") != FORMAT or type(version := header.get("version")) is not int:
         raise StoreError(f"file {source}: is no export of a store: {rule}")
     if version != FORMAT_VERSION:
         raise StoreError(
-            f"file {source}: version {fields.shortened(version)} of the format is not {FORMAT_VERSION}, the only one "
-            "known; export it again, or upgrade tunegrad"
+            f"file {source}: version {untrusted.shortened(version)} of the format is not {FORMAT_VERSION}, the only "
+            "one known; export it again, or upgrade tunegrad"
         )
     try:
         counted = record({kind: integer(0, MAX_ROWS) for kind in KINDS})
@@ -258,7 +258,7 @@ class _Reading:
         try:
             if raw is None:
                 raise FieldFault("line", None, f"must have at most {MAX_LINE_BYTES} bytes")
-            row = fields.json_object(_decoded(raw))
+            row = untrusted.json_object(_decoded(raw))
             kind = exact(*KINDS)("row", row.pop("row", None))
             self.seen[kind] += 1
             self._keep(kind, _ROWS[kind]("", row))
@@ -300,7 +300,7 @@ class _Reading:
 
     def _keep_session(self, row: dict[str, Any]) -> None:
         try:
-            fields.json_object(row["settings"])
+            untrusted.json_object(row["settings"])
         except FieldFault:
             raise FieldFault("settings", row["settings"], "must be the text of a JSON object") from None
         _once(self.sessions, row["id"], "id", row["id"])

@@ -1,25 +1,27 @@
-"""Values of an untrusted file, checked one by one: what breaks its rule is named, and nothing is run."""
+"""The records of a recording: made of it, and read back from an untrusted file by the rules of ``tunegrad.untrusted``.
+
+Unlike an export of a store, a record may have fields that nobody asks for: T4 files carry those of other tools.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from tunegrad.errors import IllegalAction, StoreError
+from tunegrad.errors import IllegalAction
 from tunegrad.opts import Schedule
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
+from tunegrad.untrusted import Fault, anything, free_text, integer, listing, number, shortened
 
 __all__ = [
     "MOST_PATHS",
-    "Fault",
     "header_of",
     "header_record",
-    "load_json",
     "question_of",
     "question_record",
     "real",
@@ -39,21 +41,9 @@ MOST_PATHS = 10_000
 MOST_ANSWERS = 200
 _DURATIONS = ("lower_s", "compile_s", "verify_s", "timing_s")
 
-
-class Fault(StoreError):
-    """A value that breaks its rule. Never leaves this package: it becomes a Problem."""
-
-
-def load_json(line: str | bytes) -> Any:
-    """One JSON value. Raises Fault; NaN and infinities, which are no JSON, are refused too."""
-
-    def refuse(name: str) -> float:
-        raise Fault(f"is not JSON: {name}")
-
-    try:
-        return json.loads(line, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise Fault(f"is not JSON: {error}") from error
+_text = free_text(MOST_CHARACTERS)
+_time = number(0.0, sys.float_info.max)
+_answers = listing(MOST_ANSWERS, anything)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -61,62 +51,28 @@ def load_json(line: str | bytes) -> Any:
 
 def text(record: Mapping[str, Any], name: str) -> str:
     """The text of that name."""
-    value = _field(record, name)
-    if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
-        raise Fault(f"{name} is {_short(value)}, not a text of at most {MOST_CHARACTERS:,} characters")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Fault(f"{name} is not valid Unicode: {error}") from error
-    return value
+    return str(_text(name, _field(record, name)))
 
 
 def whole(record: Mapping[str, Any], name: str, most: int = 1 << 40) -> int:
     """The whole number of that name, 0 to ``most``."""
-    value = _field(record, name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise Fault(f"{name} is {_short(value)}, not a whole number from 0 to {most}")
-    return value
+    return int(integer(0, most)(name, _field(record, name)))
 
 
-def real(record: Mapping[str, Any], name: str, least: float = 0.0) -> float:
-    """The finite number of that name, at least ``least``."""
-    return _real(name, _field(record, name), least)
+def real(record: Mapping[str, Any], name: str) -> float:
+    """The finite number of that name, at least 0."""
+    return float(_time(name, _field(record, name)))
 
 
 def samples(record: Mapping[str, Any], name: str) -> tuple[float, ...]:
     """The list of finite times of that name."""
-    value = _list(name, _field(record, name), MOST_SAMPLES)
-    return tuple(_real(f"{name}[{i}]", v, 0.0) for i, v in enumerate(value))
-
-
-def _real(name: str, value: object, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Fault(f"{name} is {_short(value)}, not a number")
-    try:
-        found = float(value)
-    except OverflowError as error:
-        raise Fault(f"{name} is {_short(value)}, not a finite number") from error
-    if not (math.isfinite(found) and found >= least):
-        raise Fault(f"{name} is {found!r}, not a finite number >= {least:g}")
-    return found
+    return tuple(listing(MOST_SAMPLES, _time)(name, _field(record, name)))
 
 
 def _field(record: Mapping[str, Any], name: str) -> object:
     if name not in record:
         raise Fault(f"{name} is missing")
     return record[name]
-
-
-def _list(name: str, value: object, most: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) > most:
-        raise Fault(f"{name} is {_short(value)}, not a list of at most {most:,}")
-    return value
-
-
-def _short(value: object) -> str:
-    shown = repr(value) if not isinstance(value, list | dict) else f"a {type(value).__name__} of {len(value)}"
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 # ---- the header ------------------------------------------------------------------------------------------------------
@@ -154,10 +110,10 @@ def header_of(record: Mapping[str, Any]) -> Recording:
 
 
 def _fingerprint(value: object) -> Fingerprint:
-    pairs = _list("fingerprint", value, 1000)
+    pairs = listing(1000, anything)("fingerprint", value)
     for pair in pairs:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)):
-            raise Fault(f"fingerprint has {_short(pair)}, not a [name, value] pair of texts")
+            raise Fault(f"fingerprint has {shortened(pair)}, not a [name, value] pair of texts")
     names = [name for name, _ in pairs]
     if names != sorted(set(names)):
         raise Fault("fingerprint has names that are not sorted and distinct")
@@ -172,7 +128,7 @@ def _policy(value: object) -> Policy:
     found: dict[str, Any] = {name: read.get(kind, text)(value, name) for name, kind in hints.items()}
     for name, valid in (("cache", ("cold", "warm")), ("statistic", ("median", "min"))):
         if found[name] not in valid:
-            raise Fault(f"policy.{name} is {_short(found[name])}, not {' or '.join(valid)}")
+            raise Fault(f"policy.{name} is {shortened(found[name])}, not {' or '.join(valid)}")
     return Policy(**found)
 
 
@@ -186,7 +142,7 @@ def question_record(question: Question) -> dict[str, Any]:
 
 def question_of(record: Mapping[str, Any]) -> Question:
     """The inverse. Raises Fault."""
-    raw = _list("options", _field(record, "options"), MOST_OPTIONS)
+    raw = listing(MOST_OPTIONS, anything)("options", _field(record, "options"))
     if not raw:
         raise Fault("options is empty")
     options = tuple(_option(value, 0) for value in raw)
@@ -198,7 +154,7 @@ def _option(value: object, depth: int) -> Any:
         return tuple(_option(v, depth + 1) for v in value)
     if isinstance(value, str | int):
         return value
-    raise Fault(f"options has {_short(value)}, not a text, a whole number, true, false or a list of these")
+    raise Fault(f"options has {shortened(value)}, not a text, a whole number, true, false or a list of these")
 
 
 def trial_record(trial: RecordedTrial) -> dict[str, Any]:
@@ -224,14 +180,14 @@ def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> Re
     except IllegalAction as error:
         raise Fault(f"actions: {error}") from error
     if printed != actions:
-        raise Fault(f"actions print as {_short(printed)}, not as {_short(actions)}")
+        raise Fault(f"actions print as {shortened(printed)}, not as {shortened(actions)}")
     return RecordedTrial(actions, text(record, "program"), _measurement(record), _paths(record, questions))
 
 
 def _measurement(record: Mapping[str, Any]) -> Measurement:
     status, times = text(record, "status"), samples(record, "samples_s")
     if status not in tuple(Status):
-        raise Fault(f"status is {_short(status)}, none of {', '.join(Status)}")
+        raise Fault(f"status is {shortened(status)}, none of {', '.join(Status)}")
     if (status == Status.OK) != bool(times):
         raise Fault(f"status is {status} with {len(times)} samples; an ok trial has some, any other has none")
     if any(s == 0.0 for s in times):
@@ -247,15 +203,15 @@ def _measurement(record: Mapping[str, Any]) -> Measurement:
 
 
 def _paths(record: Mapping[str, Any], questions: Mapping[int, Question]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    raw = _list("paths", _field(record, "paths"), MOST_PATHS)
+    raw = listing(MOST_PATHS, _answers)("paths", _field(record, "paths"))
     if not raw:
         raise Fault("paths is empty")
-    return tuple(tuple(_answer(a, questions) for a in _list("paths", path, MOST_ANSWERS)) for path in raw)
+    return tuple(tuple(_answer(a, questions) for a in path) for path in raw)
 
 
 def _answer(value: object, questions: Mapping[int, Question]) -> tuple[int, int]:
     if not (isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)):
-        raise Fault(f"paths has {_short(value)}, not a [question, option] pair")
+        raise Fault(f"paths has {shortened(value)}, not a [question, option] pair")
     question, choice = value
     if question not in questions:
         raise Fault(f"paths has an answer to question {question}, which there is not")

@@ -20,8 +20,9 @@ from typing import IO, Any
 from tunegrad.db import Problem
 from tunegrad.errors import StoreError
 from tunegrad.search import Question, RecordedTrial, Recording, conflicts
+from tunegrad.untrusted import Fault, json_object, json_value
 
-from .fields import Fault, header_of, header_record, load_json, question_of, question_record, trial_of, trial_record
+from .fields import header_of, header_record, question_of, question_record, trial_of, trial_record
 from .t4 import parse_t4
 from .writing import write_whole
 
@@ -92,7 +93,7 @@ def _read(path: Path, stream: Iterator[bytes]) -> Read:
     content = _content(stream, problems)
     first = content.split(b"\n", 1)[0]
     try:
-        head = load_json(first) if first.rstrip().endswith(b"}") else None
+        head = json_value(first) if first.rstrip().endswith(b"}") else None
     except Fault:
         head = None
     if isinstance(head, dict) and head.get("format") == FORMAT:
@@ -189,9 +190,7 @@ def _opened(line: bytes) -> dict[str, Any]:
     """The record of a line whose checksum matches. Raises Fault."""
     if len(line) > _MOST_LINE:
         raise Fault(f"is over {_MOST_LINE:,} bytes long")
-    record = load_json(line)
-    if not isinstance(record, dict):
-        raise Fault("is not a JSON object")
+    record = json_object(line)
     crc = record.pop("crc", None)
     try:
         sealed = zlib.crc32(_dump(record).encode())
@@ -205,7 +204,7 @@ def _opened(line: bytes) -> dict[str, Any]:
 def _foreign(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     """The recording of a T4 file."""
     try:
-        document = load_json(content)
+        document = json_value(content)
         recording, questions, trials, bad = parse_t4(document)
     except Fault as error:
         raise StoreError(f"{path}: is neither a recorded space nor T4 results of one: {error}") from error

@@ -14,10 +14,10 @@ from typing import Any
 
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Status
+from tunegrad.untrusted import Fault
 
 from .fields import (
     MOST_PATHS,
-    Fault,
     header_of,
     header_record,
     question_of,

@@ -1,7 +1,8 @@
 """Values of an untrusted file: each checked for type, range and size before anything is made of it.
 
-A rule that is broken is a FieldFault, which names the field, the value (shortened, and with nothing in it that a
-terminal would act on) and the rule. Plain data only: nothing here evaluates, imports or opens what it is given.
+Exports of stores and recorded spaces are read with these rules. One that is broken is a FieldFault, which names the
+field, the value (shortened, and with nothing in it that a terminal would act on) and the rule. Plain data only: nothing
+here evaluates, imports or opens what it is given.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any, NoReturn
 from tunegrad.errors import StoreError
 
 __all__ = [
+    "Fault",
     "FieldFault",
+    "anything",
     "exact",
     "flag",
     "free_text",
     "integer",
     "json_object",
+    "json_value",
     "listing",
     "number",
     "record",
@@ -34,7 +38,11 @@ _LARGEST_S = 1e12
 Rule = Callable[[str, Any], Any]
 
 
-class FieldFault(StoreError):
+class Fault(StoreError):
+    """Something in a file that breaks a rule. Whoever reads the file says where, or leaves the row out."""
+
+
+class FieldFault(Fault):
     """A value of a file that breaks its rule: field, value and rule in one line."""
 
     def __init__(self, field: str, value: object, rule: str) -> None:
@@ -44,8 +52,8 @@ class FieldFault(StoreError):
 
 def shortened(value: object) -> str:
     """The value as an error message shows it: one line of ASCII of bounded length."""
-    if isinstance(value, str) and len(value) > _SHOWN:
-        return f"{value[:_SHOWN]!a}... [{len(value)} characters]"
+    if isinstance(value, str | bytes) and len(value) > _SHOWN:
+        return f"{value[:_SHOWN]!a}... [{len(value)} {'characters' if isinstance(value, str) else 'bytes'}]"
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     shown = ascii(value) if not isinstance(value, int) or abs(value) < 10**_SHOWN else "a huge integer"
@@ -138,6 +146,11 @@ def flag(field: str, value: Any) -> bool:
     return value
 
 
+def anything(_field: str, value: Any) -> Any:
+    """Any value, as it is: what it is part of looks at it."""
+    return value
+
+
 def listing(limit: int, item: Rule) -> Rule:
     """A list of at most ``limit`` items."""
 
@@ -167,14 +180,19 @@ def record(rules: Mapping[str, Rule]) -> Rule:
     return rule
 
 
-def json_object(line: str) -> dict[str, Any]:
-    """The object that a line of JSON holds. FieldFault for all else, for names said twice, for NaN and infinity."""
+def json_value(text: str | bytes) -> Any:
+    """The value that a JSON text holds. FieldFault for all else, for names said twice, for NaN and infinity."""
     try:
-        value = json.loads(line, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except FieldFault:
         raise
     except (ValueError, RecursionError) as error:
-        raise FieldFault("line", line, f"must be JSON ({type(error).__name__})") from None
+        raise FieldFault("line", text, f"must be JSON ({type(error).__name__})") from None
+
+
+def json_object(line: str | bytes) -> dict[str, Any]:
+    """The object that a line of JSON holds. FieldFault as for ``json_value``, and for what is no object."""
+    value = json_value(line)
     if not isinstance(value, dict):
         raise FieldFault("line", value, "must be a JSON object")
     return value
