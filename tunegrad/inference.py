@@ -50,7 +50,19 @@ from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
 
-__all__ = ["DEVICES", "Choice", "LoadedModel", "OnMiss", "StorePath", "choices", "compile", "load", "realize"]
+__all__ = [
+    "DEVICES",
+    "Choice",
+    "LoadedModel",
+    "OnMiss",
+    "StorePath",
+    "choices",
+    "compile",
+    "compiled_choice",
+    "load",
+    "process_compiler",
+    "realize",
+]
 
 Array = NDArray[Any]
 OnMiss = Literal["default", "nearest", "error"]
@@ -100,7 +112,8 @@ def _engine(threads: int) -> _CpuEngine:
     return _CpuEngine(Team(threads))
 
 
-def _compiler() -> Compiler:
+def process_compiler() -> Compiler:
+    """The compiler of this process, with the user's cache of objects: all models share what it lowered and linked."""
     return _compiler_at(cache_dir() / "objects")
 
 
@@ -165,10 +178,13 @@ def _difference(d: Difference) -> str:
     return "kernel: not in the store" if d.field == "kernel" else f"{d.field}: {d.here} != {d.stored}"
 
 
-def _chosen(
+def compiled_choice(
     kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> tuple[Choice, Code]:
-    """The first choice that is legal here and compiles."""
+    """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and compiles.
+
+    A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the default fails too.
+    """
     for choice in choices(kernel, target, here, store, on_miss):
         try:
             return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
@@ -283,7 +299,9 @@ class LoadedModel:
             codes = {
                 key: code
                 if c.trial is None
-                else _chosen(c.kernel, self._target, fingerprint(self._target), None, "default", _compiler())[1]
+                else compiled_choice(
+                    c.kernel, self._target, fingerprint(self._target), None, "default", process_compiler()
+                )[1]
                 for key, (c, code) in self._chosen.items()
             }
             self._default = self._bound(codes)
@@ -388,7 +406,7 @@ def _load(
         here = fingerprint(target, numerics)
         plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, opened, numerics).plan
         chosen = {
-            key: _chosen(kernel, target, here, opened, on_miss, _compiler())
+            key: compiled_choice(kernel, target, here, opened, on_miss, process_compiler())
             for key, (kernel, _) in plan.kernels().items()
         }
         read = "" if opened is None else _store_name(store)
@@ -452,7 +470,7 @@ def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     here = fingerprint(target)
     plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
     codes = {
-        key: _chosen(kernel, target, here, None, "default", _compiler())[1]
+        key: compiled_choice(kernel, target, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()
     }
     return Runner(plan, codes, _engine(target.threads))

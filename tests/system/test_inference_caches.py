@@ -95,10 +95,10 @@ def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
         np.testing.assert_allclose((a * 2 + a).numpy(), 3 * value, rtol=1e-6)
 
     run(1.0)
-    plans, lowered = len(inference._plans), inference._compiler().counts.lowered
+    plans, lowered = len(inference._plans), inference.process_compiler().counts.lowered
     for value in range(2, 6):
         run(float(value))
-    assert (len(inference._plans), inference._compiler().counts.lowered) == (plans, lowered)
+    assert (len(inference._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
 
 
 def test_other_shapes_get_another_plan() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tunegrad.artifact import Compiler
-from tunegrad.config import cache_dir
 from tunegrad.db import Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.target import Target
-from tunegrad.runtime import Argument, ObjectCache
+from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint, Policy
 
 from .whole import chosen_kernel
@@ -30,8 +28,7 @@ def bound(
     name: str, plan: Schedule, inputs: Sequence[Argument], target: Target, here: Fingerprint, store: Store
 ) -> LoadedModel:
     """A plan ready to run, each kernel with its stored winner or its default. Raises CandidateFailure."""
-    compiler = Compiler(ObjectCache(cache_dir() / "objects"))
-    chosen = {key: chosen_kernel(kernel, target, here, store, compiler) for key, (kernel, _) in plan.kernels().items()}
+    chosen = {key: chosen_kernel(kernel, target, here, store) for key, (kernel, _) in plan.kernels().items()}
     return LoadedModel(name, inputs, plan, chosen, target)
 
 

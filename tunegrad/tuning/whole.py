@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from tunegrad.artifact import Compiler
-from tunegrad.config import cache_dir
 from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure, IllegalAction
-from tunegrad.inference import Choice, LoadedModel, choices
+from tunegrad.inference import Choice, LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.opts import Schedule
 from tunegrad.reports import RunReport
-from tunegrad.runtime import Code, ObjectCache
+from tunegrad.runtime import Code
 from tunegrad.trial import Fingerprint
 
 from .workload import Workload
@@ -24,19 +21,13 @@ def measure_whole(workload: Workload, store: Store, target: Target, here: Finger
 
     Raises CandidateFailure where a kernel has no schedule that runs.
     """
-    compiler = Compiler(ObjectCache(cache_dir() / "objects"))
-    chosen = {use.key: chosen_kernel(use.kernel, target, here, store, compiler) for use in workload.kernels}
+    chosen = {use.key: chosen_kernel(use.kernel, target, here, store) for use in workload.kernels}
     return LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target).benchmark(budget_s)
 
 
-def chosen_kernel(
-    kernel: Kernel, target: Target, here: Fingerprint, store: Store, compiler: Compiler
-) -> tuple[Choice, Code]:
+def chosen_kernel(kernel: Kernel, target: Target, here: Fingerprint, store: Store) -> tuple[Choice, Code]:
     """What a kernel runs with, compiled: its stored winner, else its default. Raises CandidateFailure."""
-    failure: Exception | None = None
-    for choice in choices(kernel, target, here, store, "default"):
-        try:
-            return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
-        except (IllegalAction, CandidateFailure) as error:
-            failure = error
-    raise CandidateFailure(f"kernel {kernel.name}: no schedule runs") from failure
+    try:
+        return compiled_choice(kernel, target, here, store, "default", process_compiler())
+    except (IllegalAction, CandidateFailure) as error:
+        raise CandidateFailure(f"kernel {kernel.name}: no schedule runs: {error}") from error
