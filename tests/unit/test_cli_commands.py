@@ -293,6 +293,25 @@ DOCTOR = DoctorReport(
 )
 
 
+def test_what_a_terminal_would_act_on_is_escaped_on_both_streams(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [ShowRow("conv\x1b[2J", "k1", 1, "hit", "tile(a, 4)", "beam\u202e", "s1", 1.25)]
+    install("tunegrad.tune", show=lambda _model, _settings: rows)
+    assert run(["show", "mlp"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        r"conv\x1b[2J  k1",
+        r"    uses 1, 1.2500 ms; hit; from beam\u202e, session s1",
+    ]
+
+    def refused(_model: str, _settings: TuneSettings) -> None:
+        raise StoreError("store \x1b]0;title\x07: no")
+
+    install("tunegrad.tune", show=refused)
+    assert run(["show", "mlp"]) == 1
+    assert capsys.readouterr().err == "error: store \\x1b]0;title\\x07: no\n"
+
+
 def test_doctor_prints_devices_versions_and_peaks(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("tunegrad.tune", doctor=lambda: DOCTOR)
     assert run(["doctor"]) == 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from tunegrad.cli.output import note
 from tunegrad.errors import UserError
 
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
@@ -84,7 +85,7 @@ def run(argv: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except UserError as error:
-        click.echo(f"error: {' '.join(str(error).split())}", err=True)
+        note(f"error: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR
     except BrokenPipeError:
         # The reader of our stdout left. What is still buffered must not fail again when Python exits.

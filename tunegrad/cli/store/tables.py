@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tunegrad.cli.output import printable
 from tunegrad.cli.tables import ms, table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _CELL = 60
 
 def plain(text: str) -> str:
     """The text on one line, without characters that are not printable."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(text).replace("\n", "\\n")
 
 
 def import_text(report: ImportReport) -> str:
