@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +21,7 @@ from tunegrad.cli.options import (
     threads_option,
 )
 from tunegrad.cli.output import emit, note
-from tunegrad.errors import StoreError
+from tunegrad.cli.place import make_default_place
 
 if TYPE_CHECKING:
     from tunegrad.cli.lines import LineObserver
@@ -84,7 +83,7 @@ def tune(
         numerics=numerics,
     )
     if store is None:
-        _make_default_place(settings.store)
+        make_default_place(settings.store)
     from tunegrad.tune import tune as tune_model
 
     with ExitStack() as stack:
@@ -97,14 +96,6 @@ def tune(
     if report.interrupted:
         note(f"interrupted: the best so far is kept in {report.store}; run the same command again to go on")
         ctx.exit(EXIT_INTERRUPTED)
-
-
-def _make_default_place(store: Path) -> None:
-    """Make the directory of the default store, which no user has made; one that the user named must exist."""
-    try:
-        store.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"store {store}: directory {store.parent} can not be made: {error.strerror}") from error
 
 
 def _display() -> LiveObserver | LineObserver:

@@ -9,7 +9,7 @@ import click
 from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.options import example, json_option, numerics_option, store_option, threads_option
 from tunegrad.cli.output import emit, note
-from tunegrad.cli.store.inspect import store_path
+from tunegrad.cli.place import store_path
 
 __all__ = ["diff", "why"]
 

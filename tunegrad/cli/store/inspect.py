@@ -10,8 +10,9 @@ import click
 from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note
+from tunegrad.cli.place import store_path
 
-__all__ = ["export", "stats", "store_path", "verify"]
+__all__ = ["export", "stats", "verify"]
 
 
 @click.command(epilog=example("tunegrad store stats --store tuned.db"))
@@ -88,19 +89,3 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
     except OSError as error:
         raise StoreError(f"file {out}: can not be written: {error.strerror}") from error
     note(f"{out}: {found.trials} trials and {found.promotions} promotions")
-
-
-def store_path(given: str | None, *, make_place: bool = False) -> Path:
-    """The store that a command is about; ``make_place``: with the default one's directory, which no user has made."""
-    from tunegrad.config import default_store
-    from tunegrad.errors import StoreError
-
-    if given is not None:
-        return Path(given).expanduser()
-    path = default_store()
-    if make_place:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"store {path}: directory {path.parent} can not be made: {error.strerror}") from error
-    return path
