@@ -19,7 +19,10 @@ _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
 )  # fmt: skip
-_EXTRAS = {"pyopencl": "opencl", "pytest": "test", "torch": "bench", "onnxruntime": "bench", "openvino": "bench"}
+_EXTRAS = {
+    "pyopencl": "opencl", "lightgbm": "learn", "matplotlib": "plot", "pytest": "test",
+    "torch": "bench", "onnxruntime": "bench", "openvino": "bench",
+}  # fmt: skip
 """Packages of the extras, and the extra that each one comes with."""
 
 
