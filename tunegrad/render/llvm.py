@@ -290,7 +290,7 @@ class _Renderer(Memory):
             case Fold():
                 self.fold(i)
             case Select(id, mask, yes, no, t):
-                m = f"{ltype_mask(t.lanes)} {self.value(mask)}"
+                m = f"{_mask_type(t.lanes)} {self.value(mask)}"
                 self.define(id, t, f"select {m}, {ltype(t)} {self.value(yes)}, {ltype(t)} {self.value(no)}")
             case Position():
                 self.position(i)
@@ -477,6 +477,6 @@ def _phi(to: _Held, first: tuple[str, str], second: tuple[str, str]) -> str:
     return f"{to.value} = phi {to.type} [ {a}, %{here} ], [ {b}, %{there} ]"
 
 
-def ltype_mask(lanes: int) -> str:
+def _mask_type(lanes: int) -> str:
     """The LLVM type of a mask."""
     return "i1" if lanes == 1 else f"<{lanes} x i1>"
