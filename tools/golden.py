@@ -98,9 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"wrote {path.name}", file=sys.stderr)
         else:
             sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "today"))
-    if options.write:
-        for path in FOLDER.glob("*.txt"):
-            if path.stem not in CASES:
+    for path in sorted(FOLDER.glob("*.txt")):
+        if path.stem not in CASES:
+            stale += 1
+            print(f"{'removed' if options.write else 'no case for'} {path.name}", file=sys.stderr)
+            if options.write:
                 path.unlink()
     return 3 if stale and not options.write else 0
 

@@ -21,7 +21,10 @@ def test_forms_golden_files_all_have_a_case() -> None:
 def test_forms_golden_tool_shows_what_changed(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("tools.golden.FOLDER", tmp_path)
     monkeypatch.setattr("tools.golden.CASES", {"add_tail": CASES["add_tail"]})
+    assert main(["--write"]) == 0
     (tmp_path / "left_over.txt").write_text("")
+    assert main([]) == 3
+    assert "no case for left_over.txt" in capsys.readouterr().err
     assert main(["--write"]) == 0
     assert [p.name for p in tmp_path.iterdir()] == ["add_tail.txt"]
     assert main([]) == 0
