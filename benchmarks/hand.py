@@ -10,6 +10,7 @@ best peak of the run.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.hand_schedules import FULL, HandSchedule
-from benchmarks.machine import Usage, bystanders, cores, describe
+from benchmarks.machine import Usage, bystanders, describe
 from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tunegrad.devices import Team, host_target, measure_limits
 from tunegrad.ir.interpret_kernel import interpret_at
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 1
             kernels.append((entry, kernel))
         _report(kernels, target, team, options.rounds)
-    for line in bystanders(before, Usage.now(), len(cores())):
+    for line in bystanders(before, Usage.now(), os.cpu_count() or 1):
         print(line, file=sys.stderr)
     about = describe(("python", "-m", "benchmarks.hand"), options.threads)
     print(f"{about['cpu']}, {target.arch}, {about['cores']} cores", file=sys.stderr)

@@ -56,6 +56,7 @@ class Usage:
 def bystanders(before: Usage, after: Usage, processors: int) -> tuple[str, ...]:
     """One line when other processes used more than 3 % of the processors, which no interleaving can make fair.
 
+    ``processors`` are all of the machine's, for their busy time is counted, whichever this process may use.
     Linux counts busy time in ticks of 10 ms, so the two moments must be seconds apart.
     """
     others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
