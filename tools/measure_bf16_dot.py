@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -26,13 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tunegrad as tg
+from tools.numerics_page import write_table
 from tunegrad.config import Numerics
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "NUMERICS.md"
-BEGIN = "<!-- begin: python -m tools.measure_bf16_dot --write -->\n"
-END = "<!-- end -->\n"
 SEEDS = 3
 ROUNDS = 15
 _ASLEEP_S = 0.02
@@ -154,8 +151,9 @@ def _peers(torch: Any, shape: Shape) -> list[Callable[[], Any]]:
 def main(arguments: list[str]) -> None:
     """Run the command that the module's text describes."""
     parser = argparse.ArgumentParser(description="errors and times of sums of bf16 pairs")
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/NUMERICS.md")
-    parser.add_argument("--speed", action="store_true", help="times in place of errors")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--write", action="store_true", help="replace the table in docs/NUMERICS.md")
+    one.add_argument("--speed", action="store_true", help="times in place of errors")
     given = parser.parse_args(arguments)
     if given.speed:
         sys.stdout.write("\n".join(speed(threads) for threads in (1, 2)))
@@ -163,9 +161,7 @@ def main(arguments: list[str]) -> None:
     text = table()
     sys.stdout.write(text)
     if given.write:
-        before, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
-        _, after = rest.split(END, 1)
-        DOCUMENT.write_text(before + BEGIN + text + END + after, encoding="utf-8")
+        write_table("measure_bf16_dot", text)
 
 
 if __name__ == "__main__":

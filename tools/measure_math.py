@@ -18,12 +18,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from tools.numerics_page import write_table
 from tunegrad.devices.codegen import compile_llvm
 from tunegrad.devices.host import host_target
 from tunegrad.devices.loader import Library
@@ -37,9 +37,6 @@ from tunegrad.render.math_f32 import SIN_LIMIT
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "NUMERICS.md"
-BEGIN = "<!-- begin: python -m tools.measure_math --write -->\n"
-END = "<!-- end -->\n"
 SEED = 20
 PAIR_CHUNKS = 16
 STRIDE = 61
@@ -242,13 +239,13 @@ def main(arguments: list[str]) -> None:
     """Run the command that the module's text describes."""
     parser = argparse.ArgumentParser(description="errors and speed of the f32 functions")
     parser.add_argument("--stride", type=int, default=STRIDE)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--speed", action="store_true")
+    one = parser.add_mutually_exclusive_group()  # the table in the document is that of the errors
+    one.add_argument("--write", action="store_true")
+    one.add_argument("--speed", action="store_true")
     options = parser.parse_args(arguments)
     text = speed() if options.speed else table(options.stride)
     if options.write:
-        before, rest = DOCUMENT.read_text().split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + text + END + rest.split(END, 1)[1])
+        write_table("measure_math", text)
     else:
         sys.stdout.write(text)
 

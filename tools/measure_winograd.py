@@ -4,7 +4,7 @@
     python -m tools.measure_winograd --write     the same, into docs/NUMERICS.md
     python -m tools.measure_winograd --last 1    only the last shape
 
-Every variant runs compiled, with its default schedules. Inputs are normal, weights are normal with the variance
+They run compiled, with their default schedules. Inputs are normal, weights are normal with the variance
 2 / (9 channels) of an initialised network. An error is the largest ``|result - reference|`` over the root mean square
 of the reference, which numpy computes in float64.
 """
@@ -14,27 +14,24 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tools.numerics_page import write_table
 from tunegrad.artifact import Compiler
 from tunegrad.config import default_threads
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.frontend import Tensor
-from tunegrad.inference import LoadedModel, choices
+from tunegrad.inference import LoadedModel, compiled_choice
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.variants import rewrite, variants_of
-from tunegrad.opts import Schedule
+from tunegrad.ir.variants import rewrite
 from tunegrad.runtime import Argument
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "NUMERICS.md"
-BEGIN = "<!-- begin: python -m tools.measure_winograd --write -->\n"
-END = "<!-- end -->\n"
+VARIANTS = ("direct", "winograd2", "winograd4")
 SEEDS = 3
 UNIT = 2.0**-24
 """Unit roundoff of f32."""
@@ -75,18 +72,17 @@ def reference(x: Array, w: Array) -> Wide:
 
 
 def results(x: Array, w: Array, compiler: Compiler) -> dict[str, Array]:
-    """What every variant gives, by its name."""
+    """What every one of ``VARIANTS`` gives, by its name."""
     target = host_target(default_threads())
     here = fingerprint(target)
     plan = schedule((Tensor.input("x", x.shape).conv2d(Tensor.constant(w), padding=1).node,))
     ((key, (kernel, _)),) = plan.kernels().items()
     found = {}
-    for variant in variants_of(kernel):
+    for variant in VARIANTS:
         part = rewrite(plan, {key: variant})
-        chosen = {}
-        for name, (k, _) in part.kernels().items():
-            choice = next(iter(choices(k, target, here, None, "default")))
-            chosen[name] = choice, compiler.code(k, Schedule.parse(choice.actions), target)
+        chosen = {
+            name: compiled_choice(k, target, here, None, "default", compiler) for name, (k, _) in part.kernels().items()
+        }
         argument = Argument("x", x.shape, kernel.outputs[0].dtype)
         found[variant] = LoadedModel(variant, [argument], part, chosen, target)(x)
     return found
@@ -127,8 +123,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     text = table(SHAPES[-options.last :])
     if options.write:
-        before, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + text + END + rest.split(END, 1)[1], encoding="utf-8")
+        write_table("measure_winograd", text)
     else:
         sys.stdout.write(text)
 

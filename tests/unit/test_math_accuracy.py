@@ -10,7 +10,8 @@ import pytest
 from scipy import special
 
 from tools.fit_math import ERF_FITS, FITS, Fit, erf_table, error_of, solve
-from tools.measure_math import CASES, DOCUMENT, STRIDE, TARGETS, Case, Kernel, host, without_avx512, worst
+from tools.measure_math import CASES, STRIDE, TARGETS, Case, Kernel, host, without_avx512, worst
+from tools.numerics_page import table_of
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
@@ -23,7 +24,7 @@ _LIBRARY = {
 
 def _documented(op: Op) -> list[float]:
     row = re.search(
-        rf"^\| {op} \|[^|]*\|" + r" ([0-9.]+) \|[^|]*\|" * len(TARGETS), DOCUMENT.read_text("utf-8"), re.MULTILINE
+        rf"^\| {op} \|[^|]*\|" + r" ([0-9.]+) \|[^|]*\|" * len(TARGETS), table_of("measure_math"), re.MULTILINE
     )
     assert row is not None, op
     return [float(cell) for cell in row.groups()]

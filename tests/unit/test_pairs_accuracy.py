@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from tools.measure_bf16_dot import BEGIN, DOCUMENT, DRAWS, END, SHAPES, Shape, errors
+from tools.measure_bf16_dot import DRAWS, SHAPES, Shape, errors
+from tools.numerics_page import table_of
 
 SMALL = Shape(64, 768, 96)
 UNIT = 2.0**-24
 
 
 def test_table_has_every_row() -> None:
-    table = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)[1].split(END, 1)[0]
+    table = table_of("measure_bf16_dot")
     rows = re.findall(r"^\| (.*), (.*?) \|.*e-0\d \|$", table, re.MULTILINE)
     assert rows == [(str(shape), draw) for shape in SHAPES for draw in DRAWS]
 

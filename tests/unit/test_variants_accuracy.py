@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from tools.measure_winograd import BEGIN, DOCUMENT, END, SHAPES, Shape, errors
+from tools.measure_winograd import SHAPES, Shape, errors
+from tools.numerics_page import table_of
 
 SLACK = 1.5
 """Other machines have other default schedules, and so other orders of summation."""
 
 
 def _table() -> str:
-    return DOCUMENT.read_text(encoding="utf-8").split(BEGIN)[1].split(END, 1)[0]
+    return table_of("measure_winograd")
 
 
 def _documented(shape: Shape) -> dict[str, float]:
