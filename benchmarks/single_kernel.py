@@ -1,4 +1,4 @@
-"""One program on the CPU in this process: compiled, its buffers between guard zones, run and timed natively.
+"""One program on the CPU in this process, compiled as models are: buffers between guard zones, run and timed natively.
 
 For benchmarks and tests that know what they run. Searching measures candidates in processes that can be killed.
 """
@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import Buffer, BufferTable, Executable, Launch, Team, compile_llvm
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.kernel import Kernel
@@ -37,7 +38,7 @@ class SingleKernel:
         for pack in program.packs:
             self.array(pack.name)[:] = pack.run(self.array(pack.source))
         self._table = BufferTable([self.buffers[b.name].address for b in program.params], self.buffers)
-        self._code = Executable.load(compile_llvm(render_llvm(program), target), program.name)
+        self._code = Executable.load(compile_llvm(render_llvm(program, target), target, OPT_LEVEL), program.name)
         self.launch = Launch(self._code.address, self._table.address, self.workspace.address, program.threads)
 
     def array(self, name: str) -> NDArray[Any]:
