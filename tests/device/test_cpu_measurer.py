@@ -202,3 +202,75 @@ def test_hash_depends_on_the_program_only():
             ]
         )
     assert a.program_hash == b.program_hash != c.program_hash
+
+
+def test_references_come_from_the_compile_workers_when_asked_ahead():
+    candidate = hostile.candidate(hostile.GOOD)
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        measurer.refer([(candidate, hostile.IO), (candidate, hostile.IO)])
+        (sets,) = measurer._references.values()
+        asked = []
+        prepare = measurer._timer.call
+        measurer._timer.call = lambda f, *a, limit_s: (asked.append((f.__name__, a)), prepare(f, *a, limit_s=limit_s))[
+            1
+        ]
+        (outcome,) = measurer.measure([candidate], hostile.QUICK)
+        (wrong,) = measurer.measure([hostile.candidate(hostile.WRONG)], hostile.QUICK)
+    assert len(sets) == 2
+    assert (sets[0]["out"].values != sets[1]["out"].values).any()
+    assert [a[2] for name, a in asked if name == "prepare"] == [sets]
+    assert (outcome.measurement.status, wrong.measurement.status) == (Status.OK, Status.WRONG)
+
+
+def test_kernel_whose_reference_dies_ahead_is_referred_when_it_is_measured():
+    hooks = Hooks(reference="test_cpu_measurer:dies_where_nothing_is_timed")
+    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer:
+        measurer.refer([(hostile.candidate(hostile.GOOD), hostile.IO)])
+        assert not measurer._references
+        (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    assert outcome.measurement.status is Status.OK
+
+
+def dies_where_nothing_is_timed(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+    from tunegrad.devices import worker
+
+    if worker._bench is None:
+        os._exit(3)
+    return hostile.reference(payload, inputs)
+
+
+def test_constants_are_one_array_for_both_input_sets():
+    bench = _bench("hostile:reference")
+    candidate = Candidate("kernel", None)
+    bench.prepare(candidate, hostile.IO, None)
+    dataset = bench._datasets.get("kernel")
+    bench.team.close()
+    first, second = (s.inputs for s in dataset.sets)
+    assert first["y"] is second["y"]
+    assert (first["x"] != second["x"]).any()
+
+
+# Spoils its input, or its constant, where the first input is that of the first set.
+ONCE = """  %n = load float, ptr %x
+  %spoil = fcmp oeq float %n, {value}
+  br i1 %spoil, label %bad, label %fine
+bad:
+  %far = getelementptr float, ptr %{name}, i64 999
+  store float 7.0, ptr %far
+  br label %fine
+fine:"""
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_input_spoilt_in_the_first_set_only_is_found(name):
+    bench = _bench("hostile:reference")
+    candidate = Candidate("kernel", None)
+    bench.prepare(candidate, hostile.IO, None)
+    first = float(bench._datasets.get("kernel").sets[0].inputs["x"][0])
+    ir = hostile.text(ONCE.format(value=f"0x{np.float64(first).view(np.uint64):016X}", name=name))
+    reply = bench.measure(candidate, compiled(ir, hostile.IO), hostile.QUICK, float("inf"))
+    bench.team.close()
+    assert reply.damaged
+    assert reply.measurement.error.endswith(
+        f"{name}: the candidate wrote to this {'const' if name == 'y' else 'in'} buffer"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tunegrad.devices.buffers import Buffer
@@ -20,6 +20,8 @@ from tunegrad.trial import Measurement, Policy, Status
 __all__ = ["Bench", "Reply"]
 
 _POISON = 0xFF
+_READ = ("in", "const", "pack")
+_REPLACED = ("in",)
 _HOPELESS = 8.0
 """A candidate whose verified run takes this many times the best time is not run again."""
 
@@ -75,10 +77,10 @@ class Bench:
         self._datasets = DatasetCache(limits.cache_bytes)
 
     def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
-        """Make the kernel's inputs and references (or take the ``known`` ones); returns the references."""
+        """Make the kernel's inputs and references (or take the ``known`` ones); returns the references that are new."""
         dataset = make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
         self._datasets.put(candidate.kernel_key, dataset)
-        return dataset.references
+        return dataset.references if known is None else ()
 
     def measure(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float) -> Reply:
         """Verify, then time. ``best_s`` is the time to beat: a clear loser is not timed to the end."""
@@ -122,16 +124,19 @@ class Bench:
     def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
         max_error = 0.0
         hopeless_s = best_s * _HOPELESS if best_s > 0 else math.inf
-        for index in range(len(bound.dataset.sets)):
+        count = len(bound.dataset.sets)
+        for index in range(count):
             self._fill(bound, index)
             once_s = self.team.time(bound.launch, 1)[0]
-            fault = _inspect(bound)
+            hopeless = once_s > hopeless_s
+            # The next set replaces what is read; constants, and all of the last set, are looked at after the timing.
+            fault = _inspect(bound, read=_READ if hopeless else _REPLACED if index + 1 < count else ())
             max_error = max(max_error, fault.max_error)
             if fault.error:
                 spent = time.monotonic() - start
                 wrong = replace(facts, status=Status.WRONG, error=fault.error, verify_s=spent, max_error=max_error)
                 return Reply(wrong, damaged=fault.damaged)
-            if once_s > hopeless_s:
+            if hopeless:
                 spent = time.monotonic() - start
                 return Reply(replace(facts, samples_s=(once_s,), verify_s=spent, max_error=max_error))
         verified = time.monotonic()
@@ -153,7 +158,7 @@ class Bench:
         if compiled.threads > self.team.threads:
             raise InternalError(f"{compiled.name}: {compiled.threads} threads, the target has {self.team.threads}")
         buffers = [dataset.buffer(param, compiled.io) for param in compiled.io.params]
-        workspace = Buffer(compiled.workspace_bytes)
+        workspace = Buffer(compiled.workspace_bytes, touched=False)
         table = BufferTable([buffer.address for buffer in buffers], buffers)
         executable = Executable.load(compiled.image, compiled.name)
         launch = Launch(executable.address, table.address, workspace.address, compiled.threads)
@@ -173,8 +178,11 @@ class Bench:
         return sample_adaptively(sampler, policy, losing_s)
 
 
-def _inspect(bound: _Bound, outputs: bool = True) -> _Fault:
-    """What the last run did wrong, if anything: guards first, then inputs, then every output."""
+def _inspect(bound: _Bound, outputs: bool = True, read: Collection[str] = _READ) -> _Fault:
+    """What the last run did wrong, if anything: guards first, then parameters of ``read`` roles, then every output.
+
+    Where an output is wrong, all that is only read is looked at: writing to it is the worse fault.
+    """
     damage = bound.workspace.check_guards()
     if damage:
         return _Fault(f"workspace: {damage}", damaged=True)
@@ -183,12 +191,23 @@ def _inspect(bound: _Bound, outputs: bool = True) -> _Fault:
         damage = dataset.buffer(param, io).check_guards()
         if damage:
             return _Fault(f"{param.name}: {damage}", damaged=True)
+    fault = _overwritten(bound, read)
+    if not fault.error and outputs:
+        fault = _compare_outputs(bound)
+        if fault.error:
+            return replace(worse, max_error=fault.max_error) if (worse := _overwritten(bound, _READ)).error else fault
+    return fault
+
+
+def _overwritten(bound: _Bound, roles: Collection[str]) -> _Fault:
+    """Whether the candidate wrote to a buffer that it may only read."""
+    dataset, io = bound.dataset, bound.io
     for param in io.params:
-        if param.role in ("in", "const", "pack"):
+        if param.role in roles:
             buffer = dataset.buffer(param, io)
             if not same_bytes(buffer.bytes, dataset.pristine(param, io)):
                 return _Fault(f"{param.name}: the candidate wrote to this {param.role} buffer", damaged=True)
-    return _compare_outputs(bound) if outputs else _Fault("")
+    return _Fault("")
 
 
 def _compare_outputs(bound: _Bound) -> _Fault:

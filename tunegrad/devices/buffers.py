@@ -27,12 +27,13 @@ _CANARY = np.uint8(0xA5)
 class Buffer:
     """Zeroed memory of ``nbytes`` bytes between two guard zones; freed with the last array that views it.
 
+    ``touched``: every page is there already; without it, the caller writes all of it before anything is timed.
     Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. Raises MemoryError when there is none.
     """
 
     __slots__ = ("_back", "_front", "bytes", "nbytes")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, touched: bool = True) -> None:
         self.nbytes = nbytes
         align = _HUGE if nbytes > _HUGE else _PAGE
         body = -(-(nbytes + _GUARD) // _PAGE) * _PAGE
@@ -47,7 +48,8 @@ class Buffer:
         self._front = whole[start - _PAGE : start]
         self._back = whole[start + nbytes : start + body]
         self.bytes: npt.NDArray[np.uint8] = whole[start : start + nbytes]
-        self.bytes.fill(0)
+        if touched:
+            self.bytes.fill(0)
         self.reset_guards()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,19 +40,22 @@ class InputSet:
 class Dataset:
     """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now.
 
-    ``bars`` holds what outputs are compared with, by set, parameter and dtype.
+    ``held`` has the array that was copied into each buffer: what sets share is copied once. ``bars`` holds what outputs
+    are compared with, by set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
     buffers: dict[Parameter, Buffer] = field(default_factory=dict)
     packs: dict[Pack, tuple[Buffer, Array]] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
+    held: dict[Parameter, Array] = field(default_factory=dict)
     loaded: int = -1
 
     @property
     def nbytes(self) -> int:
         """Bytes kept for this kernel."""
-        pristine = sum(a.nbytes for s in self.sets for a in s.inputs.values())
+        arrays = {id(a): a for s in self.sets for a in s.inputs.values()}
+        pristine = sum(a.nbytes for a in arrays.values())
         expected = sum(r.nbytes for s in self.sets for r in s.references.values())
         working = sum(b.nbytes for b in self.buffers.values()) + sum(2 * b.nbytes for b, _ in self.packs.values())
         return int(pristine) + expected + working + sum(b.nbytes for b in self.bars.values())
@@ -67,8 +70,7 @@ class Dataset:
             return self._packed(param, io)[0]
         found = self.buffers.get(param)
         if found is None:
-            found = self.buffers[param] = Buffer(param.elements * buffer_dtype(param.dtype).itemsize)
-            self.loaded = -1
+            found = self.buffers[param] = Buffer(param.elements * buffer_dtype(param.dtype).itemsize, touched=False)
         return found
 
     def pristine(self, param: Parameter, io: KernelIO) -> Array:
@@ -88,14 +90,15 @@ class Dataset:
 
     def fill(self, index: int, io: KernelIO) -> None:
         """Load input set ``index`` into the buffers of ``io`` and poison its outputs with NaN patterns."""
-        fresh = index != self.loaded
         for param in io.params:
             buffer = self.buffer(param, io)
             if param.role == "out":
                 buffer.bytes.fill(0xFF)
-            elif param.role == "inout" or (fresh and param.role != "pack"):
+            elif param.role != "pack":
                 source = self.sets[index].inputs[param.name]
-                buffer.array(param.dtype)[:] = source
+                if param.role == "inout" or self.held.get(param) is not source:
+                    buffer.array(param.dtype)[:] = source
+                    self.held[param] = source
         self.loaded = index
 
     def _packed(self, param: Parameter, io: KernelIO) -> tuple[Buffer, Array]:
@@ -105,7 +108,7 @@ class Dataset:
         found = self.packs.get(pack)
         if found is None:
             values = np.ascontiguousarray(pack.run(self.sets[0].inputs[pack.source]))
-            buffer = Buffer(param.elements * buffer_dtype(param.dtype).itemsize)
+            buffer = Buffer(param.elements * buffer_dtype(param.dtype).itemsize, touched=False)
             buffer.array(param.dtype)[:] = values
             found = self.packs[pack] = (buffer, values)
             while len(self.packs) > _PACKS:
@@ -137,9 +140,11 @@ def make_dataset(
     candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int, known: References | None
 ) -> Dataset:
     """Draw the inputs of a kernel and compute what its outputs must be, unless the references are ``known``."""
-    sets = []
+    sets: list[InputSet] = []
     for index in range(2 if known is None else len(known)):
         inputs = _inputs(candidate, io, hooks, seed + index)
+        if sets:
+            _share(inputs, sets[0].inputs, io)
         start = time.monotonic()
         if known is not None:
             references = known[index]
@@ -172,6 +177,13 @@ def same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
         and np.array_equal(x[:words].view(np.uint64), y[:words].view(np.uint64))
         and np.array_equal(x[words:], y[words:])
     )
+
+
+def _share(inputs: dict[str, Array], first: Mapping[str, Array], io: KernelIO) -> None:
+    """Constants are those of the first set: one array for both."""
+    for param in io.params:
+        if param.role == "const" and same_bytes(inputs[param.name], first[param.name]):
+            inputs[param.name] = first[param.name]
 
 
 def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from tunegrad.devices.bench import Reply
 from tunegrad.devices.codegen import OptLevel
 from tunegrad.devices.dataset import References
 from tunegrad.devices.host import default_threads, host_target
-from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, Limits, Outcome
+from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
 from tunegrad.devices.pool import Died, Ending, Finished, TimedOut, WorkerPool
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
@@ -43,6 +43,7 @@ class CpuMeasurer:
         self.hooks = Hooks() if hooks is None else hooks
         self.limits = Limits() if limits is None else limits
         self._opt_level: OptLevel = opt_level
+        self._seed = seed
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
         self._compilers = WorkerPool(count, worker.start_compiler, (self.limits,), start_s)
@@ -59,6 +60,18 @@ class CpuMeasurer:
         calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
         endings = self._compilers.map(worker.compile_candidate, calls, self.limits.compile_s)
         return [self._compiled(ending) for ending in endings]
+
+    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
+        """Compute what kernels' outputs must be on all cores, ahead of their measuring.
+
+        A kernel that was referred before is left out; one whose reference fails here is referred when it is measured.
+        """
+        fresh = {c.kernel_key: (c, io) for c, io in kernels if c.kernel_key not in self._references}
+        calls = [(c, io, self.hooks, self.limits, self._seed) for c, io in fresh.values()]
+        endings = self._compilers.map(worker.refer, calls, self.limits.reference_s)
+        for key, ending in zip(fresh, endings, strict=True):
+            if isinstance(ending, Finished):
+                self._remember(key, ending.value)
 
     def measure_compiled(
         self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float = math.inf
@@ -157,8 +170,11 @@ class CpuMeasurer:
         ending = self._timer.call(worker.prepare, candidate, compiled.io, known, limit_s=limit_s)
         if not isinstance(ending, Finished):
             raise InternalError(f"reference of kernel {candidate.kernel_key}: {ending}")
-        self._references[candidate.kernel_key] = ending.value
-        self._references.move_to_end(candidate.kernel_key)
+        self._remember(candidate.kernel_key, ending.value if known is None else known)
+
+    def _remember(self, kernel_key: str, references: References) -> None:
+        self._references[kernel_key] = references
+        self._references.move_to_end(kernel_key)
         while len(self._references) > 1 and self._reference_bytes() > self.limits.cache_bytes:
             self._references.popitem(last=False)
 

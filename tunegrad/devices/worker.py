@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tunegrad.devices.bench import Bench, Reply
 from tunegrad.devices.codegen import OptLevel, compile_llvm
-from tunegrad.devices.dataset import References, load_hook
+from tunegrad.devices.dataset import References, load_hook, make_dataset
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Outcome
 from tunegrad.devices.peak import MachineLimits, measure_limits
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
@@ -30,7 +30,7 @@ from tunegrad.ir.target import Target
 from tunegrad.trial import Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "machine_limits", "measure", "prepare", "retire",
+    "EXIT_MEMORY", "compare_pair", "compile_candidate", "machine_limits", "measure", "prepare", "refer", "retire",
     "start_compiler", "start_timer",
 ]  # fmt: skip
 
@@ -94,6 +94,11 @@ def compile_candidate(
         where = "".join(traceback.format_exception(bug, limit=-3)).strip()
         error, status = f"{type(bug).__name__}: {bug}\n{where}", Status.COMPILE_ERROR
     return Outcome(program_hash, Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start))
+
+
+def refer(candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int) -> References:
+    """A kernel's references, in a compile worker: the timing worker then only draws the inputs."""
+    return make_dataset(candidate, io, hooks, limits, seed, None).references
 
 
 def prepare(candidate: Candidate, io: KernelIO, known: References | None) -> References:

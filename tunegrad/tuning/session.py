@@ -72,7 +72,7 @@ __all__ = ["SEARCH_POLICY", "run_session"]
 SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=10.0)
 """How candidates are timed during a search; finalists are timed again, cold and interleaved."""
 
-_LIMITS = Limits(compile_s=3.0, second_set_s=0.3)
+_LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
 PLAN_SHARE = 0.06
 """The part of a budget in which edges of the graph are decided."""
