@@ -18,6 +18,7 @@ threads. A model file looks like this:
     [tune]
     budget = "5m"
     searcher = "beam"
+    patience = 500                                 # and target_ms, max_trials, threads, seed, device
 
 A file with ``[model] alias = "resnet50"`` alone is another name for that one.
 """
@@ -31,7 +32,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -50,6 +51,7 @@ __all__ = [
     "TuneSettings",
     "build_model",
     "cache_dir",
+    "check_limits",
     "check_numerics",
     "config_names",
     "configs_dir",
@@ -95,6 +97,9 @@ class TuneDefaults:
     threads: int | None = None
     seed: int | None = None
     device: str | None = None
+    patience: int | None = None
+    target_ms: float | None = None
+    max_trials: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,12 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class TuneSettings:
-    """Everything a session needs to know, resolved. Stored with the session as text."""
+    """Everything a session needs to know, resolved. Stored with the session as text.
+
+    ``patience`` is how many candidates in a row may bring less than 1 % before the search stops: 0 for any number,
+    None to stop where less than 1 % more is expected. The search also stops once the model takes ``target_ms``, or when
+    ``max_trials`` candidates were measured. ``others`` are tuned in the same session, within the same budget.
+    """
 
     model: ModelSpec
     device: str
@@ -128,6 +138,15 @@ class TuneSettings:
     json: bool = False
     log: Path | None = None
     numerics: Numerics = "contract"
+    patience: int | None = None
+    target_ms: float | None = None
+    max_trials: int | None = None
+    others: tuple[ModelSpec, ...] = ()
+
+    @property
+    def models(self) -> tuple[ModelSpec, ...]:
+        """All of them, in the order in which they were named."""
+        return (self.model, *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +346,7 @@ def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
 
 
 def resolve_settings(
-    model: str,
+    model: str | Sequence[str],
     *,
     device: str | None = None,
     threads: int | None = None,
@@ -338,32 +357,87 @@ def resolve_settings(
     json: bool = False,
     log: str | Path | None = None,
     numerics: str = "contract",
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the default.
 
-    Raises ModelError or ConfigError, naming the setting, the value and what would be valid.
+    Several models share their settings: where their files disagree, an argument has to decide; but without one, their
+    budget is what they would have alone, together. Raises ModelError or
+    ConfigError, naming the setting, the value and what would be valid.
     """
-    spec = resolve_model(model)
-    file = spec.tune
-    chosen_threads = _first(threads, file.threads)
+    specs = _resolve_models([model] if isinstance(model, str) else model)
+
+    def settled(name: str, given: Any, default: Any = None) -> Any:
+        return _first(given, _of_files(specs, name) if given is None else None, default)
+
+    chosen_threads = settled("threads", threads)
     settings = TuneSettings(
-        model=spec,
-        device=_first(device, file.device, "cpu"),
+        model=specs[0],
+        device=settled("device", device, "cpu"),
         threads=default_threads(environ) if chosen_threads is None else chosen_threads,
-        budget_s=_settle_budget(budget, spec),
-        searcher=_check_searcher(_first(searcher, file.searcher, "beam")),
+        budget_s=_settle_budget(budget, specs),
+        searcher=_check_searcher(settled("searcher", searcher, "beam")),
         store=default_store(environ) if store is None else Path(store).expanduser(),
-        seed=_first(seed, file.seed, 0),
+        seed=settled("seed", seed, 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
         numerics=check_numerics(numerics),
+        patience=settled("patience", patience),
+        target_ms=settled("target_ms", target_ms),
+        max_trials=settled("max_trials", max_trials),
+        others=specs[1:],
     )
+    _check_settings(settings)
+    return settings
+
+
+def _check_settings(settings: TuneSettings) -> None:
+    """Raise ConfigError for a number that is out of its range."""
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:
         raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
-    return settings
+    check_limits(settings.patience, settings.target_ms, settings.max_trials)
+    if settings.target_ms is not None and settings.others:
+        names = ", ".join(m.name for m in settings.models)
+        raise ConfigError(f"target_ms {settings.target_ms:g} is of one model, and {len(settings.models)} are: {names}")
+
+
+def check_limits(patience: int | None, target_ms: float | None, max_trials: int | None) -> None:
+    """Raise ConfigError for a limit of a search that is no limit."""
+    if patience is not None and patience < 0:
+        raise ConfigError(f"patience {patience} is negative; valid: 0 (never stop early), 1, 2 ... candidates")
+    if target_ms is not None and not 0.0 < target_ms < math.inf:
+        raise ConfigError(f"target_ms {target_ms} is not a positive time in milliseconds")
+    if max_trials is not None and max_trials < 1:
+        raise ConfigError(f"max_trials {max_trials} is not a positive whole number")
+
+
+def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
+    """The models of these names, each once."""
+    if not texts:
+        raise ModelError("no model is named")
+    specs = tuple(resolve_model(text) for text in texts)
+    for i, spec in enumerate(specs):
+        if spec in specs[:i]:
+            raise ModelError(f"model {texts[i]!r} is named twice; each model is tuned once in a session")
+    return specs
+
+
+def _of_files(specs: Sequence[ModelSpec], name: str) -> Any:
+    """What the models' files set; None where all are silent. ConfigError where they disagree."""
+    said = [(spec, value) for spec in specs if (value := getattr(spec.tune, name)) is not None]
+    for spec, value in said[1:]:
+        first, first_value = said[0]
+        if value != first_value:
+            raise ConfigError(
+                f"{name}: {first.source} says {first_value!r}, {spec.source} says {value!r}; "
+                "models that are tuned together share it, so say which"
+            )
+    return said[0][1] if said else None
 
 
 def check_numerics(numerics: str) -> Numerics:
@@ -380,12 +454,12 @@ def _first(*choices: Any) -> Any:
     return next((choice for choice in choices if choice is not None), None)
 
 
-def _settle_budget(given: str | float | None, spec: ModelSpec) -> float:
+def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> float:
+    """What is given; else what every model would have alone, together."""
     if given is not None:
         return parse_budget(given)
-    if spec.tune.budget is not None:
-        return parse_budget(spec.tune.budget, f"{spec.source}: tune.budget")
-    return DEFAULT_BUDGET_S
+    said = [(spec.source, spec.tune.budget) for spec in specs]
+    return sum(DEFAULT_BUDGET_S if b is None else parse_budget(b, f"{place}: tune.budget") for place, b in said)
 
 
 def _check_searcher(name: str) -> Searcher:

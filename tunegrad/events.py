@@ -126,9 +126,10 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished:
-    """The search is over; the report is what ``tune`` returns."""
+    """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned with the first."""
 
     report: TuneReport
+    others: tuple[TuneReport, ...] = ()
 
 
 Event = (

@@ -70,6 +70,8 @@ class TuneReport:
 
     ``near_s`` is how soon the sum of its best kernel times was within 5 % of the final one, in seconds from the start.
     ``costs`` are the session's ``seconds`` by what they went into; ``other`` is what none of the parts accounts for.
+    ``stopped`` says why the search ended: budget, gain, patience, trials, target, exhausted or interrupted; empty where
+    it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``.
     """
 
     model: str
@@ -86,6 +88,10 @@ class TuneReport:
     candidates_per_s: float
     near_s: float | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
+    stopped: str = ""
+    saved_s: float = 0.0
+    budget_s: float = 0.0
+    target_ms: float | None = None
 
     @property
     def gain(self) -> float | None:

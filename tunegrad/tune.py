@@ -20,6 +20,7 @@ from tunegrad.config import (
     Numerics,
     Searcher,
     TuneSettings,
+    check_limits,
     default_store,
     default_threads,
     parse_budget,
@@ -28,7 +29,7 @@ from tunegrad.config import (
 from tunegrad.events import Event, Observer
 from tunegrad.reports import DoctorReport, ExplainReport, ShowRow, TuneReport
 
-__all__ = ["EXPLAIN_BUDGET_S", "doctor", "explain", "show", "tune", "tune_callable"]
+__all__ = ["EXPLAIN_BUDGET_S", "doctor", "explain", "show", "tune", "tune_callable", "tune_models"]
 
 EXPLAIN_BUDGET_S = 20.0
 """How long ``explain`` times, unless it is told otherwise."""
@@ -45,34 +46,47 @@ def tune(
     seed: int | None = None,
     searcher: Searcher | None = None,
     numerics: Numerics = "contract",
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
 ) -> TuneReport:
     """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
 
     Every trial is in the store before the next one starts; the same call again goes on where this one stopped, and
-    measures nothing once ``budget_s`` seconds are spent. Raises UserError in one line.
+    measures nothing once ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
+    ``target_ms`` and ``max_trials`` are as in ``TuneSettings``). Raises UserError in one line.
     """
-    from tunegrad.tuning.costs import Costs
-    from tunegrad.tuning.session import run_session
-    from tunegrad.tuning.workload import workload_of_spec
-
-    costs = Costs()
-
     settings = model
     if not isinstance(settings, TuneSettings):
-        place = None if store is None else os.fspath(store)
         settings = resolve_settings(
             settings,
             device=device,
             threads=threads,
             budget=budget_s,
             searcher=searcher,
-            store=place,
+            store=None if store is None else os.fspath(store),
             seed=seed,
             numerics=numerics,
+            patience=patience,
+            target_ms=target_ms,
+            max_trials=max_trials,
         )
+    return tune_models(settings, observers)[0]
+
+
+def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> tuple[TuneReport, ...]:
+    """Tune all ``settings.models`` in one session, within one budget; a report of each, in their order.
+
+    A kernel that several models share is searched once; its time counts as often as all of them use it.
+    """
+    from tunegrad.tuning.costs import Costs
+    from tunegrad.tuning.session import run_sessions
+    from tunegrad.tuning.workload import workload_of_spec
+
+    costs = Costs()
     with costs.part("model"):
-        workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
-    return run_session(settings, workload, observers, costs=costs)
+        works = [workload_of_spec(spec, settings.seed, settings.numerics) for spec in settings.models]
+    return run_sessions(settings, works, observers, costs=costs)
 
 
 def tune_callable(
@@ -86,11 +100,15 @@ def tune_callable(
     searcher: Searcher = "beam",
     observers: Sequence[Observer] = (),
     numerics: Numerics = "contract",
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants."""
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
+    check_limits(patience, target_ms, max_trials)
     workload = workload_of_function(function, arrays, numerics)
     settings = TuneSettings(
         model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
@@ -101,6 +119,9 @@ def tune_callable(
         store=default_store() if store is None else Path(store).expanduser(),
         seed=seed,
         numerics=numerics,
+        patience=patience,
+        target_ms=target_ms,
+        max_trials=max_trials,
     )
     return run_session(settings, workload, observers)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tunegrad.db import Difference, Evidence, Hit, Miss, Mode, Near, Session, Store, key_of
+from tunegrad.db import STOPPED, Difference, Evidence, Hit, Miss, Mode, Near, Session, Store, key_of
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
@@ -341,6 +341,20 @@ class StoreSuite:
         store.add_spend("model", ZEN, "random", 20.0)
         assert store.spent("model", ZEN, "beam") == 3.5
         assert store.spent("other", ZEN, "beam") == 0.0
+
+    def test_store_spend_that_marks_a_stopped_search_is_no_time_spent(self, store):
+        store.add_spend("model", ZEN, "beam", 1.5)
+        store.add_spend("model", ZEN, f"{STOPPED}patience=3 beam", 300.0)
+        assert store.spent("model", ZEN, f"{STOPPED}patience=3 beam") == 300.0
+        assert store.stats().spent_s == 1.5
+
+    def test_store_counts_the_trials_of_sessions_under_a_policy(self, store):
+        for i, session in enumerate(("s1", "s1", "s2", "s3")):
+            store.add(replace(trial(f"unroll(axis=a{i})"), session=session))
+        store.add(replace(trial("other", policy=Policy(cache="cold")), session="s1"))
+        assert store.count({"s1", "s2"}, trial().policy) == 3
+        assert store.count(["s1"], Policy(cache="cold")) == 1
+        assert store.count(set(), trial().policy) == 0
 
     def test_store_spend_is_a_time(self, store):
         with pytest.raises(InternalError, match=r"spend of model m is -1\.0"):

@@ -114,6 +114,42 @@ def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
     assert (data["near_s"], data["costs"]) == (17.25, costs)
 
 
+def test_tune_says_that_it_stopped_early_and_what_that_saved(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early = replace(report(), stopped="gain", saved_s=237.0, budget_s=300.0, target_ms=7.5)
+    install("tunegrad.tune", tune=Tuner(early))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "target of 7.5000 ms: missed",
+        "stopped early, less than 1 % more was expected: 3:57 of 5:00 saved",
+    ]
+
+
+def test_tune_passes_the_limits_of_a_search(install: Install) -> None:
+    tuner = Tuner(report())
+    install("tunegrad.tune", tune=tuner)
+    assert run(["tune", "mlp", "--patience", "0", "--target-ms", "2.5", "--max-trials", "400", "--store", "t.db"]) == 0
+    assert tuner.settings is not None
+    assert (tuner.settings.patience, tuner.settings.target_ms, tuner.settings.max_trials) == (0, 2.5, 400)
+
+
+def test_tune_of_several_models_is_one_session_with_a_table_of_each(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = (report(), replace(report(), model="encoder", stopped="patience", saved_s=9.0, budget_s=70.0))
+    tuner = Tuner(both)  # type: ignore[arg-type]  # what tune_models returns
+    install("tunegrad.tune", tune_models=tuner)
+    assert run(["tune", "mlp", "encoder", "--store", "t.db"]) == 0
+    assert tuner.settings is not None
+    assert [m.name for m in tuner.settings.models] == ["mlp", "encoder"]
+    out = capsys.readouterr().out
+    assert [line.split(" on ")[0] for line in out.splitlines() if " on cpu" in line] == ["mlp", "encoder"]
+    assert out.count("stopped early") == 1
+    assert run(["tune", "mlp", "encoder", "--store", "t.db", "--json"]) == 0
+    assert [r["model"] for r in json.loads(capsys.readouterr().out)] == ["mlp", "encoder"]
+
+
 def test_tune_says_its_progress_on_stderr(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("tunegrad.tune", tune=Tuner(report()))
     run(["tune", "mlp", "--store", "tuned.db"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tunegrad.config import TuneSettings, default_store, default_threads, resolve_settings
-from tunegrad.errors import ConfigError
+from tunegrad.errors import ConfigError, ModelError
 
 FILE = """
 [model]
@@ -66,6 +66,10 @@ def test_settings_are_frozen(model_file: str) -> None:
         ({"threads": -2}, "threads -2 is not a positive whole number"),
         ({"seed": -1}, "seed -1 is negative; valid: 0, 1, 2 ..."),
         ({"searcher": "beem"}, "searcher 'beem' is unknown, did you mean 'beam'?; valid: beam, random"),
+        ({"patience": -1}, "patience -1 is negative; valid: 0 (never stop early), 1, 2 ... candidates"),
+        ({"target_ms": 0.0}, "target_ms 0.0 is not a positive time in milliseconds"),
+        ({"target_ms": float("nan")}, "target_ms nan is not a positive time in milliseconds"),
+        ({"max_trials": 0}, "max_trials 0 is not a positive whole number"),
         ({"budget": "-1m"}, "budget '-1m' is not a positive time"),
     ],
 )
@@ -108,3 +112,62 @@ def test_default_threads_are_capped_by_the_environment() -> None:
 def test_bad_thread_cap_is_a_config_error(cap: str) -> None:
     with pytest.raises(ConfigError, match="is not a positive whole number"):
         default_threads({"TUNEGRAD_THREADS": cap})
+
+
+def test_limits_of_a_search_come_from_the_file_and_arguments_beat_it(tmp_path: Path) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text(FILE + "patience = 50\ntarget_ms = 2\nmax_trials = 900\n", encoding="utf-8")
+    found = resolve_settings(str(path), environ={})
+    assert (found.patience, found.target_ms, found.max_trials) == (50, 2, 900)
+    found = resolve_settings(str(path), patience=0, target_ms=1.5, max_trials=7, environ={})
+    assert (found.patience, found.target_ms, found.max_trials) == (0, 1.5, 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("patience", "1.5"), ("patience", "true"), ("target_ms", '"soon"'), ("max_trials", "1e3")]
+)
+def test_limit_of_another_type_names_the_file_and_the_key(tmp_path: Path, key: str, value: str) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text(FILE + f"{key} = {value}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"toy\.toml: tune\.{key} = "):
+        resolve_settings(str(path), environ={})
+
+
+def two_files(tmp_path: Path, first: str, second: str) -> list[str]:
+    found = []
+    for name, tune in (("a", first), ("b", second)):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(f'[model]\nname = "{name}"\nbuilder = "some.place:{name}"\n[tune]\n{tune}\n', encoding="utf-8")
+        found.append(str(path))
+    return found
+
+
+def test_several_models_share_what_their_files_agree_on(tmp_path: Path) -> None:
+    files = two_files(tmp_path, "searcher = 'random'\nthreads = 1", "searcher = 'random'\nseed = 4")
+    found = resolve_settings(files, environ={})
+    assert [m.name for m in found.models] == ["a", "b"]
+    assert (found.searcher, found.threads, found.seed) == ("random", 1, 4)
+
+
+def test_several_models_have_the_budgets_of_all_of_them(tmp_path: Path) -> None:
+    files = two_files(tmp_path, 'budget = "2m"', "")
+    assert resolve_settings(files, environ={}).budget_s == 120.0 + 300.0
+    assert resolve_settings(files, budget="9s", environ={}).budget_s == 9.0
+
+
+def test_several_models_that_disagree_need_an_argument(tmp_path: Path) -> None:
+    files = two_files(tmp_path, "threads = 2", "threads = 1")
+    with pytest.raises(ConfigError, match=r"threads: .*a\.toml says 2, .*b\.toml says 1; .* say which"):
+        resolve_settings(files, environ={})
+    assert resolve_settings(files, threads=1, environ={}).threads == 1
+
+
+def test_several_models_have_no_one_target(tmp_path: Path) -> None:
+    files = two_files(tmp_path, "", "")
+    with pytest.raises(ConfigError, match="target_ms 3 is of one model, and 2 are: a, b"):
+        resolve_settings(files, target_ms=3.0, environ={})
+
+
+def test_model_named_twice_is_refused() -> None:
+    with pytest.raises(ModelError, match="model 'a:b' is named twice"):
+        resolve_settings(["a:b", "c:d", "a:b"], environ={})

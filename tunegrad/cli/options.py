@@ -9,6 +9,7 @@ __all__ = [
     "example",
     "json_option",
     "model_argument",
+    "models_argument",
     "numerics_option",
     "seed_option",
     "store_option",
@@ -16,6 +17,7 @@ __all__ = [
 ]
 
 model_argument = click.argument("model", metavar="MODEL")
+models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 device_option = click.option("--device", metavar="NAME", help="Device to run on.  [default: cpu]")
 threads_option = click.option(
     "--threads", type=int, metavar="N", help="CPU threads.  [default: the CPUs this process may use]"

@@ -72,8 +72,14 @@ def _percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
 
 
-def tune_text(report: TuneReport) -> str:
-    """The table of a tuning session, then the whole model before and after."""
+def tune_text(*reports: TuneReport) -> str:
+    """The tables of a session's models, each with the whole model before and after; then what holds for all of them."""
+    models = [_model_text(report) for report in reports]
+    return "\n\n".join([*models[:-1], "\n".join([models[-1], *_session(reports[-1])])])
+
+
+def _model_text(report: TuneReport) -> str:
+    """The table of a model's kernels, then the whole model."""
     header = ("kernel", "uses", "share %", "default ms", "tuned ms", "gain", "% of peak", "candidates")
     rows = [
         (
@@ -100,11 +106,31 @@ def tune_text(report: TuneReport) -> str:
     return "\n".join([table(header, rows, left=("kernel", "candidates")), "", model, search, *_pace(report)])
 
 
+_STOPPED = {
+    "gain": "less than 1 % more was expected",
+    "patience": "the last candidates brought less than 1 %",
+    "trials": "as many candidates were measured as it was allowed",
+    "target": "the target seemed to be reached",
+    "exhausted": "nothing was left to try",
+}
+
+
 def _pace(report: TuneReport) -> list[str]:
-    """When the search was nearly done, and what the time went into, the largest part first."""
+    """Whether the target was reached, and when the search was nearly done."""
     lines = []
+    if report.target_ms is not None and report.tuned_ms is not None:
+        verdict = "reached" if report.tuned_ms <= report.target_ms else "missed"
+        lines.append(f"target of {ms(report.target_ms)} ms: {verdict}")
     if report.near_s is not None:
         lines.append(f"within 5 % of the final kernel times after {report.near_s:.1f} s")
+    return lines
+
+
+def _session(report: TuneReport) -> list[str]:
+    """Why it stopped early, and what the time went into, the largest part first."""
+    lines = []
+    if why := _STOPPED.get(report.stopped):
+        lines.append(f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved")
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
         shown = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts if seconds >= _LEAST_SHOWN_S)

@@ -14,7 +14,7 @@ from tunegrad.cli.options import (
     device_option,
     example,
     json_option,
-    model_argument,
+    models_argument,
     numerics_option,
     seed_option,
     store_option,
@@ -26,12 +26,18 @@ from tunegrad.cli.place import make_default_place
 if TYPE_CHECKING:
     from tunegrad.cli.lines import LineObserver
     from tunegrad.cli.live import LiveObserver
+    from tunegrad.reports import TuneReport
 
 __all__ = ["tune"]
 
 
-@click.command(epilog=example("tunegrad tune resnet18 --budget 5m --threads 2 --store tuned.db"))
-@model_argument
+@click.command(
+    epilog=example(
+        "tunegrad tune resnet18 --budget 5m --threads 2 --store tuned.db",
+        "tunegrad tune resnet18 encoder --budget 1h --patience 2000",
+    )
+)
+@models_argument
 @device_option
 @threads_option
 @click.option("--budget", metavar="TIME", help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]")
@@ -40,6 +46,14 @@ __all__ = ["tune"]
     metavar="NAME",
     help="How to search: beam, random, exhaustive, bayesian, evolutionary or portfolio.  [default: beam]",
 )
+@click.option(
+    "--patience",
+    type=int,
+    metavar="N",
+    help="Stop when N candidates in a row brought less than 1 %; 0: never.  [default: when less than 1 % is expected]",
+)
+@click.option("--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long.")
+@click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
 @store_option
 @seed_option
 @numerics_option
@@ -48,20 +62,26 @@ __all__ = ["tune"]
 @click.pass_context
 def tune(
     ctx: click.Context,
-    model: str,
+    models: tuple[str, ...],
     device: str | None,
     threads: int | None,
     budget: str | None,
     searcher: str | None,
+    patience: int | None,
+    target_ms: float | None,
+    max_trials: int | None,
     store: str | None,
     seed: int | None,
     numerics: str,
     as_json: bool,
     log: str | None,
 ) -> None:
-    """Search for fast, correct schedules for MODEL; store the winners.
+    """Search for fast, correct schedules for MODEL, or for several within one budget; store the winners.
 
     MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or package.module:function.
+
+    The search stops early when nothing more is expected, and says how much time that saved. Several models are one
+    search: a kernel that they share is searched once, and time goes where it saves most over all of them.
 
     Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run the same command
     again to go on; nothing that was measured is measured twice.
@@ -71,7 +91,7 @@ def tune(
     from tunegrad.events import JsonlObserver, Observer
 
     settings = resolve_settings(
-        model,
+        models,
         device=device,
         threads=threads,
         budget=budget,
@@ -81,20 +101,31 @@ def tune(
         json=as_json,
         log=log,
         numerics=numerics,
+        patience=patience,
+        target_ms=target_ms,
+        max_trials=max_trials,
     )
     if store is None:
         make_default_place(settings.store)
-    from tunegrad.tune import tune as tune_model
+    reports: tuple[TuneReport, ...]
 
     with ExitStack() as stack:
         observers: list[Observer] = []
         if settings.log is not None:
             observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
         observers.append(stack.enter_context(closing(_display())))
-        report = tune_model(settings, observers)
-    emit(report, tune_text(report), as_json=as_json)
-    if report.interrupted:
-        note(f"interrupted: the best so far is kept in {report.store}; run the same command again to go on")
+        if settings.others:
+            from tunegrad.tune import tune_models
+
+            reports = tune_models(settings, observers)
+            emit(reports, tune_text(*reports), as_json=as_json)
+        else:
+            from tunegrad.tune import tune as tune_model
+
+            reports = (tune_model(settings, observers),)
+            emit(reports[0], tune_text(reports[0]), as_json=as_json)
+    if reports[0].interrupted:
+        note(f"interrupted: the best so far is kept in {reports[0].store}; run the same command again to go on")
         ctx.exit(EXIT_INTERRUPTED)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from tunegrad.db.base import BaseStore
 from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats
 from tunegrad.db.rows import admit, admit_evidence, clean_text, identity, key_of
 from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
@@ -73,6 +73,11 @@ class MemoryStore(BaseStore):
             if (fingerprint is None or trial.fingerprint == fingerprint)
             and (policy is None or trial.policy.text == policy.text)
         ]
+
+    def count(self, sessions: Collection[str], policy: Policy) -> int:
+        """How many trials these sessions measured under a policy."""
+        self._check_open()
+        return sum(t.session in sessions and t.policy.text == policy.text for t in self._trials.values())
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""
@@ -174,7 +179,7 @@ class MemoryStore(BaseStore):
             fingerprints=len(machines),
             sessions=len(self._sessions),
             promotions=len(self._promotions),
-            spent_s=sum(self._spend.values()),
+            spent_s=sum(s for (_, _, settings), s in self._spend.items() if not settings.startswith(STOPPED)),
             size_bytes=0,
             schema_version=SCHEMA_VERSION,
         )

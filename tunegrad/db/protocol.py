@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal, Protocol, Self
@@ -52,6 +52,9 @@ class Store(Protocol):
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
         """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given."""
+
+    def count(self, sessions: Collection[str], policy: Policy) -> int:
+        """How many trials these sessions measured under a policy (by its text)."""
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from tunegrad.trial import Status
 
-__all__ = ["IMPORTED", "Evidence", "Problem", "Session", "Stats"]
+__all__ = ["IMPORTED", "STOPPED", "Evidence", "Problem", "Session", "Stats"]
 
 IMPORTED = "imported:"
 """How the origin of a trial, and the test of a promotion, begin when they came out of an imported file."""
+
+STOPPED = "stopped: "
+"""How the settings of a spend begin that is no time spent, but the budget within which a search is over already."""
 
 
 @dataclass(frozen=True, slots=True)

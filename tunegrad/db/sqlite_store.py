@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
@@ -19,7 +19,7 @@ from tunegrad.db.base import BaseStore
 from tunegrad.db.connection import close_writer
 from tunegrad.db.contents import Contents, Identity
 from tunegrad.db.lock import WriterLock
-from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats
 from tunegrad.db.rows import (
     SESSION_COLUMNS,
     TRIAL_COLUMNS,
@@ -144,6 +144,12 @@ class SqliteStore(BaseStore):
             where += f" AND t.policy = {_POLICY}"
         rows = self._select(f"{_SELECT} WHERE {where} ORDER BY t.id", wanted)
         return [t for t in map(self._usable, rows) if t is not None and _answers(t, kernel_key, fingerprint)]
+
+    def count(self, sessions: Collection[str], policy: Policy) -> int:
+        """How many trials these sessions measured under a policy."""
+        wanted = "SELECT COUNT(*) FROM trials t WHERE t.policy = (SELECT id FROM policies WHERE text = ?)"
+        marks = ", ".join("?" * len(sessions))
+        return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""
@@ -346,7 +352,10 @@ class SqliteStore(BaseStore):
             for table in ("kernels", "fingerprints", "sessions", "promotions")
         }
         known = {status: counts.pop(status.value, 0) for status in Status}
-        ((spent,),) = self._select("SELECT TOTAL(seconds) FROM spend WHERE seconds >= 0 AND seconds < 9e999")
+        ((spent,),) = self._select(
+            "SELECT TOTAL(seconds) FROM spend WHERE seconds >= 0 AND seconds < 9e999 AND substr(settings, 1, ?) != ?",
+            (len(STOPPED), STOPPED),
+        )
         ((version,),) = self._select("PRAGMA user_version")
         return Stats(
             trials=sum(known.values()) + sum(counts.values()),

@@ -17,6 +17,7 @@ from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTr
 from tunegrad.search.registry import LEARNED, make_searcher, searcher_names
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
+from tunegrad.search.stopping import StopReason, StopRule
 from tunegrad.search.trial_log import TrialLog
 
 __all__ = [
@@ -50,6 +51,8 @@ __all__ = [
     "SearchTask",
     "Searcher",
     "Step",
+    "StopReason",
+    "StopRule",
     "TrialLog",
     "TrialStore",
     "Winner",

@@ -12,7 +12,7 @@ nothing improves, kernels are thus served by their share of the model's time abo
 is from Ansor (OSDI'20, section 6); here in seconds, since a trial of one kernel may cost a hundred of another.
 
 All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
-says when to stop.
+says when to stop, where no rule of ``stopping`` has said so before.
 
 With many machines a batch is begun before those before it are told, until ``in_flight`` proposals are unanswered. They
 are told in the order in which they were begun, whenever they arrive, so decisions depend on ``in_flight`` and never on
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from tunegrad.events import BudgetSpent, Event
 
 from .driver import Begun, KernelSearch, SearchTask, Step
+from .stopping import StopReason, StopRule, Watch
 
 __all__ = ["BudgetPolicy", "ModelSearch"]
 
@@ -73,22 +74,19 @@ class _Prospect:
 
     def gain_s(self, current_s: float, ahead: int = 0) -> float:
         """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain ones."""
-        current_s = current_s if current_s < math.inf else self._guess_s()
+        current_s = current_s if current_s < math.inf else self.task.guess_s
         headroom = max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
         prior = self.policy.optimism * headroom / (1.0 + self.stale + ahead)
         return self.task.uses * current_s * min(headroom, max(prior, self.recent * 0.5**ahead))
-
-    def _guess_s(self) -> float:
-        """A slow kernel, where none ran yet: finding one that does is worth a lot."""
-        return max(100.0 * self.task.floor_s, self.task.flops / 1e9, self.task.nbytes / 1e9, 1e-6)
 
 
 class ModelSearch:
     """Searches every kernel of a model within one budget of wall-clock seconds.
 
-    ``clock`` is monotonic, in seconds. However small the budget, every kernel has a ``winner`` afterwards: the default,
-    unmeasured, if nothing else. ``run`` may be interrupted anywhere (KeyboardInterrupt passes through): what was
-    measured is stored, and the winners are those found so far.
+    ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
+    budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else. ``run`` may be
+    interrupted anywhere (KeyboardInterrupt passes through): what was measured is stored, and the winners are those
+    found so far. ``stopped`` says why it ended.
     """
 
     def __init__(
@@ -98,6 +96,7 @@ class ModelSearch:
         clock: Callable[[], float],
         observe: Callable[[Event], None],
         policy: BudgetPolicy | None = None,
+        rule: StopRule | None = None,
     ) -> None:
         self.searches, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
         self._clock, self._observe = clock, observe
@@ -106,6 +105,8 @@ class ModelSearch:
         self._prospects = [_Prospect(s.task, self.policy) for s in self.searches]
         self._current: KernelSearch | None = None
         self._under_way: deque[tuple[int, Begun]] = deque()
+        self._watch = Watch(self.searches, rule or StopRule(patience=0))
+        self.stopped: StopReason = "interrupted"
 
     @property
     def spent_s(self) -> float:
@@ -126,21 +127,30 @@ class ModelSearch:
         """Spend the budget."""
         try:
             self._measure_defaults()
-            for i in self._by_worth(self._open()):
-                if self.left_s <= 0.0:
-                    break
-                self._batch(i)
-            while self.left_s > 0.0:
-                if order := self._by_worth(self._open()):
-                    self._batch(order[0])
-                elif self._under_way:
-                    self._finish()  # what it tells may give new ideas
-                else:
-                    break
+            self.stopped = self._search()
             self._settle(1)
         finally:
             self._give_up()
             self._turn_to(None)
+
+    def _search(self) -> StopReason:
+        """Batch after batch: one of every kernel first, then the best one next. Why it is over."""
+        first = self._by_worth(self._open())
+        while self.left_s > 0.0:
+            if reason := self._watch.reason():
+                return reason
+            if self._allowed < 1:
+                if not self._under_way:
+                    return "trials"
+                self._finish()  # a program that was known gives its place back
+            elif order := first or self._by_worth(self._open()):
+                self._batch(order[0])
+                first = first[1:]
+            elif self._under_way:
+                self._finish()  # what it tells may give new ideas
+            else:
+                return "exhausted"
+        return "budget"
 
     def expected_gain_s(self, within_s: float = 60.0) -> float:
         """Model seconds that the next ``within_s`` seconds of search are expected to save."""
@@ -162,7 +172,7 @@ class ModelSearch:
     def _measure_defaults(self) -> None:
         """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all."""
         for i in sorted(range(len(self.searches)), key=self._heaviest_first):
-            if self.spent_s >= self.budget_s:
+            if self.spent_s >= self.budget_s or self._allowed < len(self.searches[i].defaults):
                 break
             self._under_way.append((i, self.searches[i].begin_defaults()))
             while self._unanswered >= self.policy.in_flight:
@@ -174,10 +184,11 @@ class ModelSearch:
         i, step = self._oldest()
         if step.results:
             self._prospects[i].trial_cost_s = _trial_cost_s(step)
+        self._watch.observe(i, step)
         self._charge(step)
 
     def _batch(self, i: int) -> None:
-        affordable = int(self.left_s * self.policy.machines / self._prospects[i].trial_cost_s)
+        affordable = int(min(self._allowed, self.left_s * self.policy.machines / self._prospects[i].trial_cost_s))
         self._under_way.append((i, self.searches[i].begin(max(1, min(self.policy.batch, affordable)))))
         self._settle(self.policy.in_flight)
 
@@ -189,6 +200,7 @@ class ModelSearch:
     def _finish(self) -> None:
         i, step = self._oldest()
         self._prospects[i].observe(step)
+        self._watch.observe(i, step)
         self._charge(step)
 
     def _oldest(self) -> tuple[int, Step]:
@@ -206,6 +218,11 @@ class ModelSearch:
     @property
     def _unanswered(self) -> int:
         return sum(len(begun.proposals) for _, begun in self._under_way)
+
+    @property
+    def _allowed(self) -> float:
+        """How many more candidates may be measured."""
+        return self._watch.allowed(sum(len(begun.fresh) for _, begun in self._under_way))
 
     def _charge(self, step: Step) -> None:
         if self.policy.charge_resumed:

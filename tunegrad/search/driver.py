@@ -44,6 +44,11 @@ class SearchTask:
     nbytes: int
     floor_s: float = 0.0
 
+    @property
+    def guess_s(self) -> float:
+        """A slow kernel, for one of which nothing ran yet: finding a schedule that does is worth a lot."""
+        return max(100.0 * self.floor_s, self.flops / 1e9, self.nbytes / 1e9, 1e-6)
+
     @staticmethod
     def of(kernel: Kernel, uses: int = 1, peak_flops_per_s: float = 0.0, bytes_per_s: float = 0.0) -> SearchTask:
         """The task of a kernel that a model uses ``uses`` times, its floor from the machine's peaks (0: unknown)."""
@@ -198,6 +203,11 @@ class KernelSearch:
     def trials(self) -> tuple[Trial, ...]:
         """Every row that is known of this kernel here, oldest first."""
         return tuple(self._known.values())
+
+    @property
+    def texts(self) -> Collection[str]:
+        """The action texts that have a row."""
+        return self._known.keys()
 
     def finalists(self, count: int) -> list[Trial]:
         """The fastest ``count`` trials of different programs, fastest first; a default comes first among equals."""

@@ -9,7 +9,7 @@ from math import inf
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
 from tunegrad.reports import RunReport, TuneReport, TuneRow
-from tunegrad.search import KernelSearch
+from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
 from .finals import Weighed
@@ -21,17 +21,17 @@ __all__ = ["Finish", "report_of"]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: its times in seconds, what the finals weighed, the whole model where it was measured.
+    """How a session ended: why the search stopped (None: it had no budget), its times in seconds, the finals.
 
-    ``costs`` are all its seconds by part; ``near_s`` is as in ``pace``.
+    ``saved_s`` of the budget were left; ``costs`` are all its seconds by part.
     """
 
     interrupted: bool
+    stopped: StopReason | None
+    saved_s: float
     search_s: float
     costs: Mapping[str, float]
-    near_s: float | None
     weighed: Mapping[str, Weighed]
-    whole: RunReport | None
 
 
 def report_of(
@@ -43,16 +43,22 @@ def report_of(
     roofline: Roofline,
     session: str,
     finish: Finish,
+    whole: RunReport | None,
+    near_s: float | None,
 ) -> TuneReport:
-    """The report: a row per kernel, the heaviest first."""
+    """The report of one model: a row per kernel, the heaviest first. Uses are those of this model.
+
+    ``whole`` is the whole model where it was measured, ``near_s`` as in ``pace``.
+    """
+    uses = {u.key: u.uses for u in workload.kernels}
     facts = [_facts(s, store.winner(s.task.key, here, s.space.version), finish) for s in searches]
-    total_s = sum(s.task.uses * f.tuned_s for s, f in zip(searches, facts, strict=True) if f.tuned_s < inf) or inf
+    total_s = sum(uses[s.task.key] * f.tuned_s for s, f in zip(searches, facts, strict=True) if f.tuned_s < inf) or inf
     rows = [
         TuneRow(
             kernel=s.task.name,
             key=s.task.key,
-            uses=s.task.uses,
-            share=s.task.uses * f.tuned_s / total_s if f.tuned_s < inf else 0.0,
+            uses=uses[s.task.key],
+            share=uses[s.task.key] * f.tuned_s / total_s if f.tuned_s < inf else 0.0,
             default_ms=_ms(f.default_s),
             tuned_ms=_ms(f.tuned_s),
             pct_peak=roofline.pct_peak(s.task.kernel, f.tuned_s) if f.tuned_s < inf else None,
@@ -76,13 +82,17 @@ def report_of(
         store=str(settings.store),
         session=session,
         rows=tuple(sorted(rows, key=lambda row: -row.share)),
-        default_ms=finish.whole.default_ms if finish.whole else None,
-        tuned_ms=finish.whole.stored_ms if finish.whole else None,
+        default_ms=whole.default_ms if whole else None,
+        tuned_ms=whole.stored_ms if whole else None,
         interrupted=finish.interrupted,
         seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,
-        near_s=finish.near_s,
+        near_s=near_s,
         costs=finish.costs,
+        stopped=finish.stopped or "",
+        saved_s=finish.saved_s,
+        budget_s=settings.budget_s,
+        target_ms=settings.target_ms,
     )
 
 

@@ -1,20 +1,21 @@
-"""One tuning session: a model's kernels searched within a budget, their winners settled, everything in the store.
+"""One tuning session: the kernels of models searched within a budget, winners settled, everything in the store.
 
-    workload  -->  searches, resumed from the store  -->  finals  -->  whole model, before and after  -->  report
+    workloads  -->  searches, resumed from the store  -->  finals  -->  whole models, before and after  -->  reports
 
 A search, a device and a store meet here and nowhere else.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from random import Random
+from typing import TypeVar
 
 from tunegrad import __version__
 from tunegrad.artifact import OPT_LEVEL
@@ -37,7 +38,7 @@ from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.opts import Space
 from tunegrad.planning import stored_toggles
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
@@ -47,6 +48,8 @@ from tunegrad.search import (
     ModelSearch,
     Searcher,
     SearchTask,
+    StopReason,
+    StopRule,
     TrialLog,
     cost_model_installed,
     make_searcher,
@@ -54,9 +57,11 @@ from tunegrad.search import (
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.variants import pick_variants, picked
 
+from .account import LEAST_S, Account, resumed_sessions, session_record
 from .contest import Contest, bound
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .finals import Effort, Weighed, finals
+from .goal import Goal
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer
 from .pace import near_s
@@ -64,10 +69,10 @@ from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
 from .variants import settle_variants
-from .whole import measure_whole
-from .workload import KernelUse, Workload, with_toggles, with_variants
+from .whole import latency_of, measure_whole
+from .workload import KernelUse, Workload, key_of, shared_kernels, with_toggles, with_variants
 
-__all__ = ["SEARCH_POLICY", "run_session"]
+__all__ = ["SEARCH_POLICY", "run_session", "run_sessions"]
 
 SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=10.0)
 """How candidates are timed during a search; finalists are timed again, cold and interleaved."""
@@ -75,15 +80,20 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
 PLAN_SHARE = 0.06
-"""The part of a budget in which edges of the graph are decided."""
+"""The part of a budget in which edges of the graphs are decided."""
 
 PLAN_LEAST_S = 1.5
 """Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
 
-_LEAST_S = 0.05
-"""A budget with less than this left is spent."""
+_VARIANTS_SHARE = 0.15
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
+
+
+class _OutOfTrialsError(Exception):
+    """Measuring this would leave too few candidates for the kernels' defaults."""
 
 
 def run_session(
@@ -93,10 +103,21 @@ def run_session(
     hooks: Hooks = HOOKS,
     costs: Costs | None = None,
 ) -> TuneReport:
-    """Tune. The session's row is closed however this ends, and what was measured stays.
+    """Tune one model: ``run_sessions`` of one."""
+    return run_sessions(settings, [workload], observers, hooks, costs)[0]
 
-    ``hooks`` are what the workers do with a candidate, ``costs`` a watch that runs already.
-    Raises UserError for an unknown device or an unusable store.
+
+def run_sessions(
+    settings: TuneSettings,
+    workloads: Sequence[Workload],
+    observers: Sequence[Observer],
+    hooks: Hooks = HOOKS,
+    costs: Costs | None = None,
+) -> tuple[TuneReport, ...]:
+    """Tune models together: one budget, one search of all their kernels, a report of each.
+
+    The session's row is closed however this ends, and what was measured stays. ``hooks`` are what the workers do with a
+    candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device or an unusable store.
     """
     if settings.device != "cpu":
         raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
@@ -109,22 +130,25 @@ def run_session(
         store = stack.enter_context(open_store(settings.store, "write"))
         interrupt = stack.enter_context(Interrupt())
         device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
-        row = stack.enter_context(store.session("tune", settings.seed, _record(settings), __version__))
+        record = session_record(settings, SEARCH_POLICY)
+        row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
         with interrupt.breakable():
             roofline = Roofline(device.machine_limits(), target)
+        here = fingerprint(target, settings.numerics)
         session = _Session(
             settings,
-            workload,
+            list(workloads),
             target,
-            fingerprint(target, settings.numerics),
+            here,
             store,
             tuple(observers),
             roofline,
             interrupt,
             row.id,
-            workload.key,
             costs,
             began_s,
+            Account(settings, SEARCH_POLICY, store, here, key_of(workloads), costs),
+            resumed_sessions(store, settings, SEARCH_POLICY, row.id),
         )
         starting.close()
         return session.run(device)
@@ -134,12 +158,11 @@ def run_session(
 class _Session:
     """What the steps of one session share. Mutable.
 
-    ``began_s`` is when it began, in seconds since the epoch. ``before_s`` of the budget were
-    spent by earlier sessions, ``spent_s`` is what this one has charged so far.
+    ``began_s`` is when it began, in seconds since the epoch. ``resumed`` are the sessions that it goes on from.
     """
 
     settings: TuneSettings
-    workload: Workload
+    workloads: list[Workload]
     target: Target
     here: Fingerprint
     store: Store
@@ -147,57 +170,54 @@ class _Session:
     roofline: Roofline
     interrupt: Interrupt
     id: str
-    work_key: str
     costs: Costs
     began_s: float
-    before_s: float = 0.0
-    spent_s: float = 0.0
+    account: Account
+    resumed: frozenset[str]
     named: dict[str, Kernel] = field(default_factory=dict)
 
-    def run(self, device: CpuMeasurer) -> TuneReport:
-        """Search, settle the winners, measure the whole model, report."""
+    def run(self, device: CpuMeasurer) -> tuple[TuneReport, ...]:
+        """Search, settle the winners, measure the whole models, report."""
         measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt, self.costs)
-        self.before_s = self.store.spent(self.work_key, self.here, self._spend_key)
-        left_s = self.settings.budget_s - self.before_s
+        left_s = self.account.left_s
         self._announce()
-        for use in self.workload.kernels:
+        for use in shared_kernels(self.workloads):
             if use.kernel.fixed:
                 Space(use.kernel, self.target).fixed()  # an illegal one is the user's error, at once
         begun_s = time.monotonic()
         with self.costs.part("plans"):
-            self._settle_plan(measurer, left_s)
-            self._settle_variants(measurer, left_s)
+            for i in range(len(self.workloads)):
+                self._settle_plan(i, measurer, left_s)
+                self._settle_variants(i, measurer, left_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
             self.tell(Warned(f"searcher {self.settings.searcher}: no cost model without lightgbm (tunegrad[learn])"))
-        searches = self._searches(measurer, [u for u in self.workload.kernels if not u.kernel.fixed])
-        if left_s >= _LEAST_S:
-            self._search(searches, measurer, max(_LEAST_S, left_s - (time.monotonic() - begun_s)))
+        searches = self._searches(measurer, [u for u in shared_kernels(self.workloads) if not u.kernel.fixed])
+        stopped: StopReason | None = None
+        if left_s >= LEAST_S:
+            stopped = self._search(searches, measurer, max(LEAST_S, left_s - (time.monotonic() - begun_s)))
         else:
-            self.tell(Warned(f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"))
+            self.tell(Warned(self._nothing_left()))
         search_s = time.monotonic() - begun_s
         with self.costs.part("finals", sealed=True):
             weighed = self._finals(searches, measurer)
-        if left_s >= _LEAST_S:
-            used_s = time.monotonic() - begun_s
-            # A search that ran to its end has used its budget, also the part that its finals did not need.
-            self._charge(used_s if self.interrupt.requested else max(used_s, left_s))
+        saved_s = self._settle_account(stopped, left_s, time.monotonic() - begun_s)
         device.close()
         with self.costs.part("whole model", sealed=True):
-            whole = self._whole()
-        near = near_s([(s.task.uses, s.trials) for s in searches], self.id, self.began_s)
-        finish = Finish(self.interrupt.requested, search_s, self.costs.seconds, near, weighed, whole)
-        report = report_of(
-            self.settings, self.workload, searches, self.store, self.here, self.roofline, self.id, finish
+            wholes = [self._whole(work) for work in self.workloads]
+        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, weighed)
+        reports = tuple(
+            self._report(w, searches, finish, whole) for w, whole in zip(self.workloads, wholes, strict=True)
         )
-        self.tell(SessionFinished(report))
-        return report
+        self.tell(SessionFinished(reports[0], reports[1:]))
+        return reports
 
     def tell(self, event: Event) -> None:
         """Hand an event to every observer; what was spent is stored, per cents are of the nearer of the two bounds."""
         match event:
             case BudgetSpent():
-                self._charge(event.spent_s)
-                event = replace(event, spent_s=self.before_s + event.spent_s, budget_s=self.settings.budget_s)
+                self.account.charge(event.spent_s)
+                spent_s = self.account.before_s + event.spent_s
+                event = replace(event, spent_s=spent_s, budget_s=self.settings.budget_s)
             case CandidateMeasured():
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
             case KernelFinished():
@@ -209,72 +229,94 @@ class _Session:
 
     # ---- steps
 
-    def _settle_plan(self, measurer: CandidateMeasurer, left_s: float) -> None:
-        """Decide which edges of the graph are buffers, where the budget's share allows to measure any."""
-        fusion, share_s = self.workload.fusion, PLAN_SHARE * left_s
-        toggles = stored_toggles(fusion, self.here, self.store)
-        if share_s >= PLAN_LEAST_S:
-            try:
-                toggles = settle_plan(
-                    fusion,
-                    self.target,
-                    self.here,
-                    self.store,
-                    partial(self._default_seconds, measurer),
-                    Contest(self._planned),
-                    self.id,
-                    self.settings.numerics,
-                    time.monotonic() + share_s,
-                    self.tell,
-                )
-            except KeyboardInterrupt:
-                if not self.interrupt.requested:
-                    raise
-                toggles = stored_toggles(fusion, self.here, self.store)
-        if toggles:
-            self.workload = with_toggles(self.workload, toggles)
+    def _settle_plan(self, i: int, measurer: CandidateMeasurer, left_s: float) -> None:
+        """Decide which edges of a graph are buffers, where the budget's share allows to measure any."""
+        work = self.workloads[i]
+        share_s = PLAN_SHARE * left_s / len(self.workloads)
 
-    def _planned(self, plan: Schedule) -> LoadedModel:
+        def known() -> frozenset[int]:
+            return stored_toggles(work.fusion, self.here, self.store)
+
+        def settled() -> frozenset[int]:
+            return settle_plan(
+                work.fusion,
+                self.target,
+                self.here,
+                self.store,
+                partial(self._default_seconds, measurer),
+                Contest(partial(self._planned, work)),
+                self.id,
+                self.settings.numerics,
+                time.monotonic() + share_s,
+                self.tell,
+            )
+
+        toggles = self._tried(settled, known) if share_s >= PLAN_LEAST_S else known()
+        if toggles:
+            self.workloads[i] = with_toggles(work, toggles)
+
+    def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:
         """A plan with the variants that are picked for it, ready to run."""
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.settings.numerics)
-        return bound(self.workload.name, rewritten, self.workload.inputs, self.target, self.here, self.store)
+        return bound(work.name, rewritten, work.inputs, self.target, self.here, self.store)
 
-    def _default_seconds(self, measurer: CandidateMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
-        """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
-        searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
-        self._prime(searches, measurer)
-        for s in searches:
-            s.measure_defaults()
-        return {s.task.key: s.default_s for s in searches}
-
-    def _settle_variants(self, measurer: CandidateMeasurer, left_s: float) -> None:
+    def _settle_variants(self, i: int, measurer: CandidateMeasurer, left_s: float) -> None:
         """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
-        if left_s < _LEAST_S:
-            picks = picked(self.workload.plan, self.target, self.here, self.store, self.settings.numerics)
-            self.workload = with_variants(self.workload, picks)
-            return
+        work = self.workloads[i]
 
-        deadline_s = time.monotonic() + 0.15 * left_s
-        try:
-            picks = settle_variants(
-                self.workload,
+        def known() -> dict[str, str]:
+            return picked(work.plan, self.target, self.here, self.store, self.settings.numerics)
+
+        def settled() -> dict[str, str]:
+            return settle_variants(
+                work,
                 self.target,
                 self.here,
                 self.store,
                 partial(self._default_seconds, measurer),
                 self.id,
                 self.settings.numerics,
-                deadline_s,
+                time.monotonic() + _VARIANTS_SHARE * left_s / len(self.workloads),
             )
+
+        picks = self._tried(settled, known) if left_s >= LEAST_S else known()
+        self.workloads[i] = with_variants(work, picks)
+
+    def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
+        """What measuring settles; what is known already, where the user or the bound on candidates stops that."""
+        try:
+            return settle()
+        except _OutOfTrialsError:
+            return known()
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
-            picks = picked(self.workload.plan, self.target, self.here, self.store, self.settings.numerics)
-        self.workload = with_variants(self.workload, picks)
+            return known()
+
+    def _default_seconds(self, measurer: CandidateMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
+        """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
+        searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
+        self._check_trials(searches)
+        self._prime(searches, measurer)
+        for s in searches:
+            s.measure_defaults()
+        return {s.task.key: s.default_s for s in searches}
+
+    def _check_trials(self, searches: Sequence[KernelSearch]) -> None:
+        """Raise _OutOfTrialsError unless the defaults of the kernels can be measured as well, in the end."""
+        if (left := self._trials_left()) is not None:
+            fresh = sum(d.text not in s.texts for s in searches for d in s.defaults)
+            if fresh > left - len(shared_kernels(self.workloads)):
+                raise _OutOfTrialsError
+
+    def _trials_left(self) -> int | None:
+        """How many more candidates may be measured; None for any number."""
+        most = self.settings.max_trials
+        return None if most is None else max(0, most - self.store.count({self.id, *self.resumed}, SEARCH_POLICY))
 
     def _searches(self, measurer: CandidateMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
         store = ChargedTrials(self.store, self.costs)
-        log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self._resumed())
+        log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self.resumed)
         searches = []
         self.named.update((use.name, use.kernel) for use in uses)
         for use in uses:
@@ -290,34 +332,68 @@ class _Session:
         floor_s = self.roofline.bound_s(k)
         return SearchTask(k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s)
 
-    def _resumed(self) -> frozenset[str]:
-        """Sessions that asked the same questions: rows answer them now, in the same order, and this one goes on."""
-        mine = _same(_record(self.settings))
-        same = [s for s in self.store.sessions() if s.id != self.id and s.command == "tune"]
-        return frozenset(s.id for s in same if s.seed == self.settings.seed and _same(_parsed(s.settings)) == mine)
-
     def _announce(self) -> None:
-        s = self.settings
-        known = sum(len(self.store.trials(u.key, self.here, SEARCH_POLICY)) for u in self.workload.kernels)
+        s, kernels = self.settings, shared_kernels(self.workloads)
+        known = sum(len(self.store.trials(u.key, self.here, SEARCH_POLICY)) for u in kernels)
         peak = self.roofline.peak_flops_per_s
         self.tell(
             SessionStarted(
-                self.id, self.workload.name, s.device, s.threads, s.searcher, s.seed, s.budget_s,
-                len(self.workload.kernels), str(s.store), known, peak,
+                self.id, " + ".join(w.name for w in self.workloads), s.device, s.threads, s.searcher, s.seed,
+                s.budget_s, len(kernels), str(s.store), known, peak,
             )
         )  # fmt: skip
 
-    def _search(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer, left_s: float) -> None:
+    def _nothing_left(self) -> str:
+        if self.account.over:
+            return (
+                f"the search stopped early before, and is over within {self.settings.budget_s:g} s; a larger budget "
+                "or other limits (patience, target, trials) go on from here"
+            )
+        return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
+
+    def _search(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer, left_s: float) -> StopReason:
         batch = 8 if left_s < 2.0 * len(searches) else 16
         policy = BudgetPolicy(batch=batch, reserve=_RESERVE, charge_resumed=False)
-        search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy)
+        rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches))
+        search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule)
         try:
-            self._prime(searches, measurer)
+            if rule.trials is None:
+                self._prime(searches, measurer)
             search.run()
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
-        self._charge(search.spent_s)
+        self.account.charge(search.spent_s)
+        return search.stopped
+
+    def _goal(self, searches: tuple[KernelSearch, ...]) -> Goal | None:
+        """Whether the latency that the user wants is reached; None where none is wanted."""
+        if self.settings.target_ms is None:
+            return None
+        (work,) = self.workloads
+
+        def latency_s() -> float:
+            fastest = {s.task.key: s.winner.actions for s in searches}
+            with self.costs.part("whole model", sealed=True):
+                try:
+                    return latency_of(work, fastest, self.store, self.target, self.here)
+                except CandidateFailure as error:
+                    self.tell(Warned(f"the whole model was not measured: {error}"))
+                    return inf
+
+        return Goal(1e-3 * self.settings.target_ms, searches, latency_s)
+
+    def _settle_account(self, stopped: StopReason | None, left_s: float, used_s: float) -> float:
+        """Charge what was used, and remember a search that stopped early. Returns the seconds that this saved."""
+        if stopped is None:
+            return 0.0
+        if stopped in ("budget", "interrupted"):
+            # A search that ran to its end has used its budget, whether its finals took less or more than was left.
+            self.account.charge(used_s if self.interrupt.requested else left_s)
+            return 0.0
+        self.account.charge(used_s)
+        self.account.stop()
+        return max(0.0, left_s - used_s)
 
     def _prime(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
         """Compile the defaults of all kernels in one batch."""
@@ -336,28 +412,20 @@ class _Session:
             self.tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
         return weighed
 
-    def _whole(self) -> RunReport | None:
+    def _whole(self, work: Workload) -> RunReport | None:
         try:
-            return measure_whole(
-                self.workload, self.store, self.target, self.here, 0.3 if self.interrupt.requested else 2.0
-            )
+            return measure_whole(work, self.store, self.target, self.here, 0.3 if self.interrupt.requested else 2.0)
         except CandidateFailure as error:
             self.tell(Warned(f"the whole model was not measured: {error}"))
             return None
 
-    # ---- the budget
-
-    @property
-    def _spend_key(self) -> str:
-        """What a budget is for: the same search of the same model with the same seed."""
-        return f"searcher={self.settings.searcher} seed={self.settings.seed} space={SPACE_VERSION} {SEARCH_POLICY.text}"
-
-    def _charge(self, total_s: float) -> None:
-        """Note that this session has spent ``total_s`` in all."""
-        if total_s > self.spent_s:
-            with self.costs.part("store"):
-                self.store.add_spend(self.work_key, self.here, self._spend_key, total_s - self.spent_s)
-            self.spent_s = total_s
+    def _report(
+        self, work: Workload, searches: tuple[KernelSearch, ...], finish: Finish, whole: RunReport | None
+    ) -> TuneReport:
+        uses = {u.key: u.uses for u in work.kernels}
+        mine = tuple(s for s in searches if s.task.key in uses)
+        near = near_s([(uses[s.task.key], s.trials) for s in mine], self.id, self.began_s)
+        return report_of(self.settings, work, mine, self.store, self.here, self.roofline, self.id, finish, whole, near)
 
     def _pct(self, name: str, seconds: float) -> float:
         return self.roofline.pct_peak(self.named[name], seconds)
@@ -365,35 +433,3 @@ class _Session:
 
 def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:
     return make_searcher(settings.searcher, space, Random(f"{settings.seed} {key}"))
-
-
-def _record(settings: TuneSettings) -> dict[str, object]:
-    """The settings as the session's row keeps them."""
-    learned = {"cost_model": cost_model_installed()} if settings.searcher in LEARNED else {}
-    return {
-        "model": settings.model.name,
-        "builder": settings.model.builder,
-        "batch": settings.model.batch,
-        "args": [[name, list(value) if isinstance(value, tuple) else value] for name, value in settings.model.args],
-        "device": settings.device,
-        "threads": settings.threads,
-        "budget_s": settings.budget_s,
-        "searcher": settings.searcher,
-        "space_version": SPACE_VERSION,
-        "policy": SEARCH_POLICY.text,
-        "numerics": settings.numerics,
-        **learned,
-    }
-
-
-def _parsed(text: str) -> Mapping[str, object]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _same(record: Mapping[str, object]) -> Mapping[str, object]:
-    """The settings that decide what a search asks: all but the length of its budget."""
-    return {name: value for name, value in record.items() if name != "budget_s"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from tunegrad.runtime import Argument
 __all__ = [
     "KernelUse",
     "Workload",
+    "key_of",
+    "shared_kernels",
     "with_toggles",
     "with_variants",
     "workload_of",
@@ -64,6 +66,25 @@ class Workload:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def key_of(workloads: Sequence[Workload]) -> str:
+    """Names the work of several models, in whatever order; of one model it is that model's key."""
+    if len(workloads) == 1:
+        return workloads[0].key
+    return hashlib.sha256("\n".join(sorted(w.key for w in workloads)).encode()).hexdigest()[:32]
+
+
+def shared_kernels(workloads: Sequence[Workload]) -> tuple[KernelUse, ...]:
+    """The distinct kernels of all the models, in the order of their first launch, with the uses of all together."""
+    if len(workloads) == 1:
+        return workloads[0].kernels
+    found: dict[str, KernelUse] = {}
+    for use in (u for w in workloads for u in w.kernels):
+        before = found.get(use.key)
+        found[use.key] = use if before is None else replace(before, uses=before.uses + use.uses)
+    repeated = Counter(use.kernel.name for use in found.values())
+    return tuple(replace(u, name=_name(u.kernel, u.key, repeated)) for u in found.values())
+
+
 def workload_of_spec(spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract") -> Workload:
     """The work of a resolved model; its weights are drawn from the seed. Modules are also looked for where one stands.
 
@@ -103,7 +124,9 @@ def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
 def _uses(plan: Schedule) -> tuple[KernelUse, ...]:
     found = plan.kernels()
     repeated = Counter(kernel.name for kernel, _ in found.values())
-    return tuple(
-        KernelUse(k, key, k.name if repeated[k.name] == 1 else f"{k.name} [{key[:6]}]", uses)
-        for key, (k, uses) in found.items()
-    )
+    return tuple(KernelUse(k, key, _name(k, key, repeated), uses) for key, (k, uses) in found.items())
+
+
+def _name(kernel: Kernel, key: str, repeated: Mapping[str, int]) -> str:
+    """The kernel's name, made unique where several have it."""
+    return kernel.name if repeated[kernel.name] == 1 else f"{kernel.name} [{key[:6]}]"

@@ -1,0 +1,118 @@
+"""What a session may spend of its budget, and what it remembers for the sessions after it.
+
+budget - spent by earlier sessions of the same search  -->  left_s  -->  charged as it goes
+a search that stopped early                            -->  remembered: within that budget there is nothing to do
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tunegrad.config import TuneSettings
+from tunegrad.db import STOPPED, Store
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.search import LEARNED, cost_model_installed
+from tunegrad.trial import Fingerprint, Policy
+
+from .costs import Costs
+
+__all__ = ["LEAST_S", "Account", "resumed_sessions", "session_record"]
+
+LEAST_S = 0.05
+"""A budget with less than this left is spent."""
+
+_LIMITS = ("budget_s", "patience", "target_ms", "max_trials")
+"""Settings that say when a search ends, and nothing of what it asks until then."""
+
+
+@dataclass(slots=True)
+class Account:
+    """The budget of one search of one model (or several), on one machine. Mutable.
+
+    ``before_s`` of it were spent by earlier sessions, ``spent_s`` is what this one has charged so far.
+    """
+
+    settings: TuneSettings
+    policy: Policy
+    store: Store
+    here: Fingerprint
+    work_key: str
+    costs: Costs
+    spent_s: float = 0.0
+    before_s: float = field(init=False)
+    over: bool = field(init=False)
+    """Whether an earlier session with the same limits stopped early, within no smaller a budget."""
+
+    def __post_init__(self) -> None:
+        with self.costs.part("store"):
+            self.before_s = self.store.spent(self.work_key, self.here, self._key)
+            self.over = self.store.spent(self.work_key, self.here, self._stop_key) >= self.settings.budget_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that may be spent from now on; below ``LEAST_S`` there is nothing to do."""
+        return 0.0 if self.over else self.settings.budget_s - self.before_s - self.spent_s
+
+    def charge(self, total_s: float) -> None:
+        """Note that this session has spent ``total_s`` in all."""
+        if total_s > self.spent_s:
+            with self.costs.part("store"):
+                self.store.add_spend(self.work_key, self.here, self._key, total_s - self.spent_s)
+            self.spent_s = total_s
+
+    def stop(self) -> None:
+        """Remember that within this budget, with these limits, nothing more is to be done."""
+        known_s = self.store.spent(self.work_key, self.here, self._stop_key)
+        self.store.add_spend(self.work_key, self.here, self._stop_key, max(0.0, self.settings.budget_s - known_s))
+
+    @property
+    def _key(self) -> str:
+        """What a budget is for: the same search of the same model with the same seed."""
+        s = self.settings
+        return f"searcher={s.searcher} seed={s.seed} space={SPACE_VERSION} {self.policy.text}"
+
+    @property
+    def _stop_key(self) -> str:
+        s = self.settings
+        return f"{STOPPED}patience={s.patience} target_ms={s.target_ms} max_trials={s.max_trials} {self._key}"
+
+
+def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
+    """The settings as the session's row keeps them."""
+    record: dict[str, object] = {
+        "model": settings.model.name,
+        "builder": settings.model.builder,
+        "batch": settings.model.batch,
+        "args": [[name, list(value) if isinstance(value, tuple) else value] for name, value in settings.model.args],
+        "device": settings.device,
+        "threads": settings.threads,
+        "budget_s": settings.budget_s,
+        "searcher": settings.searcher,
+        "space_version": SPACE_VERSION,
+        "policy": policy.text,
+        "numerics": settings.numerics,
+    }
+    if settings.searcher in LEARNED:
+        record["cost_model"] = cost_model_installed()
+    if settings.others:
+        record["others"] = [[m.name, m.builder, m.batch, [list(a) for a in m.args]] for m in settings.others]
+    limits = {name: getattr(settings, name) for name in _LIMITS}
+    return record | {name: value for name, value in limits.items() if value is not None}
+
+
+def resumed_sessions(store: Store, settings: TuneSettings, policy: Policy, mine: str) -> frozenset[str]:
+    """Sessions that asked the same questions: rows answer them now, in the same order, and this one goes on."""
+    asked = _questions(json.dumps(session_record(settings, policy)))
+    same = [s for s in store.sessions() if s.id != mine and s.command == "tune" and s.seed == settings.seed]
+    return frozenset(s.id for s in same if _questions(s.settings) == asked)
+
+
+def _questions(text: str) -> Mapping[str, object]:
+    """The settings that decide what a search asks: all but those that say when it ends."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return {name: v for name, v in found.items() if name not in _LIMITS} if isinstance(found, dict) else {}

@@ -1,0 +1,37 @@
+"""A latency that the user wants: predicted from kernel times after every batch, measured where that says it is reached.
+
+predicted: sum of the best kernel times x what the last measurement took over its prediction (1 at first)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tunegrad.search import KernelSearch
+
+__all__ = ["Goal"]
+
+
+@dataclass(slots=True)
+class Goal:
+    """Whether the whole model takes at most ``target_s``. Mutable: it learns how far predictions are off.
+
+    ``measure`` times the whole model with the fastest schedules so far, in seconds. A model that was measured and is
+    too slow is measured again only when its kernels have become faster by as much as was missing.
+    """
+
+    target_s: float
+    searches: Sequence[KernelSearch]
+    measure: Callable[[], float]
+    factor: float = 1.0
+    measured: int = 0
+
+    def __call__(self) -> bool:
+        predicted_s = sum(s.task.uses * s.best_s for s in self.searches)
+        if not self.factor * predicted_s <= self.target_s:
+            return False
+        seconds = self.measure()
+        self.measured += 1
+        self.factor = seconds / predicted_s if predicted_s > 0.0 else 1.0
+        return seconds <= self.target_s
