@@ -80,6 +80,17 @@ class CandidateMeasurer:
             best_s = min(best_s, measurement.seconds)
             yield Measured(code.program_hash, measurement)
 
+    def compile(
+        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
+    ) -> list[CompiledCandidate | Outcome]:
+        """The code of each schedule, for another machine to measure; none for programs that are known."""
+        return self._compile([self._candidate(kernel, s) for s in schedules], known)
+
+    def take(self, kernel: Kernel, schedules: Sequence[Schedule], code: Sequence[CompiledCandidate | Outcome]) -> None:
+        """Keep code that another machine compiled, until it is measured."""
+        for schedule, result in zip(schedules, code, strict=True):
+            self._primed[kernel.key, schedule.text] = result
+
     def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
         """Interleaved samples, in seconds, of two schedules that were measured before.
 

@@ -1,0 +1,36 @@
+"""Many machines: who measures and who compiles, calls that survive the loss of either, and Ray underneath.
+
+    KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station on every machine --> CpuMeasurer
+    (the driver: search, store)                       (Ray actors, or a test's own)              (processes)
+
+Only ``cluster`` imports Ray, and only when a session asks for it. The design is docs/decisions/0014-ray.md.
+"""
+
+from tunegrad.tuning.fleet.dispatch import Dispatcher, Job, JobLost, SourceLost, StationLost, StationRaised, Stations
+from tunegrad.tuning.fleet.machines import Crew, Machine, choose_crew, kind_of
+from tunegrad.tuning.fleet.measurer import FleetMeasurer, in_flight, job_size
+from tunegrad.tuning.fleet.work import Answer, Call, CpuEngine, Engine, EngineSpec, Failed, Station
+
+__all__ = [
+    "Answer",
+    "Call",
+    "CpuEngine",
+    "Crew",
+    "Dispatcher",
+    "Engine",
+    "EngineSpec",
+    "Failed",
+    "FleetMeasurer",
+    "Job",
+    "JobLost",
+    "Machine",
+    "SourceLost",
+    "Station",
+    "StationLost",
+    "StationRaised",
+    "Stations",
+    "choose_crew",
+    "in_flight",
+    "job_size",
+    "kind_of",
+]

@@ -1,0 +1,277 @@
+"""The fleet on Ray: one actor on every machine that measures, one on every machine that compiles for them.
+
+    ray.init --> every node is asked what it is --> a crew --> actors, pinned to their nodes --> calls
+
+Ray is told nothing of retries: an actor that dies stays dead, and the dispatcher starts another. An actor holds all the
+CPUs that Ray may use on its node, so that no other work of Ray, another session's included, runs beside what is timed.
+This module imports Ray when a cluster is made. Ray serialises with pickle: whoever can reach the cluster's ports can
+run code on its machines, so a cluster belongs into a network where everybody may.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from tunegrad import __version__
+from tunegrad.config import Numerics
+from tunegrad.devices import fingerprint, host_target
+from tunegrad.errors import DeviceError
+from tunegrad.opts import SPACE_VERSION
+
+from .dispatch import SourceLost, StationLost, StationRaised
+from .machines import Crew, Machine, choose_crew, kind_of
+from .work import Answer, Call, EngineSpec, Station
+
+__all__ = ["COMPILE_ONLY", "LOCAL", "RELEASE", "RayCluster", "RayStations", "survey"]
+
+LOCAL = "local"
+"""The address that means: a cluster of this machine alone, gone when the session ends."""
+
+COMPILE_ONLY = "tunegrad_compile"
+"""Nodes started with this resource are never timed on."""
+
+RELEASE = f"{__version__} (space {SPACE_VERSION})"
+
+_OBJECT_STORE_BYTES = 100 << 20
+_SURVEY_S = 60.0
+_CLOSE_S = 3.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def survey(threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
+    """What the machine that runs this is: its release of tunegrad, its host, its target and its fingerprint."""
+    target = host_target(threads)
+    return RELEASE, _BOOT_ID.read_text().strip(), target, fingerprint(target, numerics)
+
+
+class RayCluster:
+    """A connection to Ray. Use it as a context manager: what it started is stopped however that ends.
+
+    ``share_hosts`` takes the nodes of one machine for machines of their own: only right where nothing is timed.
+    """
+
+    def __init__(self, address: str, threads: int, numerics: Numerics, share_hosts: bool = False) -> None:
+        self.address, self.threads, self.numerics, self.share_hosts = address, threads, numerics, share_hosts
+        self.ray = _import_ray(address)
+        self.stations: RayStations | None = None
+        self._connected = False
+
+    def __enter__(self) -> Self:
+        if self.ray.is_initialized():
+            return self
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "tunegrad"}
+        if self.address == LOCAL:
+            options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
+        try:
+            self.ray.init(self.address, **options)
+        except (OSError, RuntimeError, ValueError) as error:  # what Ray raises where it can not connect
+            raise DeviceError(f"ray {self.address}: {_first_line(error)}") from error
+        self._connected = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the actors, and Ray where it was started here."""
+        if self.stations is not None:
+            self.stations.close()
+        if self._connected:
+            self._connected = False
+            self.ray.shutdown()
+
+    def crew(self, kind: str | None) -> Crew:
+        """Who measures and who compiles. Raises ConfigError or DeviceError where that can not be said."""
+        nodes = self.alive()
+        asked = {node: self.ask(node) for node in nodes}
+        self.ray.wait(list(asked.values()), num_returns=len(asked), timeout=_SURVEY_S)
+        machines, silent = [], []
+        for node, ref in asked.items():
+            found = self.told(nodes[node], ref)
+            if isinstance(found, Machine):
+                machines.append(found)
+            else:
+                silent.append(f"{nodes[node]['NodeManagerAddress']}: {found}")
+        if not machines:
+            raise DeviceError(f"ray {self.address}: no machine could be asked what it is: {'; '.join(silent)}")
+        crew = choose_crew(machines, kind, RELEASE, self.share_hosts)
+        return Crew(crew.target, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out))
+
+    def open(self, crew: Crew, spec: EngineSpec) -> RayStations:
+        """Actors for a crew; they start when they are opened."""
+        self.stations = RayStations(self, crew, spec)
+        return self.stations
+
+    # ---- nodes
+
+    def alive(self) -> dict[str, dict[str, Any]]:
+        """Ray's table of the nodes that it takes for alive, by their ids."""
+        return {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+
+    def pinned(self, node: str) -> Any:
+        """The scheduling strategy: on this node and on no other."""
+        strategies = import_module("ray.util.scheduling_strategies")
+        return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+
+    def ask(self, node: str) -> Any:
+        """Ask a node what it is; a reference to what it says."""
+        remote = self.ray.remote(survey)
+        options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": self.pinned(node)}
+        return remote.options(**options).remote(self.threads, self.numerics)
+
+    def told(self, node: dict[str, Any], ref: Any) -> Machine | str:
+        """What a node said; why not, where it did not, or the node can not be used."""
+        try:
+            release, host, target, found = self.ray.get(ref, timeout=0)
+        except self.ray.exceptions.RayError as error:
+            return f"can not be asked what it is: {_first_line(error)}"
+        given = node["Resources"]
+        address = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+        only = COMPILE_ONLY in given
+        return Machine(node["NodeID"], address, host, given.get("CPU", 0.0), target, found, release, only)
+
+
+class RayStations:
+    """``Stations`` of a crew: an actor for each machine. Machines of the crew's kind that come later are taken in."""
+
+    def __init__(self, cluster: RayCluster, crew: Crew, spec: EngineSpec) -> None:
+        self._cluster, self._ray, self._crew, self._spec = cluster, cluster.ray, crew, spec
+        self._machines = {m.address: m for m in crew.measuring}
+        self._seen = set(cluster.alive())
+        self._asked: dict[str, Any] = {}
+        self._actors: dict[str, Any] = {}
+        self._helpers = {m.address: self._actor(m) for m in crew.compiling}
+        self._turn = 0
+        self._code: dict[Any, tuple[str, Any]] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """The machines that measure and are alive, new ones of the same kind included."""
+        nodes = self._cluster.alive()
+        for node in nodes.keys() - self._seen:
+            self._seen.add(node)
+            self._asked[node] = self._cluster.ask(node)
+        ready, _ = (
+            self._ray.wait(list(self._asked.values()), num_returns=len(self._asked), timeout=0)
+            if self._asked
+            else ([], [])
+        )
+        for node in [n for n, ref in self._asked.items() if ref in ready]:
+            ref = self._asked.pop(node)
+            if node in nodes and isinstance(found := self._cluster.told(nodes[node], ref), Machine):
+                self._welcome(found)
+        return tuple(name for name, m in self._machines.items() if m.node in nodes)
+
+    def open(self, name: str) -> bool:
+        """Start a machine's actor, anew where there is one."""
+        if (old := self._actors.pop(name, None)) is not None:
+            self._ray.kill(old)
+        machine = self._machines[name]
+        if machine.node not in self._cluster.alive():
+            return False
+        self._actors[name] = self._actor(machine)
+        return True
+
+    def send(self, name: str, call: Call) -> Any:
+        """Begin a call; where there are machines that compile, one of them sends its code to the one that measures."""
+        if call.method != "measure" or not self._helpers:
+            return self._actors[name].call.remote(call.method, call.arguments)
+        helpers = list(self._helpers)
+        self._turn = (self._turn + 1) % len(helpers)
+        helper = helpers[self._turn]
+        code = self._helpers[helper].code.remote(call.arguments)
+        ref = self._actors[name].call.remote(call.method, call.arguments, code)
+        self._code[ref] = helper, code
+        return ref
+
+    def done(self, tickets: Collection[Any], timeout_s: float) -> list[Any]:
+        """The calls that ended; waits for one."""
+        refs = list(tickets)
+        if not refs:
+            return []
+        ready, _ = self._ray.wait(refs, num_returns=1, timeout=timeout_s)
+        if ready:
+            ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
+        found: list[Any] = ready
+        return found
+
+    def take(self, ticket: Any) -> Answer:
+        """What a call gave. Raises StationLost, StationRaised or SourceLost."""
+        helper, code = self._code.pop(ticket, ("", None))
+        errors = self._ray.exceptions
+        try:
+            answer: Answer = self._ray.get(ticket)
+        except errors.RayError as error:
+            if code is not None and self._failed(code):
+                self._drop_helper(helper)
+                raise SourceLost(helper) from error
+            if isinstance(error, errors.RayTaskError):
+                raise StationRaised(error) from error
+            raise StationLost(_first_line(error)) from error
+        return answer
+
+    def close(self) -> None:
+        """Stop every actor; those that do not stop by themselves are killed."""
+        actors = [*self._actors.values(), *self._helpers.values()]
+        self._actors, self._helpers = {}, {}
+        if not self._ray.is_initialized():
+            return
+        closing = [actor.close.remote() for actor in actors]
+        if closing:
+            self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_S)
+        for actor in actors:
+            self._ray.kill(actor)
+
+    def _actor(self, machine: Machine) -> Any:
+        strategy = self._cluster.pinned(machine.node)
+        remote = self._ray.remote(Station)
+        options = {"num_cpus": machine.cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
+        return remote.options(**options).remote(self._spec)
+
+    def _welcome(self, found: Machine) -> None:
+        """Take in a machine that came later, where it is of the crew's kind and nothing else measures on it."""
+        alike = kind_of(found.fingerprint) == kind_of(self._crew.fingerprint) and found.release == RELEASE
+        taken = {m.host for m in self._alive_machines()} if not self._cluster.share_hosts else set()
+        if alike and found.cpus >= 1 and not found.compiles_only and found.host not in taken:
+            self._machines[found.address] = found
+
+    def _alive_machines(self) -> Sequence[Machine]:
+        nodes = self._cluster.alive()
+        return [m for m in self._machines.values() if m.node in nodes]
+
+    def _failed(self, code: Any) -> bool:
+        try:
+            self._ray.get(code, timeout=0)
+        except self._ray.exceptions.RayError:
+            return True
+        return False
+
+    def _drop_helper(self, name: str) -> None:
+        actor = self._helpers.pop(name, None)
+        if actor is not None:
+            self._ray.kill(actor)
+
+
+def _import_ray(address: str) -> ModuleType:
+    """Ray, told to report nothing to its makers. Raises DeviceError where it is not installed."""
+    if address.startswith("ray://"):
+        raise DeviceError(f"ray {address}: a client's address; run on a node of the cluster and give its HOST:6379")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # what Ray prints of machines that are lost, we say
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise DeviceError(f"ray {address}: Ray is not installed: pip install 'tunegrad[ray]'") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,125 @@
+"""Which machines of a fleet measure, which only compile, and which are left out.
+
+    machines --group by fingerprint--> kinds --one kind--> measure, one actor for each host
+                                             --others----> compile for it
+
+A row says which kind of machine it is from, and answers for that kind alone. So one session measures on one kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.ir.target import Target
+from tunegrad.trial import Fingerprint
+
+__all__ = ["Crew", "Machine", "choose_crew", "kind_of"]
+
+_BUILD = ("os", "compiler", "compiler_version")
+"""Fields of a fingerprint that must agree for one machine to compile for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node of the cluster. ``host`` tells nodes of one machine apart from others; ``cpus`` are what Ray may use.
+
+    ``release`` names the tunegrad there. ``compiles_only``: its owner said that nothing is to be timed on it.
+    """
+
+    node: str
+    address: str
+    host: str
+    cpus: float
+    target: Target
+    fingerprint: Fingerprint
+    release: str
+    compiles_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Who does what. ``measuring`` are all of one ``fingerprint`` and one ``target``. ``left_out``: why, one a line."""
+
+    target: Target
+    fingerprint: Fingerprint
+    measuring: tuple[Machine, ...]
+    compiling: tuple[Machine, ...]
+    left_out: tuple[str, ...]
+
+
+def kind_of(found: Fingerprint) -> str:
+    """A short name of a kind of machine, the same everywhere: its architecture, and six digits for all the rest."""
+    digest = hashlib.blake2b(found.text.encode(), digest_size=3).hexdigest()
+    return f"{dict(found.fields).get('arch', 'machine')}-{digest}"
+
+
+def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, share_hosts: bool = False) -> Crew:
+    """The machines of one kind measure, one node of each host; the others compile, where they can, for them.
+
+    ``kind`` is a start of the kind's name; where it is None, there may be only one. ``share_hosts`` lets all nodes of
+    a host measure, which is right only where nothing is timed. Raises ConfigError for several kinds and none named,
+    and for a name that none or several have; DeviceError where nothing is left to measure on.
+    """
+    fit, left_out = _fit(machines, release)
+    kinds: dict[str, list[Machine]] = {}
+    for m in fit:
+        if not m.compiles_only:
+            kinds.setdefault(kind_of(m.fingerprint), []).append(m)
+    if not kinds:
+        reasons = "; ".join(left_out) or "every machine is kept for compiling (resource tunegrad_compile)"
+        raise DeviceError(f"the fleet has no machine to measure on: {reasons}")
+    chosen = _chosen(kinds, kind)
+    first = chosen[0]
+    measuring, compiling = [], []
+    hosts: dict[str, str] = {}
+    for m in chosen:
+        if m.host in hosts and not share_hosts:
+            left_out.append(f"{m.address}: would disturb {hosts[m.host]}, which measures on the same machine")
+            continue
+        hosts[m.host] = m.address
+        measuring.append(m)
+    for m in fit:
+        if m in chosen:
+            continue
+        if m.host in hosts and not share_hosts:
+            left_out.append(f"{m.address}: compiling would disturb {hosts[m.host]}, which measures on the same machine")
+        elif fields := [n for n, *_ in first.fingerprint.differences(m.fingerprint) if n in _BUILD]:
+            left_out.append(f"{m.address}: can not compile for {kind_of(first.fingerprint)}: other {', '.join(fields)}")
+        else:
+            compiling.append(m)
+    return Crew(first.target, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out))
+
+
+def _fit(machines: Sequence[Machine], release: str) -> tuple[list[Machine], list[str]]:
+    fit, left_out = [], []
+    for m in machines:
+        if m.release != release:
+            left_out.append(f"{m.address}: has tunegrad {m.release}, not {release}")
+        elif m.cpus < 1:
+            left_out.append(f"{m.address}: was started with no CPUs for Ray, and takes no part")
+        else:
+            fit.append(m)
+    return fit, left_out
+
+
+def _chosen(kinds: dict[str, list[Machine]], kind: str | None) -> list[Machine]:
+    named = {name: found for name, found in kinds.items() if name.startswith(kind or "")}
+    if len(named) == 1:
+        return next(iter(named.values()))
+    listed = ", ".join(f"{name} ({_addresses(found)})" for name, found in sorted(kinds.items()))
+    if kind is not None:
+        many = "several kinds of machine" if named else "no kind of machine"
+        raise ConfigError(f"kind {kind!r} is the start of {many} of the fleet; there are: {listed}")
+    (_, a), (_, b), *_ = sorted(kinds.items())
+    fields = ", ".join(name for name, *_ in a[0].fingerprint.differences(b[0].fingerprint))
+    raise ConfigError(
+        f"the fleet has {len(kinds)} kinds of machine, and what one measures does not answer for another: {listed}; "
+        f"they differ in {fields}; name the kind to measure on with --ray-kind, the others then compile for it"
+    )
+
+
+def _addresses(machines: Sequence[Machine]) -> str:
+    return " ".join(m.address for m in machines)

@@ -1,0 +1,148 @@
+"""A fleet as a search sees it: batches are handed out at the call, and read in the order of the calls.
+
+    schedules of one kernel --> jobs of a few --> the dispatcher --> results, in order, programs that repeat left out
+
+A job that costs several machines is tried schedule by schedule; a schedule that does it alone costs one row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+
+from tunegrad.devices import Limits, MachineLimits
+from tunegrad.errors import CandidateFailure, DeviceError
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule
+from tunegrad.search import Measured
+from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.tuning.costs import Costs
+from tunegrad.tuning.interrupt import Interrupt
+from tunegrad.tuning.measuring import Samples
+
+from .dispatch import Dispatcher, Job, JobLost
+from .work import Call, Failed
+
+__all__ = ["FleetMeasurer", "in_flight", "job_size"]
+
+_MOST_JOB = 8
+_LEAST_JOBS = 64
+_AHEAD = 2
+_COMPARE_S = 120.0
+_LIMITS_S = 120.0
+
+
+def job_size(machines: int) -> int:
+    """Schedules that travel together: many where machines are few, one where there are 64 or more."""
+    return max(1, min(_MOST_JOB, _LEAST_JOBS // machines))
+
+
+def in_flight(machines: int) -> int:
+    """Proposals to keep unanswered, so that every machine has a job at work and another one waiting."""
+    return _AHEAD * machines * job_size(machines)
+
+
+class FleetMeasurer:
+    """``search.Measurer`` and the finals' ``compare`` on many machines."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        job: int,
+        limits: Limits,
+        policy: Policy,
+        interrupt: Interrupt | None = None,
+        costs: Costs | None = None,
+    ) -> None:
+        self._dispatcher, self._size, self._limits, self._policy = dispatcher, job, limits, policy
+        self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
+
+    def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
+        """Nothing: a machine compiles what it measures, or gets it compiled."""
+
+    def measure(self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]) -> _Results:
+        """Begin now; one result per schedule, in order, None where its program is known or came before."""
+        programs = frozenset(known)
+        parts = [schedules[i : i + self._size] for i in range(0, len(schedules), self._size)]
+        jobs = [self._submit(kernel, [s.text for s in part], best_s, programs) for part in parts]
+        return _Results(self, jobs, programs)
+
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+        """Interleaved samples, in seconds, of two schedules, on one machine. Raises CandidateFailure."""
+        limit_s = _COMPARE_S + 2 * self._limits.reference_s + 4.0 * rounds
+        job = self._dispatcher.submit(Call("compare", (kernel, a.text, b.text, rounds, cold), kernel.key, limit_s))
+        try:
+            with self._costs.part("timing"), self._interrupt.breakable():
+                found: Samples | Failed = self._dispatcher.answer(job)
+        except JobLost as error:
+            raise CandidateFailure(f"{a.text} against {b.text}: machines were lost: {error}") from error
+        finally:
+            self._dispatcher.drop(job)
+        if isinstance(found, Failed):
+            raise CandidateFailure(found.error)
+        return found
+
+    def machine_limits(self, again: bool = False) -> MachineLimits:
+        """The measured peaks of one of the machines; they are all of one kind. Raises DeviceError."""
+        job = self._dispatcher.submit(Call("machine_limits", (again,), limit_s=_LIMITS_S))
+        try:
+            with self._interrupt.breakable():
+                found: MachineLimits = self._dispatcher.answer(job)
+        except JobLost as error:
+            raise DeviceError(f"the machines' peaks could not be measured: {error}") from error
+        finally:
+            self._dispatcher.drop(job)
+        return found
+
+    def answers(self, job: Job) -> list[Measured | None]:
+        """The results of one job, waited for; each schedule alone where machines were lost over them."""
+        try:
+            with self._costs.part("waiting"), self._interrupt.breakable():
+                found: list[Measured | None] = self._dispatcher.answer(job)
+        except JobLost as error:
+            kernel, texts, best_s, known = job.call.arguments
+            if len(texts) == 1:
+                lost = Measurement(Status.CRASHED, error=f"{len(job.losses)} machines were lost over it: {error}")
+                return [Measured("", lost)]
+            singles = [self._submit(kernel, [text], best_s, known) for text in texts]
+            return [result for single in singles for result in self.answers(single)]
+        return found
+
+    def drop(self, job: Job) -> None:
+        """Nobody wants the results of a job any more."""
+        self._dispatcher.drop(job)
+
+    def _submit(self, kernel: Kernel, texts: list[str], best_s: float, known: frozenset[str]) -> Job:
+        each_s = self._limits.compile_s + self._policy.timeout_s + 1.0
+        limit_s = self._limits.worker_start_s + self._limits.reference_s + each_s * len(texts)
+        call = Call("measure", (kernel, texts, best_s, known), kernel.key, limit_s, copies=True)
+        return self._dispatcher.submit(call)
+
+
+class _Results:
+    """The results of one batch, in order. Mutable: what was read is gone."""
+
+    def __init__(self, fleet: FleetMeasurer, jobs: Sequence[Job], known: frozenset[str]) -> None:
+        self._fleet, self._jobs, self._seen = fleet, deque(jobs), set(known)
+        self._ready: deque[Measured | None] = deque()
+
+    def __iter__(self) -> Iterator[Measured | None]:
+        return self
+
+    def __next__(self) -> Measured | None:
+        while not self._ready:
+            if not self._jobs:
+                raise StopIteration
+            self._ready.extend(self._fleet.answers(self._jobs[0]))
+            self._jobs.popleft()
+        found = self._ready.popleft()
+        if found is None or (found.program_hash and found.program_hash in self._seen):
+            return None
+        self._seen.add(found.program_hash)
+        return found
+
+    def close(self) -> None:
+        """Give up what was not read."""
+        for job in self._jobs:
+            self._fleet.drop(job)
+        self._jobs.clear()

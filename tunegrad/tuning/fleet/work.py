@@ -1,0 +1,170 @@
+"""What travels to a machine of the fleet and back, and what answers there.
+
+    Call("measure", ...)  -->  Station on the machine  -->  Engine  -->  Answer(fingerprint, value)
+
+Calls and answers travel by the transport's own serialisation, between processes of one cluster that trust each other.
+A hostile candidate does not reach the station: the engine runs it in processes of its own, which can be killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS
+from tunegrad.config import Numerics
+from tunegrad.devices import CompiledCandidate, CpuMeasurer, Hooks, Limits, MachineLimits, Outcome, fingerprint
+from tunegrad.devices.dataset import load_hook
+from tunegrad.errors import CandidateFailure, InternalError
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.opts import Schedule
+from tunegrad.search import Measured
+from tunegrad.trial import Fingerprint, Policy
+from tunegrad.tuning.measuring import CandidateMeasurer, Samples
+
+__all__ = ["Answer", "Call", "Code", "CpuEngine", "Engine", "EngineSpec", "Failed", "Method", "Station"]
+
+Method = Literal["hello", "measure", "compare", "machine_limits"]
+Code = tuple[CompiledCandidate | Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a station. ``key`` names the kernel, whose inputs a machine keeps once it has made them.
+
+    After ``limit_s`` seconds the machine counts as hung. ``copies``: a second machine may be asked the same where the
+    first is slow.
+    """
+
+    method: Method
+    arguments: tuple[Any, ...] = ()
+    key: str = ""
+    limit_s: float = 60.0
+    copies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gave, and the fingerprint of the machine that gave it."""
+
+    fingerprint: Fingerprint
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A candidate's failure where the call has no row for it."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """An engine by the name of its factory (``package.module:function``) and the factory's arguments."""
+
+    factory: str
+    arguments: tuple[Any, ...] = field(default=())
+
+
+class Engine(Protocol):
+    """What a machine can do. It never raises for what a candidate does."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of this machine, as it is now."""
+
+    def measure(
+        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str], code: Code | None
+    ) -> list[Measured | None]:
+        """Verify and time schedules: one result each, in order; None for a program that is known or came before.
+
+        ``code`` is what another machine compiled them to; None where they are to be compiled here.
+        """
+
+    def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
+        """Compile for the machines that measure."""
+
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool) -> Samples:
+        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
+
+    def machine_limits(self, again: bool) -> MachineLimits:
+        """The machine's measured peaks."""
+
+    def close(self) -> None:
+        """Stop every process of the engine and wait for it."""
+
+
+class CpuEngine:
+    """A machine's CPU. ``target`` is what is compiled for; the machine's own where it is one of those that measure."""
+
+    def __init__(
+        self, target: Target, numerics: Numerics, policy: Policy, limits: Limits, seed: int, hooks: Hooks = HOOKS
+    ) -> None:
+        self._device = CpuMeasurer(target, hooks, limits, seed, opt_level=OPT_LEVEL)
+        self._measurer = CandidateMeasurer(self._device, policy)
+        self.fingerprint = fingerprint(target, numerics)
+
+    def measure(
+        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str], code: Code | None
+    ) -> list[Measured | None]:
+        """Compile where that was not done, then verify and time each."""
+        schedules = [Schedule.parse(text) for text in texts]
+        if code is not None:
+            self._measurer.take(kernel, schedules, code)
+        return list(self._measurer.measure(kernel, schedules, best_s, known))
+
+    def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
+        """Compile on all cores."""
+        return tuple(self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known))
+
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool) -> Samples:
+        """Interleaved samples of two schedules, compiled here first. Raises CandidateFailure."""
+        return self._measurer.compare(kernel, Schedule.parse(a), Schedule.parse(b), rounds, cold)
+
+    def machine_limits(self, again: bool) -> MachineLimits:
+        """The measured peaks of this machine."""
+        return self._device.machine_limits(again)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._device.close()
+
+
+class Station:
+    """Answers calls on one machine; runs inside an actor. One call at a time, so nothing disturbs what is timed."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        factory = load_hook(spec.factory)
+        self._engine: Engine = factory(*spec.arguments)
+
+    def call(self, method: Method, arguments: tuple[Any, ...], code: Code | None = None) -> Answer:
+        """Answer one call. Raises InternalError for a method that there is not."""
+        return Answer(self._engine.fingerprint, self._value(method, arguments, code))
+
+    def code(self, arguments: tuple[Any, ...]) -> Code:
+        """What another machine's ``measure`` takes: its schedules, compiled."""
+        kernel, texts, _, known = arguments
+        return self._engine.compile(kernel, texts, known)
+
+    def close(self) -> None:
+        """Stop the engine."""
+        self._engine.close()
+
+    def _value(self, method: Method, arguments: tuple[Any, ...], code: Code | None) -> Any:
+        match method:
+            case "hello":
+                return None
+            case "measure":
+                kernel, texts, best_s, known = arguments
+                return self._engine.measure(kernel, texts, best_s, known, code)
+            case "machine_limits":
+                return self._engine.machine_limits(*arguments)
+            case "compare":
+                try:
+                    return self._engine.compare(*arguments)
+                except CandidateFailure as error:
+                    return Failed(str(error))
+        raise InternalError(f"a station has no method {method!r}")
