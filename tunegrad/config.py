@@ -126,6 +126,9 @@ class TuneSettings:
     ``patience`` is how many candidates in a row may bring less than 1 % before the search stops: 0 for any number,
     None to stop where less than 1 % more is expected. The search also stops once the model takes ``target_ms``, or when
     ``max_trials`` candidates were measured. ``others`` are tuned in the same session, within the same budget.
+    ``ray`` is the address of a cluster to measure on (``local``: one of this machine), None without Ray; ``ray_kind``
+    the kind of its machines that measure. ``in_flight`` proposals are measured at once; a session sets it by the
+    machines that it finds.
     """
 
     model: ModelSpec
@@ -142,6 +145,9 @@ class TuneSettings:
     target_ms: float | None = None
     max_trials: int | None = None
     others: tuple[ModelSpec, ...] = ()
+    ray: str | None = None
+    ray_kind: str | None = None
+    in_flight: int = 1
 
     @property
     def models(self) -> tuple[ModelSpec, ...]:
@@ -360,6 +366,8 @@ def resolve_settings(
     patience: int | None = None,
     target_ms: float | None = None,
     max_trials: int | None = None,
+    ray: str | None = None,
+    ray_kind: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the default.
@@ -389,13 +397,19 @@ def resolve_settings(
         target_ms=settled("target_ms", target_ms),
         max_trials=settled("max_trials", max_trials),
         others=specs[1:],
+        ray=ray,
+        ray_kind=ray_kind,
     )
     _check_settings(settings)
     return settings
 
 
 def _check_settings(settings: TuneSettings) -> None:
-    """Raise ConfigError for a number that is out of its range."""
+    """Raise ConfigError for a number that is out of its range, or a setting without the one that it belongs to."""
+    if settings.ray_kind is not None and settings.ray is None:
+        raise ConfigError(
+            f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say which one with ray"
+        )
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:

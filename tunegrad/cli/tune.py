@@ -57,6 +57,12 @@ __all__ = ["tune"]
 @store_option
 @seed_option
 @numerics_option
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Measure on the machines of a Ray cluster: its HOST:6379, or local for one of this machine alone.",
+)
+@click.option("--ray-kind", metavar="KIND", help="Which kind of machine of the cluster measures; the others compile.")
 @json_option
 @click.option("--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line.")
 @click.pass_context
@@ -73,6 +79,8 @@ def tune(
     store: str | None,
     seed: int | None,
     numerics: str,
+    ray: str | None,
+    ray_kind: str | None,
     as_json: bool,
     log: str | None,
 ) -> None:
@@ -104,6 +112,8 @@ def tune(
         patience=patience,
         target_ms=target_ms,
         max_trials=max_trials,
+        ray=ray,
+        ray_kind=ray_kind,
     )
     if store is None:
         make_default_place(settings.store)

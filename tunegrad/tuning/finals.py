@@ -25,7 +25,7 @@ from tunegrad.opts import Schedule
 from tunegrad.search import TEST, KernelSearch, decide
 from tunegrad.trial import Fingerprint, Trial
 
-from .measuring import CandidateMeasurer, Samples
+from .measuring import Samples, SessionMeasurer
 
 __all__ = ["Effort", "Weighed", "finals"]
 
@@ -80,7 +80,7 @@ class _Lineup:
 
 def finals(
     searches: Sequence[KernelSearch],
-    measurer: CandidateMeasurer,
+    measurer: SessionMeasurer,
     store: Store,
     fingerprint: Fingerprint,
     effort: Effort,
@@ -138,7 +138,7 @@ class _Settling:
     def __init__(
         self,
         lineup: _Lineup,
-        measurer: CandidateMeasurer,
+        measurer: SessionMeasurer,
         store: Store,
         effort: Effort,
         observe: Callable[[Event], None],

@@ -10,25 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tunegrad.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome, default_threads
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
-from tunegrad.search import Measured
+from tunegrad.search import Measured, Measurer
 from tunegrad.trial import Measurement, Policy, Status
 
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
 
-__all__ = ["CandidateMeasurer", "Samples"]
+__all__ = ["CandidateMeasurer", "Samples", "SessionMeasurer"]
 
 Samples = tuple[tuple[float, ...], tuple[float, ...]]
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
 _KEPT = 4
+
+
+class SessionMeasurer(Measurer, Protocol):
+    """What a session asks of a place where candidates are measured."""
+
+    def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
+        """These will be asked for soon."""
+
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
 
 
 class CandidateMeasurer:

@@ -18,12 +18,11 @@ from random import Random
 from typing import TypeVar
 
 from tunegrad import __version__
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import CpuMeasurer, Hooks, Limits, fingerprint, host_target
-from tunegrad.errors import CandidateFailure, DeviceError
+from tunegrad.devices import Hooks, Limits
+from tunegrad.errors import CandidateFailure, ConfigError, DeviceError
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -63,11 +62,12 @@ from .costs import ChargedSearcher, ChargedTrials, Costs
 from .finals import Effort, Weighed, finals
 from .goal import Goal
 from .interrupt import Interrupt
-from .measuring import CandidateMeasurer
+from .measuring import SessionMeasurer
 from .pace import near_s
 from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
+from .sites import Site, open_site
 from .variants import settle_variants
 from .whole import latency_of, measure_whole
 from .workload import KernelUse, Workload, key_of, shared_kernels, with_toggles, with_variants
@@ -126,20 +126,22 @@ def run_sessions(
     with ExitStack() as stack:
         starting = stack.enter_context(ExitStack())
         starting.enter_context(costs.part("start-up"))
-        target = host_target(settings.threads)
         store = stack.enter_context(open_store(settings.store, "write"))
         interrupt = stack.enter_context(Interrupt())
-        device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
+        site = stack.enter_context(
+            open_site(settings, SEARCH_POLICY, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
+        )
+        if settings.target_ms is not None and not site.runs_models:
+            raise ConfigError(f"target_ms {settings.target_ms:g}: whole models can not be timed on the fleet from here")
+        settings = replace(settings, in_flight=site.in_flight)
         record = session_record(settings, SEARCH_POLICY)
         row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
         with interrupt.breakable():
-            roofline = Roofline(device.machine_limits(), target)
-        here = fingerprint(target, settings.numerics)
+            roofline = Roofline(site.machine_limits(), site.target)
         session = _Session(
             settings,
             list(workloads),
-            target,
-            here,
+            site,
             store,
             tuple(observers),
             roofline,
@@ -147,11 +149,11 @@ def run_sessions(
             row.id,
             costs,
             began_s,
-            Account(settings, SEARCH_POLICY, store, here, key_of(workloads), costs),
+            Account(settings, SEARCH_POLICY, store, site.here, key_of(workloads), costs),
             resumed_sessions(store, settings, SEARCH_POLICY, row.id),
         )
         starting.close()
-        return session.run(device)
+        return session.run()
 
 
 @dataclass(slots=True)
@@ -163,8 +165,7 @@ class _Session:
 
     settings: TuneSettings
     workloads: list[Workload]
-    target: Target
-    here: Fingerprint
+    site: Site
     store: Store
     observers: tuple[Observer, ...]
     roofline: Roofline
@@ -176,9 +177,17 @@ class _Session:
     resumed: frozenset[str]
     named: dict[str, Kernel] = field(default_factory=dict)
 
-    def run(self, device: CpuMeasurer) -> tuple[TuneReport, ...]:
+    @property
+    def target(self) -> Target:
+        return self.site.target
+
+    @property
+    def here(self) -> Fingerprint:
+        return self.site.here
+
+    def run(self) -> tuple[TuneReport, ...]:
         """Search, settle the winners, measure the whole models, report."""
-        measurer = CandidateMeasurer(device, SEARCH_POLICY, self.interrupt, self.costs)
+        measurer = self.site.measurer
         left_s = self.account.left_s
         self._announce()
         for use in shared_kernels(self.workloads):
@@ -201,7 +210,7 @@ class _Session:
         with self.costs.part("finals", sealed=True):
             weighed = self._finals(searches, measurer)
         saved_s = self._settle_account(stopped, left_s, time.monotonic() - begun_s)
-        device.close()
+        self.site.close()
         with self.costs.part("whole model", sealed=True):
             wholes = [self._whole(work) for work in self.workloads]
         finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, weighed)
@@ -229,7 +238,7 @@ class _Session:
 
     # ---- steps
 
-    def _settle_plan(self, i: int, measurer: CandidateMeasurer, left_s: float) -> None:
+    def _settle_plan(self, i: int, measurer: SessionMeasurer, left_s: float) -> None:
         """Decide which edges of a graph are buffers, where the budget's share allows to measure any."""
         work = self.workloads[i]
         share_s = PLAN_SHARE * left_s / len(self.workloads)
@@ -251,7 +260,7 @@ class _Session:
                 self.tell,
             )
 
-        toggles = self._tried(settled, known) if share_s >= PLAN_LEAST_S else known()
+        toggles = self._tried(settled, known) if share_s >= PLAN_LEAST_S and self.site.runs_models else known()
         if toggles:
             self.workloads[i] = with_toggles(work, toggles)
 
@@ -260,7 +269,7 @@ class _Session:
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.settings.numerics)
         return bound(work.name, rewritten, work.inputs, self.target, self.here, self.store)
 
-    def _settle_variants(self, i: int, measurer: CandidateMeasurer, left_s: float) -> None:
+    def _settle_variants(self, i: int, measurer: SessionMeasurer, left_s: float) -> None:
         """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
         work = self.workloads[i]
 
@@ -279,7 +288,7 @@ class _Session:
                 time.monotonic() + _VARIANTS_SHARE * left_s / len(self.workloads),
             )
 
-        picks = self._tried(settled, known) if left_s >= LEAST_S else known()
+        picks = self._tried(settled, known) if left_s >= LEAST_S and self.site.runs_models else known()
         self.workloads[i] = with_variants(work, picks)
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
@@ -293,13 +302,14 @@ class _Session:
                 raise
             return known()
 
-    def _default_seconds(self, measurer: CandidateMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
+    def _default_seconds(self, measurer: SessionMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
         searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
         self._check_trials(searches)
         self._prime(searches, measurer)
-        for s in searches:
-            s.measure_defaults()
+        begun = [s.begin_defaults() for s in searches]
+        for s, b in zip(searches, begun, strict=True):
+            s.finish(b)
         return {s.task.key: s.default_s for s in searches}
 
     def _check_trials(self, searches: Sequence[KernelSearch]) -> None:
@@ -314,7 +324,7 @@ class _Session:
         most = self.settings.max_trials
         return None if most is None else max(0, most - self.store.count({self.id, *self.resumed}, SEARCH_POLICY))
 
-    def _searches(self, measurer: CandidateMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
+    def _searches(self, measurer: SessionMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
         store = ChargedTrials(self.store, self.costs)
         log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self.resumed)
         searches = []
@@ -351,9 +361,15 @@ class _Session:
             )
         return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
 
-    def _search(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer, left_s: float) -> StopReason:
+    def _search(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer, left_s: float) -> StopReason:
         batch = 8 if left_s < 2.0 * len(searches) else 16
-        policy = BudgetPolicy(batch=batch, reserve=_RESERVE, charge_resumed=False)
+        policy = BudgetPolicy(
+            batch=batch,
+            reserve=_RESERVE,
+            charge_resumed=False,
+            in_flight=self.site.in_flight,
+            machines=self.site.machines,
+        )
         rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches))
         search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule)
         try:
@@ -395,13 +411,13 @@ class _Session:
         self.account.stop()
         return max(0.0, left_s - used_s)
 
-    def _prime(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> None:
+    def _prime(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
         """Compile the defaults of all kernels in one batch."""
         stored = {(s, t.actions) for s in searches for t in s.log.stored(s.task.key, s.space.version)}
         fresh = [(s.task.kernel, d) for s in searches for d in s.defaults if (s, d.text) not in stored]
         measurer.prime(fresh)
 
-    def _finals(self, searches: tuple[KernelSearch, ...], measurer: CandidateMeasurer) -> dict[str, Weighed]:
+    def _finals(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> dict[str, Weighed]:
         weighed: dict[str, Weighed] = {}
         share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
         effort = Effort(deadline_s=time.monotonic() + share_s)
@@ -413,6 +429,8 @@ class _Session:
         return weighed
 
     def _whole(self, work: Workload) -> RunReport | None:
+        if not self.site.runs_models:
+            return None
         try:
             return measure_whole(work, self.store, self.target, self.here, 0.3 if self.interrupt.requested else 2.0)
         except CandidateFailure as error:
@@ -429,6 +447,11 @@ class _Session:
 
     def _pct(self, name: str, seconds: float) -> float:
         return self.roofline.pct_peak(self.named[name], seconds)
+
+
+def _warn(observers: Sequence[Observer], message: str) -> None:
+    for observer in observers:
+        observer.observe(Warned(message))
 
 
 def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:

@@ -44,10 +44,15 @@ _CLOSE_S = 3.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def _host() -> str:
+    """What tells this machine from others, the same in all of its containers."""
+    return _BOOT_ID.read_text().strip()
+
+
 def survey(threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
     """What the machine that runs this is: its release of tunegrad, its host, its target and its fingerprint."""
     target = host_target(threads)
-    return RELEASE, _BOOT_ID.read_text().strip(), target, fingerprint(target, numerics)
+    return RELEASE, _host(), target, fingerprint(target, numerics)
 
 
 class RayCluster:
@@ -109,6 +114,10 @@ class RayCluster:
         """Actors for a crew; they start when they are opened."""
         self.stations = RayStations(self, crew, spec)
         return self.stations
+
+    def is_here(self, machine: Machine) -> bool:
+        """Whether a machine is the one that this process runs on."""
+        return machine.host == _host()
 
     # ---- nodes
 

@@ -1,0 +1,88 @@
+"""Where a session measures: this machine, or a fleet of machines.
+
+A site says what is compiled for, what its rows are tagged with, how many machines measure at once and how many
+proposals they keep busy. Everything else of a session is the same on all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.config import TuneSettings
+from tunegrad.devices import CpuMeasurer, Hooks, Limits, MachineLimits, fingerprint, host_target
+from tunegrad.ir.target import Target
+from tunegrad.trial import Fingerprint, Policy
+
+from .costs import Costs
+from .interrupt import Interrupt
+from .measuring import CandidateMeasurer, SessionMeasurer
+
+__all__ = ["Site", "open_site"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
+
+    ``runs_models``: whole models that run in this process count as measured there too. ``close`` stops every worker;
+    calling it again does nothing.
+    """
+
+    target: Target
+    here: Fingerprint
+    measurer: SessionMeasurer
+    machine_limits: Callable[[], MachineLimits]
+    close: Callable[[], None]
+    machines: int = 1
+    in_flight: int = 1
+    runs_models: bool = True
+
+
+@contextmanager
+def open_site(
+    settings: TuneSettings,
+    policy: Policy,
+    limits: Limits,
+    hooks: Hooks,
+    interrupt: Interrupt,
+    costs: Costs,
+    warn: Callable[[str], None],
+) -> Iterator[Site]:
+    """The site that the settings name, closed however this ends.
+
+    Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is left out or lost.
+    """
+    target = host_target(settings.threads)
+    here = fingerprint(target, settings.numerics)
+    if settings.ray is None:
+        with CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device:
+            measurer = CandidateMeasurer(device, policy, interrupt, costs)
+            yield Site(target, here, measurer, device.machine_limits, device.close)
+        return
+    from .fleet import Dispatcher, EngineSpec, FleetMeasurer, in_flight, job_size, kind_of
+    from .fleet.cluster import RayCluster
+
+    with RayCluster(settings.ray, settings.threads, settings.numerics) as cluster:
+        crew = cluster.crew(settings.ray_kind)
+        for line in crew.left_out:
+            warn(f"left out: {line}")
+        engine = EngineSpec(
+            "tunegrad.tuning.fleet:CpuEngine", (crew.target, settings.numerics, policy, limits, settings.seed, hooks)
+        )
+        dispatcher = Dispatcher(cluster.open(crew, engine), crew.fingerprint, time.monotonic, warn)
+        count = len(crew.measuring)
+        fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
+        alike = crew.fingerprint == here
+        if not alike:
+            warn(
+                f"this machine is a {kind_of(here)}, and measured is on {kind_of(crew.fingerprint)}: whole models are "
+                "not timed, so cuts and variants stay as the store or the machine model has them"
+            )
+        # With one machine, and the search on it, asking must not disturb what is timed.
+        alone = count == 1 and cluster.is_here(crew.measuring[0])
+        ahead = 1 if alone else in_flight(count)
+        yield Site(crew.target, crew.fingerprint, fleet, fleet.machine_limits, cluster.close, count, ahead, alike)
