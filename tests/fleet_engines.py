@@ -30,7 +30,7 @@ class Recorded:
             found.append(self.replays[kernel.key].take(text, set()))
             if self.marker:
                 with Path(self.marker).open("a", encoding="utf-8") as log:
-                    log.write(f"{os.getppid()} {kernel.key} {text}\n")
+                    log.write(f"{os.getpid()} {kernel.key} {text}\n")
         return found
 
     def compile(self, kernel, texts, known):

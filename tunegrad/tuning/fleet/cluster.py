@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +42,7 @@ RELEASE = f"{__version__} (space {SPACE_VERSION})"
 _OBJECT_STORE_BYTES = 100 << 20
 _SURVEY_S = 60.0
 _CLOSE_S = 3.0
+_REACH_S = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -73,9 +75,10 @@ class RayCluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "tunegrad"}
         if self.address == LOCAL:
             options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
+        _check_reachable(self.address)
         try:
             self.ray.init(self.address, **options)
-        except (OSError, RuntimeError, ValueError) as error:  # what Ray raises where it can not connect
+        except (OSError, RuntimeError, ValueError, self.ray.exceptions.RayError) as error:  # it can not connect
             raise DeviceError(f"ray {self.address}: {_first_line(error)}") from error
         self._connected = True
         return self
@@ -279,6 +282,19 @@ def _import_ray(address: str) -> ModuleType:
         return import_module("ray")
     except ImportError as error:
         raise DeviceError(f"ray {address}: Ray is not installed: pip install 'tunegrad[ray]'") from error
+
+
+def _check_reachable(address: str) -> None:
+    """Raises DeviceError where nothing listens at ``HOST:PORT``, which Ray itself takes minutes to say."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return  # a word, such as local or auto
+    try:
+        socket.create_connection((host, int(port)), _REACH_S).close()
+    except (OSError, ValueError) as error:
+        raise DeviceError(
+            f"ray {address}: no cluster answers there ({error}); `ray start --head --port 6379` starts one"
+        ) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,230 @@
+"""Ray on loopback: clusters of this machine's processes, nodes that are killed, sessions that are interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from fleet_sessions import NAMES, InProcess, Session, fleet_of
+
+from tunegrad.config import resolve_settings
+from tunegrad.db import open_store
+from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.tune import tune
+from tunegrad.tuning.fleet import EngineSpec
+from tunegrad.tuning.fleet.cluster import RayCluster
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")
+
+ROOT = Path(__file__).parents[2]
+STORE_BYTES = 80 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def paths():
+    """Actors import the engines of the tests; Ray's processes inherit this."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *([before] if before else [])])
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    yield
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+class Nodes:
+    """A cluster of nodes on loopback, gone at the end."""
+
+    def __init__(self, count):
+        from ray.cluster_utils import Cluster
+
+        self.cluster = Cluster(initialize_head=True, head_node_args=self.arguments())
+        self.nodes = [self.cluster.head_node, *(self.add() for _ in range(count - 1))]
+
+    @staticmethod
+    def arguments():
+        return {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+
+    def add(self, **more):
+        return self.cluster.add_node(**self.arguments() | more)
+
+    def kill(self, number):
+        self.cluster.remove_node(self.nodes[number], allow_graceful=False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cluster.shutdown()
+
+
+def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004):
+    """A session on a cluster; ``act`` happens once ``at`` trials were told. What was said, too."""
+    said = []
+
+    def observe(told):
+        if told == at:
+            act()
+
+    with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+        crew = ray.crew(None)
+        assert len(crew.measuring) == machines
+        stations = ray.open(crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker))))
+        measurer, dispatcher = fleet_of(stations, machines, warn=said.append)
+        session = Session(measurer, machines, trials, observe=observe).run()
+        return session, said, dispatcher.machines
+
+
+def processes_of_ray():
+    found = []
+    for p in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(p.info["cmdline"] or [])
+        if "raylet" in line or "gcs_server" in line or line.startswith("ray::") or "default_worker.py" in line:
+            found.append(p)
+    return found
+
+
+def gone(before, but=(), within_s=15.0):
+    """The processes of Ray that stay, ``before`` and those called as ``but`` says left out."""
+    deadline_s = time.monotonic() + within_s
+    while (
+        left := {p.pid for p in processes_of_ray() if not "".join(p.info["cmdline"]).startswith(but or "\0")} - before
+    ):
+        if time.monotonic() > deadline_s:
+            return left
+        time.sleep(0.2)
+    return set()
+
+
+def test_fleet_two_nodes_decide_what_this_process_decides(tmp_path):
+    marker = tmp_path / "who"
+    with Nodes(2) as nodes:
+        session, said, _ = on_ray(nodes, 200, 2, marker=marker)
+    alone = Session(InProcess(), 2, 200).run()
+    assert session.told == alone.told
+    assert session.rows == alone.rows
+    assert len(alone.told) >= 200
+    assert said == []
+    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 2
+
+
+@pytest.mark.slow
+def test_fleet_four_nodes_one_killed_midway_lose_no_trial_and_decide_the_same(tmp_path):
+    marker = tmp_path / "who"
+    with Nodes(4) as nodes:
+        session, said, left = on_ray(nodes, 600, 4, at=200, act=lambda: nodes.kill(2), marker=marker, delay_s=0.02)
+    alone = Session(InProcess(), 4, 600).run()
+    assert session.told == alone.told
+    assert session.rows == alone.rows
+    assert len(alone.told) >= 600
+    assert left == 3
+    assert len(said) == 1
+    assert "was lost" in said[0]
+    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 4
+
+
+@pytest.mark.slow
+def test_fleet_a_node_that_comes_later_is_taken_in(tmp_path):
+    marker = tmp_path / "who"
+    with Nodes(2) as nodes:
+        session, _, left = on_ray(nodes, 700, 2, at=100, act=nodes.add, marker=marker, delay_s=0.05)
+    assert session.told == Session(InProcess(), 2, 700).run().told
+    assert left == 3
+    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 3
+
+
+@pytest.mark.slow
+def test_fleet_a_node_for_compiling_sends_code_to_the_one_that_measures(tmp_path):
+    """Real candidates: the second node compiles, the first one verifies and times."""
+    with Nodes(1) as nodes:
+        nodes.add(resources={"tunegrad_compile": 1})
+        nodes.cluster.wait_for_nodes()
+        with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+            crew = ray.crew(None)
+            assert (len(crew.measuring), len(crew.compiling)) == (1, 1)
+            measured = real_measurements(ray, crew)
+    assert all(found.measurement.status == "ok" for found in measured)
+    assert len(measured) == 4
+
+
+def real_measurements(ray, crew):
+    from search_surface import kernel
+
+    from tunegrad.devices import Limits
+    from tunegrad.opts import Schedule
+    from tunegrad.trial import Policy
+    from tunegrad.tuning.fleet import Dispatcher, FleetMeasurer
+
+    policy, limits = Policy(budget_s=0.01), Limits()
+    spec = EngineSpec("tunegrad.tuning.fleet:CpuEngine", (crew.target, "contract", policy, limits, 0))
+    dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)
+    measurer = FleetMeasurer(dispatcher, 8, limits, policy)
+    texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
+    return list(measurer.measure(kernel("copy", 4096), [Schedule.parse(t) for t in texts], 1.0, ()))
+
+
+def command(store, *more):
+    tune_mlp = [sys.executable, "-m", "tunegrad.cli", "tune", "mlp", "--threads", "1", "--store", str(store)]
+    return [*tune_mlp, "--ray", "local", *more]
+
+
+@pytest.mark.slow
+def test_fleet_tunes_a_model_for_real(tmp_path):
+    before = {p.pid for p in processes_of_ray()}
+    report = tune("mlp", budget_s=8.0, threads=1, store=tmp_path / "s.db", ray="local")
+    assert report.tuned_ms is not None
+    assert gone(before) == set()
+    with open_store(tmp_path / "s.db", "read") as store:
+        assert 10 < sum(report.candidates.values()) <= store.stats().trials
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_fleet_leaves_no_process_behind(tmp_path, how):
+    before = {p.pid for p in processes_of_ray()}
+    store = tmp_path / "s.db"
+    log = tmp_path / "log.jsonl"
+    with (tmp_path / "err").open("w") as err:
+        running = subprocess.Popen(
+            command(store, "--budget", "60s", "--log", str(log)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=err
+        )
+        deadline_s = time.monotonic() + 60.0
+        while not (log.is_file() and log.read_text().count("CandidateMeasured") > 20):
+            assert running.poll() is None, (tmp_path / "err").read_text()
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        assert {p.pid for p in processes_of_ray()} - before
+        running.send_signal(how)
+        code = running.wait(60)
+    assert code == (130 if how is signal.SIGINT else -9)
+    # Two agents of a Ray that was killed with its driver look for it for a minute more.
+    agents = () if how is signal.SIGINT else ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+    assert gone(before, agents) == set()
+    with open_store(store, "read") as opened:
+        assert opened.stats().trials > 20
+
+
+def test_fleet_without_a_cluster_at_the_address_says_so():
+    with pytest.raises(DeviceError, match=r"^ray 127\.0\.0\.1:1: no cluster answers there"):
+        RayCluster("127.0.0.1:1", 1, "contract").__enter__()
+
+
+def test_fleet_refuses_the_address_of_a_client():
+    with pytest.raises(DeviceError, match="run on a node of the cluster and give its HOST:6379"):
+        RayCluster("ray://127.0.0.1:10001", 1, "contract")
+
+
+def test_fleet_kind_without_a_cluster_is_refused():
+    with pytest.raises(ConfigError, match="ray_kind 'znver4' chooses among the machines of a cluster"):
+        resolve_settings("mlp", ray_kind="znver4")
+
+
+def test_fleet_without_ray_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(DeviceError, match=r"Ray is not installed: pip install 'tunegrad\[ray\]'"):
+        RayCluster("local", 1, "contract")

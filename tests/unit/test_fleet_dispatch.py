@@ -1,0 +1,195 @@
+"""Calls on machines that die, hang, dawdle and come back: every answer arrives, and none is from the wrong machine."""
+
+import math
+
+import pytest
+from search_surface import MACHINE
+
+from benchmarks.fleet_simulator import Simulated, SimulatedMachine
+from tunegrad.errors import DeviceError, InternalError
+from tunegrad.trial import Fingerprint
+from tunegrad.tuning.fleet import Answer, Call, Dispatcher, JobLost, SourceLost, StationRaised
+
+OTHER = Fingerprint((("arch", "glass"), ("device", "cpu")))
+
+
+class Echo:
+    """Answers with what it was asked."""
+
+    def __init__(self, fingerprint=MACHINE):
+        self.fingerprint = fingerprint
+
+    def measure(self, kernel, texts, best_s, known, code):
+        return texts
+
+
+def machine(takes_s=1.0, fingerprint=MACHINE, **more):
+    return SimulatedMachine(Echo(fingerprint), lambda call: 0.0 if call.method == "hello" else takes_s, **more)
+
+
+def fleet(*machines):
+    stations = Simulated({f"m{i}": m for i, m in enumerate(machines)})
+    said = []
+    return stations, Dispatcher(stations, MACHINE, stations, said.append), said
+
+
+def ask(number, key="k", limit_s=60.0, copies=True):
+    return Call("measure", (None, [number], 1.0, frozenset()), key, limit_s, copies)
+
+
+def answers(dispatcher, calls):
+    jobs = [dispatcher.submit(call) for call in calls]
+    return [dispatcher.answer(job) for job in jobs]
+
+
+def measured(stations):
+    return [name for name, call in stations.calls if call.method == "measure"]
+
+
+def test_dispatch_answers_every_call_and_keeps_all_machines_busy():
+    stations, dispatcher, said = fleet(*(machine() for _ in range(4)))
+    assert answers(dispatcher, [ask(i) for i in range(40)]) == [[i] for i in range(40)]
+    assert stations.now_s == 10.0
+    assert sorted(measured(stations)) == sorted(["m0", "m1", "m2", "m3"] * 10)
+    assert said == []
+
+
+def test_dispatch_asks_a_machine_that_knows_the_kernel_where_it_can():
+    stations, dispatcher, _ = fleet(machine(), machine())
+    for turn in range(6):
+        answers(dispatcher, [ask(turn, key=f"k{turn % 2}")])
+    first = dict(zip(["k0", "k1"], measured(stations), strict=False))
+    assert [name for name, call in stations.calls if call.key == "k0"] == [first["k0"]] * 3
+
+
+@pytest.mark.parametrize("dies_s", [0.5, 1.0, 3.7, 9.2])
+def test_dispatch_repeats_what_a_machine_took_with_it(dies_s):
+    _, dispatcher, said = fleet(machine(), machine(), machine(dies_s=(dies_s,)), machine())
+    assert answers(dispatcher, [ask(i) for i in range(40)]) == [[i] for i in range(40)]
+    assert dispatcher.machines == 3
+    assert said == ["machine m2 was lost: its machine died"]
+
+
+def test_dispatch_takes_a_machine_back_that_was_gone():
+    stations, dispatcher, _ = fleet(machine(), machine(dies_s=(2.5,), back_after_s=4.0))
+    assert answers(dispatcher, [ask(i) for i in range(60)]) == [[i] for i in range(60)]
+    assert dispatcher.machines == 2
+    assert stations.machines["m1"].busy_s > 10.0
+
+
+def test_dispatch_without_any_machine_left_ends_with_the_reason():
+    _, dispatcher, _ = fleet(machine(dies_s=(1.5,)), machine(dies_s=(2.5,)))
+    with pytest.raises(DeviceError, match="no machine of the fleet is left, and none came back within 60 s"):
+        answers(dispatcher, [ask(i) for i in range(40)])
+
+
+def test_dispatch_cuts_off_a_machine_that_hangs():
+    hung = SimulatedMachine(Echo(), lambda call: math.inf if call.arguments and call.arguments[1] == [3] else 1.0)
+    _, dispatcher, said = fleet(hung, machine())
+    assert answers(dispatcher, [ask(i, limit_s=7.0, copies=False) for i in range(10)]) == [[i] for i in range(10)]
+    assert said == ["machine m0 was lost: no answer within 7 s"]
+    assert dispatcher.machines == 2
+
+
+def test_dispatch_copies_the_calls_of_a_slow_machine_to_an_idle_one():
+    stations, dispatcher, said = fleet(machine(), machine(), machine(takes_s=500.0))
+    assert answers(dispatcher, [ask(i, limit_s=1e4) for i in range(30)]) == [[i] for i in range(30)]
+    assert stations.now_s < 40.0
+    assert said == []
+
+
+def test_dispatch_copies_nothing_that_must_not_be_run_twice():
+    stations, dispatcher, _ = fleet(machine(), machine(takes_s=500.0))
+    answers(dispatcher, [ask(i, limit_s=1e4, copies=False) for i in range(10)])
+    assert len(measured(stations)) == 10
+    assert stations.now_s >= 500.0
+
+
+def test_dispatch_gives_up_a_call_that_costs_three_machines():
+    def deadly(call):
+        return math.inf if call.arguments and call.arguments[1] == ["deadly"] else 1.0
+
+    _, dispatcher, said = fleet(*(SimulatedMachine(Echo(), deadly) for _ in range(4)))
+    job = dispatcher.submit(ask("deadly", limit_s=5.0, copies=False))
+    others = [dispatcher.submit(ask(i, limit_s=5.0)) for i in range(20)]
+    with pytest.raises(JobLost, match=r"(m\d: no answer within 5 s; ){2}m\d: no answer within 5 s"):
+        dispatcher.answer(job)
+    assert [dispatcher.answer(o) for o in others] == [[i] for i in range(20)]
+    assert len(said) == 3
+    answers(dispatcher, [ask("once more")])
+    assert dispatcher.machines == 4
+
+
+def test_dispatch_gives_up_a_machine_that_dies_again_and_again():
+    sick = SimulatedMachine(Echo(), lambda call: math.inf if call.method == "hello" else 1.0)
+    _, dispatcher, said = fleet(machine(takes_s=100.0), sick)
+    assert answers(dispatcher, [ask(i, limit_s=1e4) for i in range(10)]) == [[i] for i in range(10)]
+    assert said[-1] == "machine m1 is left out from here on: it was lost 3 times in a row"
+
+
+def test_dispatch_takes_no_answer_from_a_machine_of_another_kind():
+    stations, dispatcher, said = fleet(machine(), machine(fingerprint=OTHER))
+    assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
+    assert set(measured(stations)) == {"m0"}
+    assert said == ["machine m1 is left out from here on: it is of another kind now: other arch"]
+
+
+def test_dispatch_takes_no_answer_from_a_machine_that_changes_under_way():
+    changing = machine()
+    _, dispatcher, said = fleet(machine(), changing)
+    jobs = [dispatcher.submit(ask(i)) for i in range(20)]
+    assert dispatcher.answer(jobs[3]) == [3]
+    changing.engine.fingerprint = OTHER
+    before = changing.busy_s
+    assert [dispatcher.answer(job) for job in jobs] == [[i] for i in range(20)]
+    assert dispatcher.machines == 1
+    assert changing.busy_s <= before + 2.0  # what it had been sent
+    assert said == ["machine m1 is left out from here on: it is of another kind now: other arch"]
+
+
+class Raising(Simulated):
+    def take(self, ticket):
+        _, call, _ = self._open[ticket]
+        if call.method == "measure" and call.arguments[1] == ["bug"]:
+            super().take(ticket)
+            raise StationRaised(ValueError("a bug"))
+        return super().take(ticket)
+
+
+def test_dispatch_an_exception_of_every_station_is_a_bug_and_no_row():
+    stations = Raising({f"m{i}": machine() for i in range(2)})
+    dispatcher = Dispatcher(stations, MACHINE, stations)
+    with pytest.raises(InternalError, match=r"measure of k: m\d: ValueError: a bug") as caught:
+        answers(dispatcher, [ask("bug")])
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+class Sourceless(Simulated):
+    lost = 3
+
+    def take(self, ticket) -> Answer:
+        found = super().take(ticket)
+        if self.lost and self.calls[ticket - 1][1].method == "measure":
+            self.lost -= 1
+            raise SourceLost("helper")
+        return found
+
+
+def test_dispatch_a_lost_source_is_nobodys_fault():
+    stations = Sourceless({f"m{i}": machine() for i in range(2)})
+    said = []
+    dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
+    assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
+    assert said == []
+    assert dispatcher.machines == 2
+
+
+def test_dispatch_drops_what_nobody_wants():
+    stations, dispatcher, _ = fleet(machine())
+    jobs = [dispatcher.submit(ask(i)) for i in range(10)]
+    for job in jobs[:9]:
+        dispatcher.drop(job)
+    assert dispatcher.answer(jobs[9]) == [9]
+    assert len(measured(stations)) == 1
+    with pytest.raises(InternalError, match="was dropped"):
+        dispatcher.answer(jobs[0])

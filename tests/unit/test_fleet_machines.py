@@ -1,0 +1,104 @@
+"""Who measures, who compiles and who is left out: kinds of machine are kept apart."""
+
+from dataclasses import replace
+
+import pytest
+
+from tunegrad.devices import host_target
+from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.trial import Fingerprint
+from tunegrad.tuning.fleet import Machine, choose_crew, in_flight, job_size, kind_of
+
+TARGET = host_target(2)
+ZEN = Fingerprint((("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64")))
+LAKE = Fingerprint((("arch", "icelake"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-x86_64")))
+ARM = Fingerprint((("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-aarch64")))
+
+
+def node(name, fingerprint=ZEN, host=None, **more):
+    given = {"cpus": 8.0, "release": "1", "compiles_only": False} | more
+    return Machine(f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), TARGET, fingerprint, **given)
+
+
+def names(machines):
+    return [m.address for m in machines]
+
+
+def test_crew_of_one_kind_measures_on_all_of_it():
+    crew = choose_crew([node("a"), node("b"), node("c")], None, "1")
+    assert names(crew.measuring) == ["a", "b", "c"]
+    assert (crew.compiling, crew.left_out, crew.fingerprint) == ((), (), ZEN)
+
+
+def test_crew_of_two_kinds_is_refused_with_a_choice():
+    with pytest.raises(ConfigError) as caught:
+        choose_crew([node("a"), node("b", LAKE), node("c")], None, "1")
+    assert str(caught.value) == (
+        "the fleet has 2 kinds of machine, and what one measures does not answer for another: "
+        f"{kind_of(LAKE)} (b), {kind_of(ZEN)} (a c); they differ in arch, cores; "
+        "name the kind to measure on with --ray-kind, the others then compile for it"
+    )
+
+
+@pytest.mark.parametrize("kind", ["znver4", kind_of(ZEN)])
+def test_crew_of_the_kind_that_is_named_measures_and_the_other_compiles(kind):
+    crew = choose_crew([node("a", LAKE), node("b"), node("c")], kind, "1")
+    assert names(crew.measuring) == ["b", "c"]
+    assert names(crew.compiling) == ["a"]
+    assert crew.fingerprint == ZEN
+
+
+def test_crew_kinds_of_one_architecture_are_told_apart():
+    other = Fingerprint((*(f for f in ZEN.fields if f[0] != "cores"), ("cores", "4")))
+    assert kind_of(other) != kind_of(ZEN)
+    with pytest.raises(ConfigError, match="they differ in cores"):
+        choose_crew([node("a"), node("b", other)], None, "1")
+    with pytest.raises(ConfigError, match="'znver4' is the start of several kinds of machine"):
+        choose_crew([node("a"), node("b", other)], "znver4", "1")
+
+
+def test_crew_kind_that_nobody_has_is_refused():
+    with pytest.raises(ConfigError, match="'m68k' is the start of no kind of machine of the fleet; there are: znver4-"):
+        choose_crew([node("a")], "m68k", "1")
+
+
+def test_crew_measures_on_one_node_of_each_host():
+    crew = choose_crew([node("a", host="x"), node("b", host="x"), node("c", host="y")], None, "1")
+    assert names(crew.measuring) == ["a", "c"]
+    assert crew.left_out == ("b: would disturb a, which measures on the same machine",)
+    assert names(choose_crew([node("a", host="x"), node("b", host="x")], None, "1", share_hosts=True).measuring) == [
+        "a",
+        "b",
+    ]
+
+
+def test_crew_compiles_where_it_disturbs_nobody():
+    machines = [node("a", host="x"), node("b", host="x", compiles_only=True), node("c", compiles_only=True)]
+    crew = choose_crew(machines, None, "1")
+    assert names(crew.compiling) == ["c"]
+    assert crew.left_out == ("b: compiling would disturb a, which measures on the same machine",)
+
+
+def test_crew_does_not_compile_on_another_system():
+    crew = choose_crew([node("a"), node("b", ARM)], "znver4", "1")
+    assert crew.compiling == ()
+    assert crew.left_out == (f"b: can not compile for {kind_of(ZEN)}: other os",)
+
+
+def test_crew_leaves_out_other_releases_and_nodes_without_cpus():
+    crew = choose_crew([node("a"), node("b", release="0"), node("c", cpus=0.0)], None, "1")
+    assert names(crew.measuring) == ["a"]
+    assert crew.left_out == ("b: has tunegrad 0, not 1", "c: was started with no CPUs for Ray, and takes no part")
+
+
+def test_crew_without_anybody_to_measure_says_why():
+    with pytest.raises(DeviceError, match="no machine to measure on: b: has tunegrad 0, not 1"):
+        choose_crew([node("b", release="0")], None, "1")
+    with pytest.raises(DeviceError, match="kept for compiling"):
+        choose_crew([replace(node("b"), compiles_only=True)], None, "1")
+
+
+def test_fleet_keeps_every_machine_busy_and_another_job_waiting():
+    assert [job_size(n) for n in (1, 4, 8, 16, 64, 1000)] == [8, 8, 8, 4, 1, 1]
+    assert [in_flight(n) for n in (2, 4, 1000)] == [32, 64, 2000]
+    assert all(in_flight(n) == 2 * n * job_size(n) for n in range(1, 200))
