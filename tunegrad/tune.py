@@ -56,8 +56,8 @@ def tune(
 
     Every trial is in the store before the next one starts; the same call again goes on where this one stopped, and
     measures nothing once ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
-    ``target_ms`` and ``max_trials`` are as in ``TuneSettings``). ``ray`` is the address of a Ray cluster to measure on, or
-    ``local``; ``ray_kind`` the kind of its machines that measures, where there are several. Raises UserError in one
+    ``target_ms`` and ``max_trials`` are as in ``TuneSettings``). ``ray`` is the address of a Ray cluster to measure on,
+    or ``local``; ``ray_kind`` the kind of its machines that measures, where there are several. Raises UserError in one
     line.
     """
     settings = model
