@@ -48,21 +48,29 @@ class Search:
 
 @dataclass
 class Scripted:
-    """A measurer whose cold and warm times are given by schedule; each sample is a little longer than the last."""
+    """A measurer whose cold and warm times are given by schedule; each sample is a little longer than the last.
+
+    ``later``: cold and warm times in the process after the first.
+    """
 
     cold: Mapping[str, float]
     warm: Mapping[str, float]
     broken: str = "nothing"
+    later: Mapping[str, float] = field(default_factory=dict)
+    renewed: int = 0
     compared: list[tuple[str, str, bool, int]] = field(default_factory=list)
 
     def prime(self, work: object) -> None:
         pass
 
+    def renew(self) -> None:
+        self.renewed += 1
+
     def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
         if self.broken in (a.text, b.text):
             raise CandidateFailure("it broke")
         self.compared.append((a.text, b.text, cold, rounds))
-        times = self.cold if cold else self.warm
+        times = (self.later if self.renewed else {}) or (self.cold if cold else self.warm)
         sides = [tuple(times[s.text] * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b)]
         return sides[0], sides[1]
 
@@ -128,8 +136,49 @@ def test_each_challenger_meets_the_winner_of_the_last_match():
     measurer = Scripted(times, times)
     assert Final(times, measurer).run() == [DEFAULT, B]
     assert [(a, b) for a, b, cold, _ in measurer.compared if cold] == [
-        (DEFAULT, B), (DEFAULT, B), (B, C), (B, A),
+        (DEFAULT, B), (DEFAULT, B), (B, C), (B, A), (DEFAULT, B),
     ]  # fmt: skip
+
+
+def test_leader_is_proved_again_in_a_fresh_process():
+    times = {DEFAULT: 2.0, A: 1.0}
+    measurer = Scripted(times, times, later={DEFAULT: 2.0, A: 1.5})
+    final = Final(times, measurer)
+    assert final.run() == [DEFAULT, A]
+    assert measurer.renewed == 1
+    _, evidence = final.store.promotions(key_of(TEXT), HERE)[-1]
+    assert min(evidence.challenger_samples_s) == 1.5  # what is stored had no part in choosing who is tested
+    assert evidence.p_value < 0.05
+
+
+def test_leader_of_one_process_only_is_not_promoted():
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final(times, Scripted(times, times, later={DEFAULT: 2.0, A: 2.0}))
+    assert final.run() == [DEFAULT]
+    assert final.events == []
+    weighed = final.weighed[key_of(TEXT)]
+    assert weighed.default_s == weighed.winner_s
+
+
+def test_ties_need_no_fresh_process():
+    same = {DEFAULT: 1.0, A: 1.0}
+    measurer = Scripted(same, same)
+    Final({DEFAULT: 2.0, A: 1.0}, measurer).run()
+    assert measurer.renewed == 0
+
+
+def test_leader_that_breaks_in_the_fresh_process_is_a_warning():
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final(times, Scripted(times, times))
+    renew = final.measurer.renew
+
+    def breaks() -> None:
+        renew()
+        final.measurer.broken = A
+
+    final.measurer.renew = breaks  # type: ignore[method-assign]
+    assert final.run() == [DEFAULT]
+    assert any(isinstance(e, Warned) and "no second final" in e.message for e in final.events)
 
 
 def test_slower_in_the_search_is_no_challenger():
@@ -141,7 +190,7 @@ def test_late_finals_have_one_challenger_and_few_rounds():
     times = {DEFAULT: 4.0, A: 3.0, B: 2.0}
     measurer = Scripted(times, times)
     assert Final(times, measurer, Effort(deadline_s=0.0)).run() == [DEFAULT, B]
-    assert [rounds for *_, cold, rounds in measurer.compared if cold] == [5, 2]
+    assert [rounds for *_, cold, rounds in measurer.compared if cold] == [5, 2, 7]
 
 
 def test_challenger_that_breaks_is_a_warning():

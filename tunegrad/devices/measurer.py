@@ -151,6 +151,10 @@ class CpuMeasurer:
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
 
+    def renew(self) -> None:
+        """End the timing worker; the next call starts another, with other memory and the same inputs."""
+        self._timer.close()
+
     def close(self) -> None:
         """Stop the workers and wait for them."""
         self._compilers.close()

@@ -27,8 +27,13 @@ class Evidence:
     n: int
 
 
-def decide(incumbent_samples: Sequence[float], challenger_samples: Sequence[float], alpha: float = 0.01) -> Evidence:
-    """One-sided Mann-Whitney U test that the challenger's times are smaller, and a least effect of 0.5 %.
+def decide(
+    incumbent_samples: Sequence[float],
+    challenger_samples: Sequence[float],
+    alpha: float = 0.01,
+    least_effect: float = LEAST_EFFECT,
+) -> Evidence:
+    """One-sided Mann-Whitney U test that the challenger's times are smaller, and by the least effect at least.
 
     Samples are in seconds, interleaved, so that drift of the machine meets both alike. Ties keep the incumbent; so
     do samples too few to be sure (below 5 each at ``alpha`` 0.01). Raises InternalError for samples that are empty,
@@ -42,5 +47,5 @@ def decide(incumbent_samples: Sequence[float], challenger_samples: Sequence[floa
 
     ratio = median(challenger_samples) / median(incumbent_samples)
     p_value = float(mannwhitneyu(challenger_samples, incumbent_samples, alternative="less").pvalue)
-    promoted = p_value < alpha and ratio <= 1.0 - LEAST_EFFECT
+    promoted = p_value < alpha and ratio <= 1.0 - least_effect
     return Evidence(promoted, p_value, ratio, min(len(incumbent_samples), len(challenger_samples)))

@@ -5,9 +5,12 @@
         cold                 proved faster: it wins; clearly slower: it is out
         warm                 where cold is a tie: proved faster, it wins
     ties                     keep the incumbent
+    all kernels done         a fresh process: new memory, code at new addresses
+    each new leader          proved faster than the incumbent again, cold or else warm: it is promoted
 
-So what is promoted is faster under one policy by a test, and not slower under the other. In the end the default and
-the winner are weighed once more, interleaved: what a report says of them must not hang on one noisy moment.
+So what is promoted is faster under one policy by a test, and not slower under the other, in two processes. The stored
+evidence is the second proof: its samples had no part in choosing who is tested. In the end the default and the winner
+are weighed once more, interleaved: what a report says of them must not hang on one noisy moment.
 """
 
 from __future__ import annotations
@@ -40,6 +43,13 @@ _WEIGHED = 9
 
 _TIE = 1.01
 """A challenger that is at most this much slower cold may still win warm."""
+
+
+_CONFIRMED = 0.05
+"""The p-value of the second proof: one test of one claim, on samples of its own."""
+
+_NOTABLE = 0.01
+"""What the second proof must show: where a process puts memory and code makes a schedule half a per cent faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +105,13 @@ def finals(
     lineups.sort(key=_stake_s, reverse=True)
     work = [(x, t) for x in lineups for t in (x.default, x.incumbent, *x.challengers) if t is not None]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
-    for lineup in lineups:
-        settling = _Settling(lineup, measurer, store, effort.now(), observe)
+    settlings = [_Settling(lineup, measurer, store, effort, observe) for lineup in lineups]
+    for settling in settlings:
         settling.run()
+    if any(settling.claimed for settling in settlings):
+        measurer.renew()
+    for lineup, settling in zip(lineups, settlings, strict=True):
+        settling.confirm()
         if lineup.default is not None and (found := settling.weigh(lineup.default)) is not None:
             weighed[lineup.search.task.key] = found
 
@@ -133,7 +147,7 @@ def _stake_s(lineup: _Lineup) -> float:
 
 
 class _Settling:
-    """One kernel's final while it runs. Mutable: the incumbent changes."""
+    """One kernel's final while it runs. Mutable: the leader changes with every match, the incumbent at the end."""
 
     def __init__(
         self,
@@ -144,18 +158,43 @@ class _Settling:
         observe: Callable[[Event], None],
     ) -> None:
         self._task, self._measurer, self._store, self._observe = lineup.search.task, measurer, store, observe
-        self._rounds, self._challengers = effort.rounds, lineup.challengers[: effort.challengers]
+        self._effort, self._rounds, self._challengers = effort, effort.rounds, lineup.challengers
         self._incumbent, self._promoted = lineup.incumbent, lineup.promoted
+        self._leader = lineup.incumbent
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a challenger is ahead of the incumbent."""
+        return self._leader is not self._incumbent
 
     def run(self) -> None:
-        """Let every challenger meet the incumbent of that moment."""
-        for challenger in self._challengers:
+        """Let every challenger meet the leader of that moment."""
+        effort = self._effort.now()
+        self._rounds = effort.rounds
+        for challenger in self._challengers[: effort.challengers]:
             try:
                 self._meet(challenger)
             except CandidateFailure as error:
                 self._observe(Warned(f"kernel {self._task.name}: no final for {challenger.actions!r}: {error}"))
         if not self._promoted:
             self._crown(self._incumbent.measurement.samples_s, self._incumbent.policy.cache == "cold")
+
+    def confirm(self) -> None:
+        """Promote the leader where it is proved faster than the incumbent once more."""
+        leader = self._leader
+        if not self.claimed:
+            return
+        try:
+            for cold in (True, False):
+                samples = self._compare(leader, self._rounds, cold, self._incumbent)
+                verdict = decide(*samples, alpha=_CONFIRMED, least_effect=_NOTABLE)
+                if verdict.promoted:
+                    self._crown_leader(Evidence(TEST, verdict.p_value, *samples, cold=cold))
+                    return
+                if _ratio(samples) > _TIE:
+                    return
+        except CandidateFailure as error:
+            self._observe(Warned(f"kernel {self._task.name}: no second final for {leader.actions!r}: {error}"))
 
     def weigh(self, default: Trial) -> Weighed | None:
         """The default and the winner, warm and interleaved; None where one of them does not run any more."""
@@ -174,36 +213,32 @@ class _Settling:
         cold = self._samples(challenger, cold=True)
         if not self._promoted:
             self._crown(cold[0], cold=True)
-        if self._wins(challenger, cold, cold=True) or _ratio(cold) > _TIE:
-            return
-        self._wins(challenger, self._samples(challenger, cold=False), cold=False)
+        ahead = decide(*cold, least_effect=_NOTABLE).promoted
+        if not ahead and _ratio(cold) <= _TIE:
+            ahead = decide(*self._samples(challenger, cold=False), least_effect=_NOTABLE).promoted
+        if ahead:
+            self._leader = challenger
 
     def _samples(self, challenger: Trial, cold: bool) -> Samples:
         """Interleaved samples; few where the challenger is not ahead after some, since more could not prove it."""
-        kernel = self._task.kernel
-        pair = Schedule.parse(self._incumbent.actions), Schedule.parse(challenger.actions)
-        first = self._measurer.compare(kernel, *pair, rounds=_TRIED, cold=cold)
+        first = self._compare(challenger, _TRIED, cold, self._leader)
         if _ratio(first) >= 1.0:
             return first
-        rest = self._measurer.compare(kernel, *pair, rounds=max(1, self._rounds - _TRIED), cold=cold)
+        rest = self._compare(challenger, max(1, self._rounds - _TRIED), cold, self._leader)
         return first[0] + rest[0], first[1] + rest[1]
 
-    def _wins(self, challenger: Trial, samples: Samples, cold: bool) -> bool:
-        verdict = decide(*samples)
-        if verdict.promoted:
-            self._promote(challenger, Evidence(TEST, verdict.p_value, *samples, cold=cold))
-            self._observe(
-                WinnerPromoted(
-                    self._task.name,
-                    self._task.key,
-                    challenger.actions,
-                    challenger.measurement.seconds,
-                    self._incumbent.measurement.seconds,
-                    challenger.origin,
-                )
-            )
-            self._incumbent = challenger
-        return verdict.promoted
+    def _compare(self, challenger: Trial, rounds: int, cold: bool, incumbent: Trial) -> Samples:
+        pair = Schedule.parse(incumbent.actions), Schedule.parse(challenger.actions)
+        return self._measurer.compare(self._task.kernel, *pair, rounds=rounds, cold=cold)
+
+    def _crown_leader(self, evidence: Evidence) -> None:
+        leader, before = self._leader, self._incumbent
+        self._promote(leader, evidence)
+        seconds, previous_s = leader.measurement.seconds, before.measurement.seconds
+        self._observe(
+            WinnerPromoted(self._task.name, self._task.key, leader.actions, seconds, previous_s, leader.origin)
+        )
+        self._incumbent = leader
 
     def _crown(self, samples: tuple[float, ...], cold: bool) -> None:
         """The first winner of a kernel: the incumbent, with nothing to compare it to."""

@@ -41,6 +41,9 @@ class SessionMeasurer(Measurer, Protocol):
     def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
 
+    def renew(self) -> None:
+        """Compare in a fresh process from now on, where there is one to be had."""
+
 
 class CandidateMeasurer:
     """``search.Measurer`` on a ``CpuMeasurer``.
@@ -111,6 +114,10 @@ class CandidateMeasurer:
         pair = self._code(kernel, a), self._code(kernel, b)
         with self._costs.part("timing"), self._interrupt.breakable():
             return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cold=cold)
+
+    def renew(self) -> None:
+        """Let what follows run in a fresh process: other memory, code at other addresses."""
+        self.device.renew()
 
     def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
         found = self._found(kernel.key, schedule.text)

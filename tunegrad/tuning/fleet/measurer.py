@@ -82,6 +82,9 @@ class FleetMeasurer:
             raise CandidateFailure(found.error)
         return found
 
+    def renew(self) -> None:
+        """Nothing: the next comparison may go to another machine as it is."""
+
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """The measured peaks of one of the machines; they are all of one kind. Raises DeviceError."""
         job = self._dispatcher.submit(Call("machine_limits", (again,), limit_s=_LIMITS_S))
