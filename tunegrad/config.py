@@ -18,7 +18,7 @@ threads. A model file looks like this:
     [tune]
     budget = "5m"
     searcher = "beam"
-    patience = 500                                 # and target_ms, max_trials, threads, seed, device
+    patience = 500                                 # and target_ms, max_trials, warm_start, threads ...
 
 A file with ``[model] alias = "resnet50"`` alone is another name for that one.
 """
@@ -100,6 +100,7 @@ class TuneDefaults:
     patience: int | None = None
     target_ms: float | None = None
     max_trials: int | None = None
+    warm_start: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class TuneSettings:
     ``ray`` is the address of a cluster to measure on (``local``: one of this machine), None without Ray; ``ray_kind``
     the kind of its machines that measure. ``in_flight`` proposals are measured at once; a session sets it by the
     machines that it finds.
+    ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it.
     """
 
     model: ModelSpec
@@ -148,6 +150,7 @@ class TuneSettings:
     ray: str | None = None
     ray_kind: str | None = None
     in_flight: int = 1
+    warm_start: bool = True
 
     @property
     def models(self) -> tuple[ModelSpec, ...]:
@@ -368,6 +371,7 @@ def resolve_settings(
     max_trials: int | None = None,
     ray: str | None = None,
     ray_kind: str | None = None,
+    warm_start: bool | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the default.
@@ -399,6 +403,7 @@ def resolve_settings(
         others=specs[1:],
         ray=ray,
         ray_kind=ray_kind,
+        warm_start=settled("warm_start", warm_start, True),
     )
     _check_settings(settings)
     return settings

@@ -43,6 +43,7 @@ Outcome = Literal["hit", "near", "miss", "fixed"]
 class TuneRow:
     """One distinct kernel of a tuned model.
 
+    ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where nothing was lent.
     ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1. ``default_ms`` and ``tuned_ms`` are of
     one use. ``candidates`` counts this session's trials by status. ``actions`` and ``origin`` are the winner's.
     """
@@ -57,6 +58,7 @@ class TuneRow:
     candidates: Mapping[str, int] = field(default_factory=dict)
     actions: str = ""
     origin: str = ""
+    seed_ms: float | None = None
 
     @property
     def gain(self) -> float | None:
@@ -71,7 +73,8 @@ class TuneReport:
     ``near_s`` is how soon the sum of its best kernel times was within 5 % of the final one, in seconds from the start.
     ``costs`` are the session's ``seconds`` by what they went into; ``other`` is what none of the parts accounts for.
     ``stopped`` says why the search ended: budget, gain, patience, trials, target, exhausted or interrupted; empty where
-    it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``.
+    it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``. ``seed_share`` is the part
+    of what the search saved, from the defaults to its best times, that seeds alone gave; None where there were none.
     """
 
     model: str
@@ -92,6 +95,7 @@ class TuneReport:
     saved_s: float = 0.0
     budget_s: float = 0.0
     target_ms: float | None = None
+    seed_share: float | None = None
 
     @property
     def gain(self) -> float | None:

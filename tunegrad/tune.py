@@ -51,14 +51,15 @@ def tune(
     max_trials: int | None = None,
     ray: str | None = None,
     ray_kind: str | None = None,
+    warm_start: bool | None = None,
 ) -> TuneReport:
     """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
 
     Every trial is in the store before the next one starts; the same call again goes on where this one stopped, and
     measures nothing once ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
-    ``target_ms`` and ``max_trials`` are as in ``TuneSettings``). ``ray`` is the address of a Ray cluster to measure on,
-    or ``local``; ``ray_kind`` the kind of its machines that measures, where there are several. Raises UserError in one
-    line.
+    ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``). ``ray`` is the address of a Ray
+    cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that measures, where there are several.
+    Raises UserError in one line.
     """
     settings = model
     if not isinstance(settings, TuneSettings):
@@ -76,6 +77,7 @@ def tune(
             max_trials=max_trials,
             ray=ray,
             ray_kind=ray_kind,
+            warm_start=warm_start,
         )
     return tune_models(settings, observers)[0]
 
@@ -109,6 +111,7 @@ def tune_callable(
     patience: int | None = None,
     target_ms: float | None = None,
     max_trials: int | None = None,
+    warm_start: bool = True,
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants."""
     from tunegrad.tuning.session import run_session
@@ -128,6 +131,7 @@ def tune_callable(
         patience=patience,
         target_ms=target_ms,
         max_trials=max_trials,
+        warm_start=warm_start,
     )
     return run_session(settings, workload, observers)
 

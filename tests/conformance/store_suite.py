@@ -356,6 +356,12 @@ class StoreSuite:
         assert store.count(["s1"], Policy(cache="cold")) == 1
         assert store.count(set(), trial().policy) == 0
 
+    def test_store_lists_the_kernels_that_have_trials(self, store):
+        store.name_kernel("kernel never measured", "nobody")
+        store.add(trial("a"))
+        store.add(trial("b"))
+        assert store.kernels() == [(key_of(MATMUL), MATMUL)]
+
     def test_store_spend_is_a_time(self, store):
         with pytest.raises(InternalError, match=r"spend of model m is -1\.0"):
             store.add_spend("m", ZEN, "beam", -1.0)

@@ -126,6 +126,25 @@ def test_tune_says_that_it_stopped_early_and_what_that_saved(
     ]
 
 
+def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (replace(ROW, seed_ms=1.25), UNTUNED)
+    install("tunegrad.tune", tune=Tuner(replace(report(), rows=rows, seed_share=0.756)))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "seeds from similar kernels (1 of 2 kernels) gave 76 % of what their search saved"
+    )
+
+
+def test_tune_takes_no_seeds_where_it_is_told_so(install: Install) -> None:
+    tuner = Tuner(report())
+    install("tunegrad.tune", tune=tuner)
+    assert run(["tune", "mlp", "--no-warm-start", "--store", "t.db"]) == 0
+    assert tuner.settings is not None
+    assert not tuner.settings.warm_start
+    assert run(["tune", "mlp", "--store", "t.db"]) == 0
+    assert tuner.settings.warm_start
+
+
 def test_tune_passes_the_limits_of_a_search(install: Install) -> None:
     tuner = Tuner(report())
     install("tunegrad.tune", tune=tuner)

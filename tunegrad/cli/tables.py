@@ -123,6 +123,12 @@ def _pace(report: TuneReport) -> list[str]:
         lines.append(f"target of {ms(report.target_ms)} ms: {verdict}")
     if report.near_s is not None:
         lines.append(f"within 5 % of the final kernel times after {report.near_s:.1f} s")
+    if report.seed_share is not None:
+        seeded = sum(row.seed_ms is not None for row in report.rows)
+        lines.append(
+            f"seeds from similar kernels ({seeded} of {len(report.rows)} kernels) gave "
+            f"{100 * report.seed_share:.0f} % of what their search saved"
+        )
     return lines
 
 

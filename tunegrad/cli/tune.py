@@ -54,6 +54,7 @@ __all__ = ["tune"]
 )
 @click.option("--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long.")
 @click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
+@click.option("--no-warm-start", is_flag=True, help="Take no seeds from similar kernels in the store.")
 @store_option
 @seed_option
 @numerics_option
@@ -76,6 +77,7 @@ def tune(
     patience: int | None,
     target_ms: float | None,
     max_trials: int | None,
+    no_warm_start: bool,
     store: str | None,
     seed: int | None,
     numerics: str,
@@ -114,6 +116,7 @@ def tune(
         max_trials=max_trials,
         ray=ray,
         ray_kind=ray_kind,
+        warm_start=False if no_warm_start else None,
     )
     if store is None:
         make_default_place(settings.store)

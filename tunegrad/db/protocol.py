@@ -56,6 +56,9 @@ class Store(Protocol):
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy (by its text)."""
 
+    def kernels(self) -> Sequence[tuple[str, str]]:
+        """(key, text) of every kernel that has trials, by key."""
+
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""
 

@@ -151,6 +151,11 @@ class SqliteStore(BaseStore):
         marks = ", ".join("?" * len(sessions))
         return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
 
+    def kernels(self) -> list[tuple[str, str]]:
+        """(key, text) of every kernel that has trials, by key."""
+        rows = self._select("SELECT key, text FROM kernels k WHERE id IN (SELECT kernel FROM trials) ORDER BY key")
+        return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
+
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""
         for row in self._select(f"{_SELECT} WHERE {_SAME}", _names_of(trial)):

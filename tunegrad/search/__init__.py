@@ -17,6 +17,7 @@ from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTr
 from tunegrad.search.registry import LEARNED, make_searcher, searcher_names
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
+from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
 from tunegrad.search.stopping import StopReason, StopRule
 from tunegrad.search.trial_log import TrialLog
 
@@ -50,16 +51,19 @@ __all__ = [
     "SearchSpace",
     "SearchTask",
     "Searcher",
+    "Shape",
     "Step",
     "StopReason",
     "StopRule",
     "TrialLog",
     "TrialStore",
     "Winner",
+    "adapted",
     "area",
     "conflicts",
     "cost_model_installed",
     "decide",
+    "distance",
     "excess",
     "is_small",
     "make_searcher",
@@ -68,5 +72,6 @@ __all__ = [
     "ranking_accuracy",
     "score",
     "searcher_names",
+    "seeds_from",
     "trials_within",
 ]

@@ -1,6 +1,6 @@
 """One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
 
-    every kernel's defaults  -->  one batch each, most promising first  -->  again and again, the best batch next
+    every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best batch next, repeated
 
 The worth of a kernel's next batch, in model seconds a second:
 
@@ -127,6 +127,7 @@ class ModelSearch:
         """Spend the budget."""
         try:
             self._measure_defaults()
+            self._measure_seeds()
             self.stopped = self._search()
             self._settle(1)
         finally:
@@ -179,6 +180,17 @@ class ModelSearch:
                 self._finish_defaults()
         while self._under_way:
             self._finish_defaults()
+
+    def _measure_seeds(self) -> None:
+        """What the nearest kernels lend, the heaviest kernel first."""
+        for i in sorted(range(len(self.searches)), key=self._heaviest_first):
+            if self.left_s <= 0.0 or self._allowed < 1:
+                break
+            begun = self.searches[i].begin_seeds(self._allowed)
+            if begun.proposals:
+                self._under_way.append((i, begun))
+                self._settle(self.policy.in_flight)
+        self._settle(1)
 
     def _finish_defaults(self) -> None:
         i, step = self._oldest()

@@ -5,8 +5,8 @@
                                                    program known: no row, nothing to tell
            |________ begin _________|             |____________ finish ______________|
 
-The defaults are measured before anything else. The best schedule so far is the fastest that ran, and the defaults among
-them, so a search never ends with something slower than they are.
+The defaults are measured before anything else, then seeds: schedules that did well on the nearest kernels. The best
+schedule so far is the fastest that ran, and the defaults among them, so a search never ends with something slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from tunegrad.trial import Measurement, Trial
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
 from .trial_log import TrialLog
 
-__all__ = ["Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+__all__ = ["SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+
+SEED = "seed"
+"""Who proposed what a nearest kernel lent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +155,10 @@ class KernelSearch:
         log: TrialLog,
         observe: Callable[[Event], None] = _nobody,
         peak_flops_per_s: float = 0.0,
+        seeds: Callable[[], Sequence[Schedule]] = tuple,
     ) -> None:
         self.task, self.space, self.searcher, self.measurer, self.log = task, space, searcher, measurer, log
-        self._observe, self._peak = observe, peak_flops_per_s
+        self._observe, self._peak, self._seeds = observe, peak_flops_per_s, seeds
         self.defaults = self._defaults()
         self._tally = _Tally()
         self._known: dict[str, Trial] = {t.actions: t for t in log.stored(task.key, space.version)}
@@ -175,6 +179,13 @@ class KernelSearch:
         """The time of the first default that ran; infinity when none did."""
         rows = [self._known[s.text] for s in self.defaults if s.text in self._known]
         return next((t.measurement.seconds for t in rows if t.measurement.ran), math.inf)
+
+    @property
+    def seed_s(self) -> float:
+        """The best time among the seeds that this search or one that it resumes measured; infinity when none ran."""
+        mine = {self.log.session, *self.log.resumed}
+        seeds = (t for t in self._known.values() if t.origin == SEED and t.session in mine and t.measurement.ran)
+        return min((t.measurement.seconds for t in seeds), default=math.inf)
 
     @property
     def done(self) -> bool:
@@ -235,6 +246,12 @@ class KernelSearch:
         self.defaults_measured = True
         # Known programs are not left out here: a default's own time is wanted.
         return self._begin(proposals, frozenset(), repeats=True)
+
+    def begin_seeds(self, most: float = math.inf) -> Begun:
+        """Hand what nearest kernels lend to the measurer, once, right after the defaults; at most so many."""
+        proposals = [Proposal(s, SEED) for s in self._seeds()]
+        self._seeds = tuple
+        return self._begin(proposals[: int(min(most, len(proposals)))], self._programs.keys())
 
     def begin(self, count: int) -> Begun:
         """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they were not measured yet.

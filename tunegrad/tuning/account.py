@@ -98,6 +98,8 @@ def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
         record["cost_model"] = cost_model_installed()
     if settings.in_flight > 1:
         record["in_flight"] = settings.in_flight
+    if settings.warm_start:
+        record["warm_start"] = True
     if settings.others:
         record["others"] = [[m.name, m.builder, m.batch, [list(a) for a in m.args]] for m in settings.others]
     limits = {name: getattr(settings, name) for name in _LIMITS}

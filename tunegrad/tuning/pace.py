@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from tunegrad.trial import Status, Trial
+from tunegrad.trial import Trial
 
 __all__ = ["NEAR", "near_s"]
 
@@ -24,7 +24,7 @@ def near_s(kernels: Sequence[tuple[int, Sequence[Trial]]], session: str, began_s
     ``kernels`` are (uses, rows). Rows of other sessions were there before. Kernels of which nothing ran are left out;
     None where none did.
     """
-    ran = [(uses, rows) for uses, found in kernels if (rows := [t for t in found if _ran(t)])]
+    ran = [(uses, rows) for uses, found in kernels if (rows := [t for t in found if t.measurement.ran])]
     if not ran:
         return None
     best: list[float] = [inf] * len(ran)
@@ -39,7 +39,3 @@ def near_s(kernels: Sequence[tuple[int, Sequence[Trial]]], session: str, began_s
         if sum(uses * s for (uses, _), s in zip(ran, best, strict=True)) <= (1.0 + NEAR) * final_s:
             return at_s
     return None
-
-
-def _ran(trial: Trial) -> bool:
-    return trial.measurement.status is Status.OK and trial.measurement.seconds < inf

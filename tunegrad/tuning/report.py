@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -65,6 +65,7 @@ def report_of(
             candidates=s.statuses,
             actions=f.actions,
             origin=f.origin,
+            seed_ms=_ms(s.seed_s),
         )
         for s, f in zip(searches, facts, strict=True)
     ]
@@ -93,7 +94,18 @@ def report_of(
         saved_s=finish.saved_s,
         budget_s=settings.budget_s,
         target_ms=settings.target_ms,
+        seed_share=_seed_share([(uses[s.task.key], s) for s in searches]),
     )
+
+
+def _seed_share(searches: Sequence[tuple[int, KernelSearch]]) -> float | None:
+    """The part of what the search of the kernels with seeds saved that the seeds alone gave."""
+    seeded = [(uses, s) for uses, s in searches if s.seed_s < inf and s.default_s < inf]
+    saved_s = sum(uses * (s.default_s - s.best_s) for uses, s in seeded)
+    by_seeds_s = sum(uses * max(0.0, s.default_s - s.seed_s) for uses, s in seeded)
+    if not seeded:
+        return None
+    return by_seeds_s / saved_s if saved_s > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
+from tunegrad.opts import Schedule as Actions
 from tunegrad.opts import Space
 from tunegrad.planning import stored_toggles
 from tunegrad.reports import RunReport, TuneReport
@@ -67,6 +68,7 @@ from .pace import near_s
 from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
+from .seeding import Seeding
 from .sites import Site, open_site
 from .variants import settle_variants
 from .whole import latency_of, measure_whole
@@ -200,7 +202,8 @@ class _Session:
                 self._settle_variants(i, measurer, left_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
             self.tell(Warned(f"searcher {self.settings.searcher}: no cost model without lightgbm (tunegrad[learn])"))
-        searches = self._searches(measurer, [u for u in shared_kernels(self.workloads) if not u.kernel.fixed])
+        uses = [u for u in shared_kernels(self.workloads) if not u.kernel.fixed]
+        searches = self._searches(measurer, uses, self.settings.warm_start)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
             stopped = self._search(searches, measurer, max(LEAST_S, left_s - (time.monotonic() - begun_s)))
@@ -324,7 +327,10 @@ class _Session:
         most = self.settings.max_trials
         return None if most is None else max(0, most - self.store.count({self.id, *self.resumed}, SEARCH_POLICY))
 
-    def _searches(self, measurer: SessionMeasurer, uses: Sequence[KernelUse]) -> tuple[KernelSearch, ...]:
+    def _searches(
+        self, measurer: SessionMeasurer, uses: Sequence[KernelUse], seeded: bool = False
+    ) -> tuple[KernelSearch, ...]:
+        seeding = Seeding(self.store, self.here, SEARCH_POLICY, self.resumed | {self.id})
         store = ChargedTrials(self.store, self.costs)
         log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self.resumed)
         searches = []
@@ -334,8 +340,13 @@ class _Session:
             with self.costs.part("asking"):
                 space = Space(use.kernel, self.target)
                 searcher = ChargedSearcher(_searcher(self.settings, space, use.key), self.costs)
-                searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell))
+                seeds = partial(self._seeds, seeding, use.kernel, space) if seeded else tuple
+                searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell, seeds=seeds))
         return tuple(searches)
+
+    def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Actions]:
+        with self.costs.part("asking"):
+            return seeding.seeds(kernel, space)
 
     def _task(self, use: KernelUse) -> SearchTask:
         k = use.kernel
