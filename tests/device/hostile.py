@@ -22,6 +22,11 @@ IO = KernelIO(
 
 _TEXT = """
 declare void @abort()
+declare i32 @fork()
+declare ptr @malloc(i64)
+declare i64 @write(i32, ptr, i64)
+declare i32 @open(ptr, i32, i32)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @tg_barrier(ptr)
 define void @k(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
 entry:
@@ -74,6 +79,34 @@ UNINITIALISED = text(
     "  %g = load float, ptr %workspace\n  %first = load float, ptr %out\n"
     "  %gg = fadd float %first, %g\n  store float %gg, ptr %out"
 )
+
+
+# Two processes would answer, and the second one outlive the first.
+FORK = text("  %pid = call i32 @fork()")
+# Takes and touches 64 MiB at a time, to the end of the world.
+HOARD = text(
+    "  br label %more2\nmore2:\n  %m = call ptr @malloc(i64 67108864)\n"
+    "  call void @llvm.memset.p0.i64(ptr %m, i8 1, i64 67108864, i1 true)\n  br label %more2\nnever:"
+)
+
+
+def flood(descriptor: int, lines: int = 20_000) -> str:
+    """Writes that many times 4,000 bytes of its input to a descriptor, and is right otherwise."""
+    return text(
+        "  br label %again\nagain:\n  %n = phi i64 [ 0, %tail ], [ %n1, %again ]\n"
+        f"  %w = call i64 @write(i32 {descriptor}, ptr %x, i64 4000)\n  %n1 = add i64 %n, 1\n"
+        f"  %on = icmp slt i64 %n1, {lines}\n  br i1 %on, label %again, label %done\ndone:"
+    )
+
+
+def spill(path: str) -> str:
+    """Writes its input to a new file."""
+    name = path.encode() + b"\0"
+    letters = "".join(f"\\{c:02x}" for c in name)
+    return f'@path = constant [{len(name)} x i8] c"{letters}"\n' + text(
+        "  %fd = call i32 (ptr, i32, i32) @open(ptr @path, i32 66, i32 420)\n"
+        "  %w = call i64 @write(i32 %fd, ptr %x, i64 4000)"
+    )
 
 
 def huge(lines: int) -> str:

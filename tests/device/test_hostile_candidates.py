@@ -56,6 +56,11 @@ def test_null_store_is_a_crash(measurer):
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
 
 
+def test_endless_output_times_out(measurer):
+    row = _one_between_two(measurer, hostile.flood(1, 1 << 40))
+    assert (row.status, row.error) == (Status.TIMED_OUT, "running: over 1 s")
+
+
 def test_abort_is_a_crash(measurer):
     row = _one_between_two(measurer, hostile.ABORT)
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGABRT")
@@ -129,6 +134,25 @@ def test_enormous_text_is_out_of_resources(measurer):
 def test_enormous_workspace_is_out_of_resources(measurer):
     row = _one_between_two(measurer, hostile.text("  store i8 0, ptr %workspace"), workspace_bytes=1 << 44)
     assert row.status is Status.OUT_OF_RESOURCES
+
+
+def test_memory_bomb_while_running_is_contained():
+    limits = Limits(run_memory_bytes=512 << 20)
+    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), limits, compile_workers=1) as measurer:
+        row = _one_between_two(measurer, hostile.HOARD)
+    assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
+
+
+def test_fork_starts_no_process(measurer):
+    before = hostile.children()
+    row = _one_between_two(measurer, hostile.FORK)
+    assert (row.status, row.error) == (Status.OK, "")  # it was refused, and the candidate went on
+    assert hostile.eventually(lambda: len(hostile.children() - before) <= 2)  # fork server and resource tracker
+
+
+def test_file_gets_no_byte(measurer, tmp_path):
+    _one_between_two(measurer, hostile.spill(str(tmp_path / "spilt")))
+    assert not (tmp_path / "spilt").exists() or (tmp_path / "spilt").stat().st_size == 0
 
 
 def test_program_known_already_is_not_measured(measurer):

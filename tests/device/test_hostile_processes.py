@@ -40,11 +40,39 @@ if __name__ == "__main__":
 """
 
 
+FLOODS = """
+import hostile
+from tunegrad.devices.cpu import host_target
+from tunegrad.devices.job import Hooks, Limits
+from tunegrad.devices.measurer import CpuMeasurer
+
+def main():
+    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+        batch = [hostile.candidate(hostile.flood(1)), hostile.candidate(hostile.flood(2))]
+        print(*(o.measurement.status for o in measurer.measure(batch, hostile.QUICK)), flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
 def _gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
         return True
+
+
+def _path() -> str:
+    return os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+
+
+def test_output_of_candidates_goes_nowhere(tmp_path):
+    script = tmp_path / "floods.py"
+    script.write_text(FLOODS)
+    command, environ = [sys.executable, str(script)], {**os.environ, "PYTHONPATH": _path()}
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("ok ok\n", "")
 
 
 def test_close_leaves_no_workers():
@@ -71,10 +99,9 @@ def test_measurer_starts_again_after_close():
 def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(SCRIPT)
-    path = os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
     parent = subprocess.Popen(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": _path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

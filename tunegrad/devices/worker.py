@@ -5,23 +5,26 @@ A worker is told everything through its arguments; module state is only what one
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import logging
-import multiprocessing
 import os
-import resource
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
-from multiprocessing import connection
-from pathlib import Path
 
 from tunegrad.devices.bench import Bench, Reply
 from tunegrad.devices.codegen import OptLevel, compile_llvm
+from tunegrad.devices.confine import (
+    EXIT_MEMORY,
+    limit_address_space,
+    memory_bytes,
+    no_files,
+    no_processes,
+    obey_parent,
+    physical_bytes,
+    silence,
+    watch_memory,
+)
 from tunegrad.devices.dataset import References, load_hook, make_dataset
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Outcome
 from tunegrad.devices.peak import MachineLimits, measure_limits
@@ -34,28 +37,32 @@ __all__ = [
     "start_compiler", "start_timer",
 ]  # fmt: skip
 
-EXIT_MEMORY = 75
-_PR_SET_PDEATHSIG = 1
-_PAGE = resource.getpagesize()
-_WATCH_S = 0.05
+_STDOUT, _STDERR = 1, 2
 
 _bench: Bench | None = None
 
 
 def start_compiler(limits: Limits) -> None:
     """Initialise a compile worker: dies with its parent, and of too much memory."""
-    _obey_parent()
-    size, resident = _memory_bytes()
-    _limit_address_space(size + 2 * limits.compile_memory_bytes)
-    _daemon(_watch_memory, resident + limits.compile_memory_bytes)
+    obey_parent()
+    silence(_STDOUT)
+    size, resident = memory_bytes()
+    limit_address_space(size + 2 * limits.compile_memory_bytes)
+    watch_memory(resident + limits.compile_memory_bytes)
 
 
 def start_timer(target: Target, hooks: Hooks, limits: Limits, seed: int) -> None:
-    """Initialise the timing worker: its thread team, and a limit on what it may allocate."""
+    """Initialise the timing worker: its thread team, and what candidates may not do.
+
+    Its memory is limited by address space alone: a watching thread would run on a core that is timed.
+    """
     global _bench  # noqa: PLW0603  # the one thing this process keeps
-    _obey_parent()
+    obey_parent()
     _bench = Bench(target, hooks, limits, seed)
-    _limit_address_space(_memory_bytes()[0] + limits.run_memory_bytes)
+    limit_address_space(memory_bytes()[0] + min(limits.run_memory_bytes, physical_bytes() // 2))
+    silence(_STDOUT, _STDERR)
+    no_files()
+    no_processes()
 
 
 def compile_candidate(
@@ -147,43 +154,3 @@ def _status(failure: CandidateFailure) -> Status:
     if isinstance(failure, OutOfResources):
         return Status.OUT_OF_RESOURCES
     return Status.WRONG if isinstance(failure, WrongResult) else Status.COMPILE_ERROR
-
-
-def _obey_parent() -> None:
-    """No orphans, whatever the parent dies of; Ctrl-C is the parent's to handle; SIGTERM ends native loops too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        _daemon(_die_with, [parent.sentinel])
-
-
-def _die_with(sentinels: Sequence[int]) -> None:
-    # PDEATHSIG watches the fork server; this watches the process that owns the search.
-    connection.wait(sentinels)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _watch_memory(limit_bytes: int) -> None:
-    # LLVM aborts when an allocation fails, so too much memory is told by an exit code before the hard limit is hit.
-    while _memory_bytes()[1] < limit_bytes:
-        time.sleep(_WATCH_S)
-    os._exit(EXIT_MEMORY)
-
-
-def _memory_bytes() -> tuple[int, int]:
-    """(address space, resident set) of this process."""
-    size, resident, *_ = Path("/proc/self/statm").read_text().split()
-    return int(size) * _PAGE, int(resident) * _PAGE
-
-
-def _limit_address_space(limit_bytes: int) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
-
-
-def _daemon(function: object, argument: object) -> None:
-    threading.Thread(target=function, args=(argument,), daemon=True).start()  # type: ignore[arg-type]
