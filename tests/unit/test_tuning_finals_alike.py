@@ -8,9 +8,16 @@ from random import Random
 import pytest
 from test_tuning_finals import DEFAULT, A, B, C, Final, Scripted
 
-from tunegrad.opts import Schedule
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS
+from tunegrad.config import resolve_model
+from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule, Space
 from tunegrad.tuning.finals import Effort
-from tunegrad.tuning.measuring import Samples
+from tunegrad.tuning.measuring import CandidateMeasurer, Samples
+from tunegrad.tuning.session import SEARCH_POLICY
+from tunegrad.tuning.workload import workload_of_spec
 
 TIMES = 200
 
@@ -88,3 +95,34 @@ def test_finals_find_a_challenger_that_is_a_tenth_faster(slowness):
 
     found = sum(Final({DEFAULT: 1.3, A: 1.0}, Faster(seed, slowness)).run() == [DEFAULT, A] for seed in range(20))
     assert found >= 12
+
+
+class Twins(Scripted):
+    """Real timings: whatever the schedules are called, the same program is timed against itself."""
+
+    def __init__(self, real: CandidateMeasurer, kernel: Kernel, schedule: Schedule) -> None:
+        super().__init__({}, {})
+        self.real, self.kernel, self.schedule = real, kernel, schedule
+
+    def renew(self) -> None:
+        super().renew()
+        self.real.renew()
+
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+        return self.real.compare(self.kernel, self.schedule, self.schedule, rounds, cold)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_finals_of_a_program_against_itself_promote_one_in_twenty_at_most_on_this_machine():
+    target = host_target()
+    kernels = list(workload_of_spec(resolve_model("resnet")).plan.kernels().values())
+    with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
+        real = CandidateMeasurer(device, SEARCH_POLICY)
+        promoted, started = 0, 0
+        for i in range(TIMES):
+            kernel, _ = kernels[i % len(kernels)]
+            twins = Twins(real, kernel, Space(kernel, target).defaults()[0])
+            promoted += Final({DEFAULT: 1.3, A: 1.0, B: 1.1, C: 1.2}, twins).run() != [DEFAULT]
+            started += twins.renewed
+    assert promoted <= 0.05 * TIMES, f"{promoted} of {TIMES}, {started} were proved again in a fresh process"
