@@ -13,7 +13,7 @@ from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import open_store
 from tunegrad.events import CandidateMeasured, SessionFinished, Warned
 from tunegrad.tune import tune_models
-from tunegrad.tuning.session import SEARCH_POLICY
+from tunegrad.tuning.session import PLAN_LEAST_S, PLAN_SHARE, SEARCH_POLICY
 from tunegrad.tuning.workload import shared_kernels, workload_of_spec
 
 _TEXT = """
@@ -71,7 +71,8 @@ def test_target_that_the_defaults_reach_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_models_are_tuned_together_and_a_shared_kernel_once(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, ["first", "second"], 60.0, patience=24)
+    # Too little for contests of plans, which could decide for other kernels.
+    settings = settings_of(tmp_path, ["first", "second"], 1.9 * PLAN_LEAST_S / PLAN_SHARE, patience=24)
     listener = Listener()
     reports = tune_models(settings, [listener])
     works = [workload_of_spec(spec, settings.seed) for spec in settings.models]
