@@ -15,7 +15,7 @@ from small_models import THREADS, here
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
-from tunegrad.db import Store, open_store
+from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.devices import host_target
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
@@ -151,6 +151,60 @@ def test_what_is_settled_is_not_measured(store: Store) -> None:
     best = by_name("store_exp")
     first = settled(store, seconds(cheap=best.after), faster(has(best)))
     assert settled(store, never, never) == first
+
+
+def claim(store: Store, alternative: Alternative) -> None:
+    """What an imported file promoted."""
+    edge, ok = alternative.edge, Measurement(Status.OK, (1e-6,) * 3)
+    row = Trial(
+        edge.key,
+        edge.region,
+        here(),
+        plan_text(edge.name),
+        "",
+        SPACE_VERSION,
+        Policy(),
+        ok,
+        "s1",
+        f"{IMPORTED}plan",
+        1.0,
+    )
+    store.promote(store.add(row), Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False))
+
+
+def test_what_a_file_promoted_is_measured_here_and_loses_where_it_is_slower(store: Store) -> None:
+    claimed = by_name("store_exp")
+    claim(store, claimed)
+    assert stored_toggles(FUSION, here(), store) == ALTERNATIVES.toggles([claimed.edge])
+    # Its parts are slower than the rules', which alone would leave it untried.
+    rules = [x.kernel for x in FUSION.schedule().launches]
+    asked: list[Schedule] = []
+
+    def compare(plan: Schedule, other: Schedule) -> Samples:
+        asked.append(other)
+        return faster(lambda p: keys(p) == keys(FUSION.schedule()))(plan, other)
+
+    assert settled(store, seconds(cheap=rules), compare) == frozenset()
+    assert any(has(claimed)(plan) for plan in asked)
+    assert stored_toggles(FUSION, here(), store) == frozenset()
+    assert settled(store, never, never) == frozenset()
+
+
+def test_what_a_file_promoted_stays_where_this_machine_proves_it(store: Store) -> None:
+    claimed = by_name("store_exp")
+    claim(store, claimed)
+    chosen = settled(store, seconds(), faster(has(claimed)))
+    assert chosen == ALTERNATIVES.toggles([claimed.edge])
+    assert not store.promotions(claimed.edge.key, here())[-1][1].imported
+    assert settled(store, never, never) == chosen
+
+
+def test_what_a_file_promoted_stays_a_claim_where_there_is_no_time_to_measure(store: Store) -> None:
+    claimed = by_name("store_exp")
+    claim(store, claimed)
+    chosen = settled(store, never, never, deadline_s=monotonic() - 1.0)
+    assert chosen == ALTERNATIVES.toggles([claimed.edge])
+    assert all(e.imported for _, e in store.promotions(claimed.edge.key, here()))
 
 
 def test_regions_that_time_does_not_suffice_for_stay_open(store: Store) -> None:

@@ -15,7 +15,7 @@ from small_models import THREADS, Listener
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
-from tunegrad.db import Evidence, Store, open_store
+from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.events import CandidateMeasured
 from tunegrad.frontend import Tensor
@@ -218,6 +218,44 @@ def test_a_promoted_direct_schedule_is_settled_and_an_unpromoted_one_is_not(stor
     for row_id in rows.values():
         store.promote(row_id, Evidence("first", 1.0, (), (1e-3,), cold=False))
     assert set(settled(store, never).values()) == {DIRECT}
+
+
+def test_what_a_file_promoted_is_measured_here_before_it_is_settled(store: Store) -> None:
+    ok = Measurement(Status.OK, (1e-6,) * 3)
+    claim = Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False)
+    for k in convolutions():
+        row = Trial(
+            k.key,
+            k.text,
+            here(),
+            "variant(winograd4)",
+            "",
+            SPACE_VERSION,
+            Policy(),
+            ok,
+            "s1",
+            f"{IMPORTED}variant",
+            1.0,
+        )
+        store.promote(store.add(row), claim)
+    with pytest.raises(AssertionError, match="measured again"):
+        settled(store, never)
+    picks = settled(store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-1))
+    assert set(picks.values()) == {"winograd2"}
+    assert settled(store, never) == picks
+
+
+def test_what_a_file_measured_and_nobody_promoted_is_not_settled_either(store: Store) -> None:
+    ok = Measurement(Status.OK, (1e-6,) * 3)
+    for k in convolutions():
+        store.add(
+            Trial(
+                k.key, k.text, here(), "variant(winograd4)", "", SPACE_VERSION, Policy(), ok, "s1",
+                f"{IMPORTED}variant", 1.0,
+            )
+        )  # fmt: skip
+    with pytest.raises(AssertionError, match="measured again"):
+        settled(store, never)
 
 
 def test_a_settled_name_that_is_no_variant_is_direct(store: Store) -> None:

@@ -23,7 +23,7 @@ from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_s, stored_toggles
+from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_plan, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT, TEST, decide
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
@@ -61,11 +61,12 @@ def settle_plan(
     """The nodes at which the graph is cut otherwise than by the rules.
 
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. ``compare`` runs
-    two plans in turns. Regions that the store has settled are left as they are; those that the time until
-    ``deadline_s`` does not suffice for stay open, and as the rules cut them.
+    two plans in turns. Regions that this machine has settled are left as they are; those that the time until
+    ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a file claims that
+    nobody here has measured. What a file claims is always tried in the whole model.
     """
     work = _Settling(fusion, target, here, store, session, numerics, tell)
-    work.chosen = stored_toggles(fusion, here, store)
+    work.chosen = work.settled_toggles()
     now_s = monotonic()
     measured_s = deadline_s if deadline_s == inf else now_s + _MEASURING * (deadline_s - now_s)
     regions = work.open_regions()
@@ -78,7 +79,7 @@ def settle_plan(
         if monotonic() >= deadline_s:
             break
         work.decide(found, compare, deadline_s)
-    return work.chosen
+    return stored_toggles(fusion, here, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class _Settling:
     total_s: float = field(init=False)
     """What the model is expected to take."""
     known: dict[str, float] = field(default_factory=dict)
+    decided: dict[str, bool] = field(default_factory=dict)
+    claimed: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.alternatives = Alternatives(self.fusion)
@@ -124,23 +127,41 @@ class _Settling:
                 self.known[k.key] = expected_s(k, self.target, self.numerics)
         return sum(self.known[k.key] for k in kernels)
 
+    # ---- what is known
+
+    def settled(self, key: str) -> bool:
+        """Whether a region was settled on this machine; that a file says so is a claim."""
+        if key not in self.decided:
+            self.decided[key] = any(not e.imported for _, e in self.store.promotions(key, self.here))
+        return self.decided[key]
+
+    def settled_toggles(self) -> frozenset[int]:
+        """The nodes at which settled regions are cut otherwise than by the rules."""
+        return self.alternatives.toggles([e for e in self.alternatives.edges() if self.settled(e.key) and self.won(e)])
+
+    def won(self, edge: Edge) -> bool:
+        """Whether the store says that this edge is how its region is cut best."""
+        winner = self.store.winner(edge.key, self.here, SPACE_VERSION)
+        return winner is not None and stored_plan(winner.actions) == edge.name
+
     # ---- what is worth measuring
 
     def open_regions(self) -> list[list[Alternative]]:
         """The alternatives of regions that are not settled and can win, by region, the most hopeful first."""
         hopes: dict[str, list[Alternative]] = {}
         gains: dict[str, float] = {}
-        settled: dict[str, bool] = {}
         for edge in self.alternatives.edges():
-            if edge.key not in settled:
-                settled[edge.key] = bool(self.store.promotions(edge.key, self.here))
-            if settled[edge.key] or self._too_large(edge):
+            if self.settled(edge.key):
+                continue
+            if self.won(edge):
+                self.claimed.add((edge.key, edge.name))
+            elif self._too_large(edge):
                 continue
             found = self.alternatives.alternative(edge)
             if found is None:
                 continue
             before_s, after_s = self.expected_s(found.before), self.expected_s(found.after)
-            if after_s <= _HOPELESS * before_s:
+            if after_s <= _HOPELESS * before_s or (edge.key, edge.name) in self.claimed:
                 hopes.setdefault(edge.key, []).append(found)
                 gain_s = len(edge.places) * (before_s - after_s)
                 gains[edge.key] = max(gains.get(edge.key, -inf), gain_s)
@@ -188,7 +209,11 @@ class _Settling:
 
     def _in_question(self, x: _Sum) -> bool:
         """Whether the whole model may show that an edge is better: its parts say so, or they do not decide."""
-        if x.after_s == inf or x.after_s > _CLOSE * x.before_s:
+        if x.after_s == inf:
+            return False
+        if (x.edge.key, x.edge.name) in self.claimed:
+            return True
+        if x.after_s > _CLOSE * x.before_s:
             return False
         uncertain_s = len(x.edge.places) * (_CLOSE - 1.0) * x.before_s
         return max(x.gain_s, uncertain_s) >= LEAST_EFFECT * self.total_s

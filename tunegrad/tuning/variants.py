@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic, time
 
 from tunegrad.config import Numerics
-from tunegrad.db import Evidence, Hit, Store
+from tunegrad.db import IMPORTED, Evidence, Hit, Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Buffer, Schedule
 from tunegrad.ir.kernel import Kernel
@@ -89,7 +89,10 @@ def _settled(
         found = store.lookup(use.key, here, SPACE_VERSION) if len(names) > 1 else None
         if isinstance(found, Hit):
             name = stored_variant(found.trial.actions) or DIRECT
-            if name != DIRECT or store.promotions(use.key, here):
+            evidence = [e for _, e in store.promotions(use.key, here)]
+            # What an imported file claims was not measured here: it is a variant like any other.
+            claimed = found.trial.origin.startswith(IMPORTED) if not evidence else all(e.imported for e in evidence)
+            if not claimed and (name != DIRECT or evidence):
                 picks[use.key] = name if name in names else DIRECT
     return picks
 
