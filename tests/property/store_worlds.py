@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 
 from tunegrad.db import Contents, Evidence, Session, key_of
-from tunegrad.db.contents import Promotion, Spend, is_timed
+from tunegrad.db.contents import Promotion, Spend
 from tunegrad.db.export import export_lines
 from tunegrad.db.rows import dump_fingerprint, identity
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
@@ -51,7 +51,7 @@ def trials(draw: st.DrawFn) -> Trial:
 def stores(draw: st.DrawFn) -> Contents:
     """A store as one process may have filled it: each trial once, promotions of timed trials only."""
     found = {identity(t): t for t in draw(st.lists(trials(), max_size=8))}
-    timed = [t for t in found.values() if is_timed(t)]
+    timed = [t for t in found.values() if t.measurement.ran]
     promotions = []
     for trial in draw(st.lists(st.sampled_from(timed), max_size=4)) if timed else []:
         incumbent = draw(st.one_of(st.just(()), samples))

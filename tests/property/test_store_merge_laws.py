@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store_worlds import dump, stores
 
 from tunegrad.db import Contents, PruneRules, key_of, open_store, read_contents
-from tunegrad.db.contents import is_imported, is_timed, place_of, winners
+from tunegrad.db.contents import is_imported, place_of, winners
 from tunegrad.db.export import export_lines
 from tunegrad.db.importing import read_export
 from tunegrad.db.merge import merge_contents, with_imported
@@ -71,7 +71,7 @@ def test_merge_keeps_every_trial_once_and_every_promotion_that_can_stand(a, b):
     identities = [identity(t) for t in merged.trials]
     assert len(set(identities)) == len(identities)
     assert set(identities) == {identity(t) for s in (a, b) for t in s.trials}
-    timed = {identity(t) for t in merged.trials if is_timed(t)}
+    timed = {identity(t) for t in merged.trials if t.measurement.ran}
     assert set(merged.promotions) == {p for s in (a, b) for p in s.promotions if p.trial in timed}
 
 
@@ -99,7 +99,7 @@ def test_exported_store_read_into_an_empty_one_is_equal(store):
 def test_imported_rows_never_change_what_was_measured_here(here, file):
     after = with_imported(here, read_back(file))
     assert after.trials[: len(here.trials)] == here.trials
-    own = {place_of(t) for t in here.trials if is_timed(t)}
+    own = {place_of(t) for t in here.trials if t.measurement.ran}
     before = actions_of(here)
     assert {p: a for p, a in actions_of(after).items() if p in own} == before
     for place, winner in winners(after).items():
