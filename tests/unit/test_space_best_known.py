@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import combinations, count
 from math import prod
 from random import Random
@@ -46,28 +46,30 @@ def marks(tree: LoopTree) -> Counter[object]:
 def contained(space: Space, best: Schedule, samples: int = 3000) -> Schedule | None:
     """Decisions of the space whose schedule lowers to the program of ``best``; None when they are not found.
 
-    From the defaults, decision by decision, to the option whose loop tree is nearest; where that ends, from the
-    nearest one that was left aside.
+    From the nearest of the default and what one other answer makes of it, decision by decision in both orders, to the
+    option whose loop tree is nearest; where that ends, from the nearest one that was left aside.
     """
     wanted, program = marks(space.tree(best)), program_hash(space, best)
     default = space.defaults()[0]
-    order, seen = count(), {default.text}
-    waiting = [(distance(wanted, space, default), next(order), default)]
+    starts = [default, *(s for d in default.trace for s in changed(space, default, d.name))]
+    order, seen = count(), {s.text for s in starts}
+    waiting = [(distance(wanted, space, s), next(order), s) for s in starts]
+    heapify(waiting)
     while waiting and len(seen) < samples:
-        nearest, _, near = heappop(waiting)
-        start = near
-        for name in [d.name for d in near.trace]:
-            if nearest == 0:
-                return near if program_hash(space, near) == program else None
-            for schedule in changed(space, near, name):
-                if schedule.text not in seen:
-                    seen.add(schedule.text)
-                    away = distance(wanted, space, schedule)
-                    heappush(waiting, (away, next(order), schedule))
-                    if away < nearest:
-                        near, nearest = schedule, away
-        if near is not start:
-            heappush(waiting, (nearest, next(order), near))
+        away, _, start = heappop(waiting)
+        if away == 0:
+            return start if program_hash(space, start) == program else None
+        names = [d.name for d in start.trace]
+        for walk in (names, names[::-1]):
+            near, nearest = start, away
+            for name in walk:
+                for schedule in changed(space, near, name):
+                    if schedule.text not in seen:
+                        seen.add(schedule.text)
+                        heard = distance(wanted, space, schedule)
+                        heappush(waiting, (heard, next(order), schedule))
+                        if heard < nearest:
+                            near, nearest = schedule, heard
     return None
 
 

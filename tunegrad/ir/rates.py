@@ -32,4 +32,4 @@ def peak_flops(target: Target, cores: int = 1) -> float:
 
 def bytes_per_s(nbytes: int, target: Target) -> float:
     """The rate at which ``nbytes`` move: the last-level cache's where they take less than half of it."""
-    return CACHE_BYTES_PER_S if nbytes < target.l3_bytes // 2 else MEMORY_BYTES_PER_S
+    return CACHE_BYTES_PER_S if nbytes < target.cached_bytes // 2 else MEMORY_BYTES_PER_S

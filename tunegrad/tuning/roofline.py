@@ -66,7 +66,7 @@ class Roofline:
         memory's: a bound that is out of reach is better than one that is passed. An instruction for pairs of bf16 does
         twice the operations of an FMA.
         """
-        in_cache = kernel.unique_bytes <= self.target.l3_bytes
+        in_cache = kernel.unique_bytes <= self.target.cached_bytes
         bandwidth = self.cache_bytes_per_s if in_cache else self.memory_bytes_per_s
         bytes_s = kernel.unique_bytes / (bandwidth or inf)
         pairs = self.target.bf16_dot and any(_multiplies_pairs(r) for r in kernel.reduces)

@@ -138,7 +138,7 @@ class _Settling:
     def depends_on_caches(self, kernel: Kernel, variants: Sequence[str] = ()) -> bool:
         """Whether one of the variants (of all) has constants that are a good part of the last-level cache."""
         return any(
-            p.role == "const" and p.nbytes > self.target.l3_bytes // 4
+            p.role == "const" and p.nbytes > self.target.cached_bytes // 4
             for v in variants or variants_of(kernel)
             for part in parts_of(kernel, v)
             for p in part.params

@@ -28,7 +28,7 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         (m, u) for m in (1, 2, 3, 4, 6, 8) for u in (1, 2, 4, 8) if m * u <= 16 and (row is None or m <= row.extent)
     ]
     options = [o for o in options if row is not None or o[0] == 1]
-    streamed = any(x.nbytes > target.l3_bytes for x in found)
+    streamed = any(x.nbytes > target.cached_bytes for x in found)
     want = (8, 2) if shared_operand else (1, 2) if streamed else (1, 8)
     options.sort(key=lambda o: (abs(o[0] - want[0]) + abs(o[1] - want[1]), o))
     rows_count, copies = ask.pick("dot.tile", options)

@@ -30,14 +30,14 @@ def memory_hints(
     actions: list[Action] = []
     everything = sum(p.nbytes for p in kernel.params)
     for p in kernel.params:
-        if p.nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.l3_bytes // 4):
+        if p.nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4):
             continue
         if p.role == "out":
-            if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.l3_bytes)):
+            if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.cached_bytes)):
                 actions.append(Stream(p.name))
-        elif p.nbytes > target.l3_bytes // 2 or row_bytes:
+        elif p.nbytes > target.cached_bytes // 2 or row_bytes:
             near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
-            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near if p.nbytes > target.l2_bytes else 0)
+            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
             actions += [Prefetch(p.name, ahead)] if ahead else []
     return actions
 

@@ -9,7 +9,7 @@ for k0:                                    block of the longest reduce axis, par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tunegrad.ir.kernel import Axis, Kernel
@@ -30,8 +30,17 @@ _ACCESSES = 64
 _WINDOW = 64
 """Steps of a register tile, at most, whose whole window is unrolled."""
 
+_TAPS = 4
+"""Steps of a window that are written out, at most: each holds the loops inside once more."""
+
 _WAYS = 8
 """Rows of something large that are read side by side, at most: equal places of them may share a set of the cache."""
+
+_K_BLOCK = 256
+"""Steps of a product whose operands are met at once."""
+
+_LARGE_L2 = 2 << 20
+"""A core's second cache that holds panels of twice as many steps: partial sums go through memory half as often."""
 
 _ROWS_AT_ONCE = 8
 """Rows that a sum of columns adds before it moves on: as many streams as a core's prefetcher follows."""
@@ -55,57 +64,115 @@ class _Nest:
     registers: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the decisions are made by. ``lane`` and ``row`` are the axes of the register tile, ``width`` its lanes.
+
+    ``run``     the axis of the lanes where it fills vectors, and registers hold all of it
+    ``reused``  an operand is read again for every row: a product
+    ``crossed`` a transpose, or another copy whose lanes are far apart in what it reads
+    ``crowded`` the rows of something large are read side by side
+    ``columns`` long columns of something large are summed
+    ``skinny``  few rows meet a large operand of the lanes
+    ``taps``    short reduce axes that decide, with the row, what of a window is padding
+    """
+
+    kernel: Kernel
+    target: Target
+    found: tuple[Access, ...]
+    reduces: tuple[Axis, ...]
+    lane: Axis
+    width: int
+    row: Axis | None
+    run: Axis | None = None
+    reused: bool = False
+    crossed: bool = False
+    crowded: bool = False
+    columns: bool = False
+    skinny: bool = False
+    taps: tuple[str, ...] = ()
+
+    @property
+    def streamed(self) -> list[Access]:
+        """Loads of what a core's own caches do not hold."""
+        return [x for x in self.found if x.role != "const" and x.nbytes > self.target.l2_bytes]
+
+    @property
+    def longest(self) -> Axis:
+        """The reduce axis that is split into blocks."""
+        return max(self.reduces, key=lambda a: a.extent)
+
+
 def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """Asks for every decision of the tiles sketch and returns its actions."""
     shared = [a for a in kernel.axes if a.extent > 1]
-    reduces = [a for s in kernel.reduces for a in s.axes if a.extent > 1]
-    found = accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
     if not shared:
         return ()
-    lane = _lane_axis(kernel, shared, found, ask)
-    item = kernel.param(kernel.stores[0].param).dtype.itemsize
-    width = vector_lanes(lane.extent, target.lanes(max(4, item)))
-    row = _row_axis(kernel, shared, lane, found, ask)
-    reused = row is not None and any(not x.depends(row.name) for x in found)
-    crossed = not reduces and row is not None and any(x.stride(lane.name) not in _NEAR for x in found)
-    accessed = len(found) + len(kernel.stores) if len(kernel.stores) > 1 else 1
-    crowded = row is not None and any(
-        x.depends(row.name) and not x.depends(lane.name) for x in _streamed(target, found)
-    )
-    mu, nv = _register_tile(target, lane, width, row, (bool(reduces), reused, crossed, crowded, accessed), ask)
+    facts = _facts(kernel, target, shared, ask)
+    lane, row, width = facts.lane, facts.row, facts.width
+    mu, nv = _register_tile(facts, ask)
     levels = Levels(kernel)
     unit = nv * width
-    run = lane if target.lanes(4) <= lane.extent <= unit else None
-    columns = not reused and _sums_columns(target, lane, reduces, found, run)
-    skinny = reused and _is_skinny(target, lane, found)
+    facts = _with_run(facts, lane if target.lanes(4) <= lane.extent <= unit else None)
     sizes = blocks(lane.extent, unit)
-    lane_block = ask.pick("lane.block", sizes, _columns_apart(target, lane, sizes) if columns else 0)
+    lane_block = ask.pick("lane.block", sizes, _columns_apart(facts, sizes) if facts.columns else 0)
     lanes = levels.split(lane.name, (lane_block, unit, width))
     rows = ["", "", ""]
     if row is not None:
         sizes = blocks(row.extent, mu)
-        near = min(range(len(sizes)), key=lambda i: abs(sizes[i] - _CROSSED_BLOCK)) if crossed else 0
-        block = ask.pick("row.block", sizes, near)
-        rows = levels.split(row.name, (block, mu))
-    others = tuple(_split_other(target, a, found, levels, ask) for a in shared if a not in (lane, row))
-    k, inner = _split_reduces(kernel, target, reduces, (found, run, columns, skinny), levels, ask)
+        rows = levels.split(row.name, (ask.pick("row.block", sizes, _row_block(facts, sizes)), mu))
+    others = tuple(_split_other(facts, a, levels, ask) for a in shared if a not in (lane, row))
+    k, inner = _split_reduces(facts, levels, ask)
     nest = _Nest(
         k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
     )
-    order = _order(target, nest, found, (lane, columns, skinny), ask)
+    order = _order(facts, nest, ask)
     actions: list[Action] = list(levels.actions)
     # Registers run innermost wherever they stand; before the reductions, no step on the way makes partial sums.
     everything = [*order, *nest.registers, *nest.reduces]
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
     threads = _threads(target, nest, order, levels, ask)
-    unrolled = _unrolled(nest, levels, mu * nv, reused, ask)
+    stages = _stages(facts, nest, order, ask)
+    if any(x.masked and x.param in {s.param for s in stages} for x in facts.found):
+        facts = replace(facts, taps=())  # a copy holds its padding
+    unrolled = _unrolled(facts, nest, levels, mu * nv, ask)
     actions += [Upcast(x) for x in (rows[2], lanes[2]) if x and levels.extent(x) > 1]
     if lanes[3] and levels.extent(lanes[3]) > 1:
         actions.append(Vectorize(lanes[3]))
     actions += unrolled
-    stages = _stages(kernel, nest, order, found, (lane, skinny), ask)
     return tuple(actions + threads + stages + memory_hints(kernel, target, ask, partial=bool(nest.k)))
+
+
+def _facts(kernel: Kernel, target: Target, shared: list[Axis], ask: Recorder) -> _Facts:
+    """Picks the axes of the register tile and looks at how the operands lie to them."""
+    reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
+    found = accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
+    lane = _lane_axis(kernel, shared, found, ask)
+    item = kernel.param(kernel.stores[0].param).dtype.itemsize
+    width = vector_lanes(lane.extent, target.lanes(max(4, item)))
+    row = _row_axis(kernel, shared, lane, found, ask)
+    facts = _Facts(kernel, target, found, reduces, lane, width, row)
+    if row is None:
+        return facts
+    return replace(
+        facts,
+        reused=any(not x.depends(row.name) for x in found),
+        crossed=not reduces and any(x.stride(lane.name) not in _NEAR for x in found),
+        crowded=any(x.depends(row.name) and not x.depends(lane.name) for x in facts.streamed),
+        taps=_taps(row, reduces, found),
+    )
+
+
+def _with_run(facts: _Facts, run: Axis | None) -> _Facts:
+    """The facts that depend on how much of the lanes' axis a register tile holds."""
+    facts = replace(facts, run=run)
+    streamed = facts.streamed
+    return replace(
+        facts,
+        columns=not facts.reused and _sums_columns(facts),
+        skinny=facts.reused and bool(streamed) and all(x.depends(facts.lane.name) for x in streamed),
+    )
 
 
 def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
@@ -131,27 +198,27 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
     return ask.pick("row", [*ranked, *rest])
 
 
-def _register_tile(
-    target: Target, lane: Axis, width: int, row: Axis | None, kind: tuple[bool, bool, bool, bool, int], ask: Recorder
-) -> tuple[int, int]:
+def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
-    vectors = -(-lane.extent // width)
+    target, row = facts.target, facts.row
+    vectors = -(-facts.lane.extent // facts.width)
     sizes = [m for m in (*range(1, 17), 20, 24, 28) if row is not None and m <= row.extent] or [1]
     options = [
         (m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= target.registers
     ] or [(1, 1)]
-    reduces, reused, crossed, crowded, accessed = kind
-    if not reduces:
+    if not facts.reduces:
+        stores = len(facts.kernel.stores)
+        accessed = len(facts.found) + stores if stores > 1 else 1
         most = max(1, min(16, _ACCESSES // accessed))  # a point of many loads and stores fills the registers alone
         options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
-        want = (8, 1) if crossed else (1, 4)  # a transpose reads runs of 8 and turns them in registers
+        want = (8, 1) if facts.crossed else (1, 4)  # a transpose reads runs of 8 and turns them in registers
         options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
         return ask.pick("tile", options)
-    if not reused:  # pooling, column sums: more rows in registers save nothing
+    if not facts.reused:  # pooling, column sums: more rows in registers save nothing
         options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
         return ask.pick("tile", options)
     extent = row.extent if row is not None else 1
-    ways = _WAYS if crowded else extent
+    ways = _WAYS if facts.crowded else extent
     options.sort(key=lambda t: (t[0] > ways, round(_sweep_cost(vectors, t[1], t[0], extent), 6), t[0] + t[1]))
     return ask.pick("tile", options)
 
@@ -171,10 +238,42 @@ def _sweep_cost(vectors: int, n: int, m: int, extent: int) -> float:
     return sum(k * (tile(r, c) + 0.02 * (r + c)) for (r, c), k in counts.items())
 
 
-def _split_other(
-    target: Target, axis: Axis, found: tuple[Access, ...], levels: Levels, ask: Recorder
-) -> tuple[str, str]:
+def _row_block(facts: _Facts, sizes: list[int]) -> int:
+    """The block of rows: of a transpose, whose lines stay in the first cache; of a large product, in the second."""
+    if facts.crossed:
+        want = _CROSSED_BLOCK
+    elif (steps := _k_block(facts)) and _far_panels(facts):
+        want = facts.target.l2_bytes // (3 * 4 * steps)
+    else:
+        return 0
+    return min(range(len(sizes)), key=lambda i: abs(sizes[i] - want))
+
+
+def _k_block(facts: _Facts) -> int:
+    """The block of a product's longest reduce axis, 0 for none: large operands are met in panels that caches hold."""
+    if not facts.reduces or prod(a.extent for a in facts.reduces) < 2 * _K_BLOCK:
+        return 0
+    far = [x for x in facts.streamed if not _in_order(x, facts.run, facts.longest)]
+    if not facts.skinny and len(far) <= int(facts.reused):
+        return 0
+    return 2 * _K_BLOCK if _far_panels(facts) and facts.target.l2_bytes >= _LARGE_L2 else _K_BLOCK
+
+
+def _far_panels(facts: _Facts) -> bool:
+    """Whether a panel of the lanes' operand does not stay in a core's own caches while all rows meet it.
+
+    Then a block of rows stays there instead, and the panel is read again for each block.
+    """
+    panel = 4 * _K_BLOCK * facts.lane.extent
+    met = any(x.depends(facts.lane.name) for x in facts.streamed) and any(
+        x.depends(facts.row.name) for x in facts.streamed if facts.row is not None
+    )
+    return facts.reused and met and not facts.skinny and panel >= facts.target.l2_bytes
+
+
+def _split_other(facts: _Facts, axis: Axis, levels: Levels, ask: Recorder) -> tuple[str, str]:
     """Blocks a shared axis that is in no register tile; windows of a masked operand want a block of rows staged."""
+    found, target = facts.found, facts.target
     reused = any(not x.depends(axis.name) for x in found)
     windowed = reused and any(x.masked and x.depends(axis.name) for x in found)
     divisors = [d for d in range(1, axis.extent + 1) if axis.extent % d == 0 and d <= 64]
@@ -189,32 +288,18 @@ def _split_other(
     return names[0], names[1]
 
 
-def _split_reduces(
-    kernel: Kernel,
-    target: Target,
-    reduces: list[Axis],
-    reads: tuple[tuple[Access, ...], Axis | None, bool, bool],
-    levels: Levels,
-    ask: Recorder,
-) -> tuple[str, tuple[str, ...]]:
-    """(name of the outer block of the longest reduce axis, the loops inside, in order).
-
-    ``reads``: the loads; the axis of the lanes where it fills vectors, and registers hold all of it; whether columns
-    are summed; whether few rows meet a large operand.
-    """
+def _split_reduces(facts: _Facts, levels: Levels, ask: Recorder) -> tuple[str, tuple[str, ...]]:
+    """(name of the outer block of the longest reduce axis, the loops inside, in order)."""
+    kernel, reduces, found = facts.kernel, facts.reduces, facts.found
     if not reduces:
         return "", ()
-    found, run, columns, skinny = reads
-    longest = max(reduces, key=lambda a: a.extent)
+    longest = facts.longest
     reused = all(any(not x.depends(a.name) for a in kernel.axes if a.extent > 1) for x in found)
     choices = (512, 256, 128, 64) if reused else (256, 128, 64, 32, 16, 8)
     sizes = [0, *[b for b in choices if b < longest.extent]]
     dtypes_fit = any(kernel.param(s.param).dtype == kernel.reduces[0].dtype for s in kernel.stores)
-    total = prod(a.extent for a in reduces)
-    streamed = [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes and not _in_order(x, run, longest)]
-    default = sizes.index(256) if 256 in sizes and total >= 512 and (skinny or len(streamed) > int(reused)) else 0
-    if columns and _ROWS_AT_ONCE in sizes:
-        default = sizes.index(_ROWS_AT_ONCE)
+    want = _ROWS_AT_ONCE if facts.columns and _ROWS_AT_ONCE in sizes else _k_block(facts)
+    default = sizes.index(want) if want in sizes else 0
     block = ask.pick("k.block", sizes if dtypes_fit else [0], default if dtypes_fit else 0)
 
     def order_key(a: Axis) -> tuple[int, int]:
@@ -239,27 +324,17 @@ def _split_reduces(
     return outer, tuple(inner)
 
 
-def _streamed(target: Target, found: tuple[Access, ...]) -> list[Access]:
-    """Loads of what a core's own caches do not hold."""
-    return [x for x in found if x.role != "const" and x.nbytes > target.l2_bytes]
-
-
-def _is_skinny(target: Target, lane: Axis, found: tuple[Access, ...]) -> bool:
-    """Whether only the lanes' operand is streamed: all rows should meet each part of it before the next one."""
-    streamed = _streamed(target, found)
-    return bool(streamed) and all(x.depends(lane.name) for x in streamed)
-
-
-def _sums_columns(target: Target, lane: Axis, reduces: list[Axis], found: tuple[Access, ...], run: Axis | None) -> bool:
+def _sums_columns(facts: _Facts) -> bool:
     """Whether long columns of something large are summed: memory wants whole rows, a few at once, all lanes of them."""
-    large = [x for x in found if x.nbytes > target.l2_bytes]
-    return any(x.stride(lane.name) == 1 and not _in_order(x, run, a) for x in large for a in reduces if a.extent > 64)
+    large = [x for x in facts.found if x.nbytes > facts.target.l2_bytes and x.stride(facts.lane.name) == 1]
+    return any(not _in_order(x, facts.run, a) for x in large for a in facts.reduces if a.extent > 64)
 
 
-def _columns_apart(target: Target, lane: Axis, sizes: list[int]) -> int:
+def _columns_apart(facts: _Facts, sizes: list[int]) -> int:
     """The block of columns that gives each thread the same share, and sums that the first cache holds."""
-    fits = [i for i, n in enumerate(sizes) if n > 0 and 4 * n <= target.l1_bytes // 2]
-    even = [i for i in fits if balance(-(-lane.extent // sizes[i]), target.threads) > 0.99]
+    threads = facts.target.threads
+    fits = [i for i, n in enumerate(sizes) if n > 0 and 4 * n <= facts.target.l1_bytes // 2]
+    even = [i for i in fits if balance(-(-facts.lane.extent // sizes[i]), threads) > 0.99]
     return max(even or fits or [0], key=lambda i: sizes[i])
 
 
@@ -268,24 +343,33 @@ def _in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
     return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
 
 
-def _unrolled(nest: _Nest, levels: Levels, tile: int, reused: bool, ask: Recorder) -> list[Action]:
-    """The last reduce loop where it is short; all of them where a window is small, so that its edges cost no loop."""
+def _taps(row: Axis, reduces: tuple[Axis, ...], found: tuple[Access, ...]) -> tuple[str, ...]:
+    """Reduce axes of a few steps that move the rows' window of a padded operand, and so decide what is padding."""
+    padded = [x for x in found if x.masked and x.stride(row.name)]
+    return tuple(
+        a.name for a in reduces if a.extent <= _TAPS and any(x.stride(a.name) == x.stride(row.name) for x in padded)
+    )
+
+
+def _unrolled(facts: _Facts, nest: _Nest, levels: Levels, tile: int, ask: Recorder) -> list[Action]:
+    """The last reduce loop where it is short; all of them where a window is small, so that its edges cost no loop.
+
+    Taps are written out: what is padding for one of them is then decided before the loops inside, not for each load.
+    """
     steps = [x for x in nest.reduces if levels.extent(x) > 1]
     short = [x for x in steps if levels.extent(x) <= 8]
     window = len(steps) > 1 and short == steps and tile * prod(levels.extent(x) for x in steps) <= _WINDOW
-    if window and ask.pick("window", [False, True], int(not reused)):
+    if window and ask.pick("window", [False, True], int(not facts.reused)):
         return [Unroll(x) for x in steps]
+    taps = [x for x in steps if facts.reused and x in facts.taps and x != steps[-1]]
+    if bool(taps) and ask.pick("taps", [True, False]):
+        return [Unroll(x) for x in taps]
     return [Unroll(steps[-1])] if steps and steps[-1] == nest.reduces[-1] and steps[-1] in short else []
 
 
-def _order(
-    target: Target, nest: _Nest, found: tuple[Access, ...], lanes: tuple[Axis, bool, bool], ask: Recorder
-) -> list[str]:
-    """The serial loops outside the reduction, outermost first.
-
-    ``lanes``: their axis, whether columns are summed, and whether few rows meet a large operand.
-    """
-    lane, columns, skinny = lanes
+def _order(facts: _Facts, nest: _Nest, ask: Recorder) -> list[str]:
+    """The serial loops outside the reduction, outermost first."""
+    target, lane = facts.target, facts.lane.name
     o0, o1 = [a for a, _ in nest.others], [b for _, b in nest.others]
     r0, r1 = nest.rows
     l0, l1 = nest.lanes
@@ -296,10 +380,10 @@ def _order(
     }
     if nest.k and (l0 or any(o0) or r0):
         forms["apart"] = [*o0, r0, l0, nest.k, l1, *o1, r1]
-    weights = max((x.nbytes for x in found if x.depends(lane.name) and x.role == "const"), default=0)
-    default = "lanes" if (skinny or weights > target.l2_bytes // 2) and (l1 or l0) else "rows"
+    weights = max((x.nbytes for x in facts.found if x.depends(lane) and x.role == "const"), default=0)
+    default = "lanes" if (facts.skinny or weights > target.l2_bytes // 2) and (l1 or l0) else "rows"
     names = list(forms)
-    form = ask.pick("order", names, names.index("apart" if columns and "apart" in forms else default))
+    form = ask.pick("order", names, names.index("apart" if facts.columns and "apart" in forms else default))
     return [x for x in forms[form] if x]
 
 
@@ -319,21 +403,20 @@ def _threads(target: Target, nest: _Nest, order: list[str], levels: Levels, ask:
     return [] if chosen == "none" else [Thread(chosen, min(n, levels.extent(chosen)))]
 
 
-def _stages(
-    kernel: Kernel, nest: _Nest, order: list[str], found: tuple[Access, ...], lanes: tuple[Axis, bool], ask: Recorder
-) -> list[Action]:
+def _stages(facts: _Facts, nest: _Nest, order: list[str], ask: Recorder) -> list[Stage]:
     """Packing of the operands: constants at load, the lane operand where it is strided, padded windows as a box."""
-    actions: list[Action] = []
+    actions: list[Stage] = []
     seen: set[str] = set()
+    found = facts.found
     counts = {x.param: sum(1 for y in found if y.param == x.param) for x in found}
-    if not kernel.reduces:
+    if not facts.kernel.reduces:
         return []
     for x in found:
         if x.param in seen or counts[x.param] > 1 or not x.strides:
             continue
         seen.add(x.param)
-        places = _places(x, order, lanes[0])
-        default = _default_place(kernel, x, nest, lanes, places)
+        places = _places(x, order, facts.lane)
+        default = _default_place(facts, x, nest, places)
         at = ask.pick(f"stage.{x.param}", places, default)
         if at != "none":
             where, form = at.split(":")
@@ -352,11 +435,11 @@ def _places(x: Access, order: list[str], lane: Axis) -> list[str]:
     return places
 
 
-def _default_place(kernel: Kernel, x: Access, nest: _Nest, lanes: tuple[Axis, bool], places: list[str]) -> int:
-    lane, skinny = lanes
-    reused = any(not x.depends(a.name) for a in kernel.axes if a.extent > 1)
+def _default_place(facts: _Facts, x: Access, nest: _Nest, places: list[str]) -> int:
+    lane, skinny = facts.lane, facts.skinny
+    reused = any(not x.depends(a.name) for a in facts.kernel.axes if a.extent > 1)
     if x.role == "const":
-        return 1 if x.depends(lane.name) and any(x.depends(a.name) for s in kernel.reduces for a in s.axes) else 0
+        return 1 if x.depends(lane.name) and any(x.depends(a.name) for a in facts.reduces) else 0
     if x.masked:  # branching around the conditions costs less than copying the window with its padding
         return 0
     if x.depends(lane.name) and reused and (x.stride(lane.name) != 1 or nest.k):
