@@ -59,6 +59,10 @@ class Simulated:
         """The clock: seconds since the start."""
         return self.now_s
 
+    def settle(self) -> None:
+        """What the driver did until now is not to pass on the clock."""
+        self._left_s = time.perf_counter()
+
     def names(self) -> tuple[str, ...]:
         """Machines that are alive."""
         return tuple(name for name, m in self.machines.items() if m.dead_until_s <= self.now_s)
