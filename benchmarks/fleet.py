@@ -69,7 +69,7 @@ class Recorded:
         self._replays = {key: ReplayMeasurer(r) for key, r in recordings.items()}
 
     def measure(
-        self, kernel: NamedKernel, texts: list[str], best_s: float, known: frozenset[str], code: object
+        self, kernel: NamedKernel, texts: list[str], _best_s: float, _known: frozenset[str], _code: object
     ) -> list[Measured | None]:
         """The recorded results."""
         return [self._replays[kernel.recording].take(text, set()) for text in texts]
@@ -156,8 +156,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trial", type=float, default=1.0, help="seconds that a trial takes")
     parser.add_argument("--kernels", type=int, default=60)
     parser.add_argument("--searcher", default="beam")
-    parser.add_argument("--message", type=float, default=0.00025, help="seconds of the driver for a call, and an answer")
-    parser.add_argument("--memory", action="store_true", help="keep rows in memory: what the store costs, by comparison")
+    parser.add_argument(
+        "--message", type=float, default=0.00025, help="seconds of the driver for a call, and an answer"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="keep rows in memory: what the store costs, by comparison"
+    )
     parser.add_argument("--ray", action="store_true")
     return parser.parse_args()
 
@@ -203,7 +207,7 @@ def _run(options: argparse.Namespace, recordings: dict[str, Recording], stations
         rows = store.stats().trials
         store.close()
     # The first trials and the last ones are left out: there the fleet fills, and empties.
-    first, last = 3, int(options.seconds)
+    first, last = 10, int(options.seconds)
     rate = sum(told[s] for s in range(first, last)) / max(1, last - first)
     return {
         "machines": options.machines, "ray": options.ray, "searcher": options.searcher, "kernels": options.kernels,

@@ -62,6 +62,25 @@ class StoreSuite:
 
     # Trials
 
+    def test_store_trials_together_are_all_there_or_none(self, store):
+        store.add(trial("a"))
+        with store.together():
+            store.add(trial("b"))
+            store.add(trial("c", text="kernel(third)", session="s2"))
+
+        def cut_short():
+            with store.together():
+                store.add(trial("d", text="kernel(other)", session="s3"))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            cut_short()
+        assert [t.actions for t in store.trials(key_of(MATMUL))] == ["a", "b"]
+        assert [t.actions for t in store.trials(key_of("kernel(third)"))] == ["c"]
+        assert store.trials(key_of("kernel(other)")) == []
+        store.add(trial("d", text="kernel(other)", session="s3"))
+        assert [t.actions for t in store.trials(key_of("kernel(other)"))] == ["d"]
+
     def test_store_add_numbers_trials_upwards(self, store):
         ids = [store.add(trial(f"unroll(by={n})")) for n in range(5)]
         assert ids[0] > 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tunegrad.db.base import BaseStore
@@ -45,6 +46,19 @@ class MemoryStore(BaseStore):
     def close(self) -> None:
         """Refuse further use."""
         self._closed = True
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in the block is kept at its end, or none of the trials that are new in it."""
+        known = len(self._trials)
+        try:
+            yield
+        except BaseException:
+            for row in range(known + 1, len(self._trials) + 1):
+                trial = self._trials.pop(row)
+                del self._ids[identity(trial)]
+                self._by_kernel[trial.kernel_key].remove(row)
+            raise
 
     def add(self, trial: Trial) -> int:
         """Keep one trial and return its id; that of the stored one when it is already there."""

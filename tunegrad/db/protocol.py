@@ -48,6 +48,9 @@ class Store(Protocol):
         the hash of the text, a time that is negative or not finite).
         """
 
+    def together(self) -> AbstractContextManager[None]:
+        """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
+
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:

@@ -96,6 +96,7 @@ class SqliteStore(BaseStore):
         self._threads = threading.RLock()
         self._interned: dict[tuple[str, str], int] = {}
         self._known_sessions: set[str] = set()
+        self._joined = False
 
     def close(self) -> None:
         """Release the file and the lock. In a forked child this does nothing: they are the owner's."""
@@ -389,10 +390,27 @@ class SqliteStore(BaseStore):
                 raise StoreError(f"store {self.label}: can not be read: {error}") from error
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in the block is committed at its end, at the cost of one commit; or none of it."""
+        with self._threads, self._transaction():
+            self._joined = True
+            try:
+                yield
+            except BaseException:
+                self._interned.clear()
+                self._known_sessions.clear()
+                raise
+            finally:
+                self._joined = False
+
+    @contextmanager
     def _transaction(self) -> Iterator[_Run]:
-        """Everything in the block is committed, or none of it."""
+        """Everything in the block is committed, or none of it; within ``together``, when that ends."""
         self._check_writable()
         with self._threads:
+            if self._joined:
+                yield self._connection.execute
+                return
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection.execute

@@ -110,6 +110,12 @@ class _Closes(Protocol):
         """Give up what was not read."""
 
 
+@runtime_checkable
+class _Waits(Protocol):
+    def wait(self) -> None:
+        """Return once every result is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """Proposals that were asked for and handed to the measurer. ``fresh`` holds the texts that no row answered then.
@@ -263,7 +269,18 @@ class KernelSearch:
         return self._begin(self.searcher.ask(count), self._programs.keys())
 
     def finish(self, begun: Begun) -> Step:
-        """Take the results: commit and tell them in the order in which they were proposed, whenever they came."""
+        """Take the results: commit and tell them in the order in which they were proposed, whenever they came.
+
+        Each is committed before the next is measured. Where many are measured at once there is no such order: then a
+        batch is waited for, and committed as one.
+        """
+        if not isinstance(begun.found, _Waits):
+            return self._finish(begun)
+        begun.found.wait()
+        with self.log.store.together():
+            return self._finish(begun)
+
+    def _finish(self, begun: Begun) -> Step:
         before_s, results, cost_s, resumed_s = self.best_s, [], 0.0, 0.0
         for proposal in begun.proposals:
             stored = proposal.schedule.text not in begun.fresh

@@ -8,6 +8,7 @@ A search knows no hardware and no file: the devices and the store are handed in,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -97,6 +98,9 @@ class TrialStore(Protocol):
 
     def add(self, trial: Trial) -> int:
         """Commit one trial before returning. One that is stored already stays as it is."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
 
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None

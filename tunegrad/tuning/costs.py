@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -150,6 +150,15 @@ class ChargedTrials:
     def add(self, trial: Trial) -> int:
         with self._costs.part("store"):
             return self._store.add(trial)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            with self._costs.part("store"):
+                stack.enter_context(self._store.together())
+            yield
+            with self._costs.part("store"):
+                stack.close()
 
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None

@@ -3,7 +3,7 @@
     KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station on every machine --> CpuMeasurer
     (the driver: search, store)                       (Ray actors, or a test's own)              (processes)
 
-Only ``cluster`` imports Ray, and only when a session asks for it. The design is docs/decisions/0014-ray.md.
+Only ``cluster`` imports Ray, and only when a session asks for it. The design is docs/decisions/0017-ray.md.
 """
 
 from tunegrad.tuning.fleet.dispatch import Dispatcher, Job, JobLost, SourceLost, StationLost, StationRaised, Stations

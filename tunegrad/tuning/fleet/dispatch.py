@@ -14,6 +14,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from statistics import median
 from typing import Any, Protocol
@@ -42,6 +43,9 @@ _LEAST_SLOW_S = 2.0
 """A call is slow once it has taken four times the median of late, and at least this long."""
 
 _RECENT = 64
+
+_CONSIDERED = 64
+"""Free stations that are compared for a call: enough to find one that knows the kernel, or is idle."""
 
 Ticket = Hashable
 
@@ -269,7 +273,8 @@ class Dispatcher:
         while self._queue and self._free:
             job = self._queue.pop(0)
             key = job.call.key
-            self._send(min(self._free.values(), key=lambda s: (len(s.tickets), key not in s.prepared)), job)
+            some = islice(self._free.values(), _CONSIDERED)
+            self._send(min(some, key=lambda s: (len(s.tickets), key not in s.prepared)), job)
 
     def _settle(self, ticket: Ticket) -> None:
         sent = self._sent.get(ticket)

@@ -26,15 +26,16 @@ from .work import Call, Failed
 __all__ = ["FleetMeasurer", "in_flight", "job_size"]
 
 _MOST_JOB = 8
-_LEAST_JOBS = 64
+_LEAST_JOB = 4
+_ENOUGH = 64
 _AHEAD = 2
 _COMPARE_S = 120.0
 _LIMITS_S = 120.0
 
 
 def job_size(machines: int) -> int:
-    """Schedules that travel together: many where machines are few, one where there are 64 or more."""
-    return max(1, min(_MOST_JOB, _LEAST_JOBS // machines))
+    """Schedules that travel together: eight where machines are few, four where there are 16 or more."""
+    return max(_LEAST_JOB, min(_MOST_JOB, _ENOUGH // machines))
 
 
 def in_flight(machines: int) -> int:
@@ -132,12 +133,17 @@ class _Results:
     def __iter__(self) -> Iterator[Measured | None]:
         return self
 
-    def __next__(self) -> Measured | None:
-        while not self._ready:
-            if not self._jobs:
-                raise StopIteration
+    def wait(self) -> None:
+        """Return once every result is there."""
+        while self._jobs:
             self._ready.extend(self._fleet.answers(self._jobs[0]))
             self._jobs.popleft()
+
+    def __next__(self) -> Measured | None:
+        if not self._ready:
+            self.wait()
+        if not self._ready:
+            raise StopIteration
         found = self._ready.popleft()
         if found is None or (found.program_hash and found.program_hash in self._seen):
             return None
