@@ -274,3 +274,28 @@ def test_input_spoilt_in_the_first_set_only_is_found(name):
     assert reply.measurement.error.endswith(
         f"{name}: the candidate wrote to this {'const' if name == 'y' else 'in'} buffer"
     )
+
+
+@pytest.mark.slow
+def test_compile_workers_that_wait_do_not_disturb_timing():
+    policy = Policy(min_samples=200, max_samples=200, tolerance=0.0, budget_s=10.0, timeout_s=30.0)
+    states = ("waiting", "gone", "gone still")  # the last two differ by what this machine can not tell apart
+    medians: dict[str, list[float]] = {state: [] for state in states}
+    spreads: dict[str, list[float]] = {state: [] for state in states}
+    candidate = hostile.candidate(hostile.GOOD)
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=2) as measurer:
+        for _ in range(20):
+            one, _ = measurer.compile([candidate, candidate])
+            for state in states:
+                if state == "gone":
+                    measurer._compilers.close()
+                samples = np.sort(measurer.measure_compiled(candidate, one, policy).samples_s)
+                medians[state].append(float(samples[100]))
+                spreads[state].append(float((samples[150] - samples[50]) / samples[100]))
+
+    def gap(values: dict[str, list[float]], a: str, b: str) -> float:
+        return abs(float(np.median(values[a]) - np.median(values[b])))
+
+    idle_s = float(np.median(medians["gone"]))
+    assert gap(medians, "waiting", "gone") / idle_s < 0.02 + gap(medians, "gone", "gone still") / idle_s
+    assert gap(spreads, "waiting", "gone") < 0.02 + gap(spreads, "gone", "gone still")
