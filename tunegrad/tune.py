@@ -55,8 +55,9 @@ def tune(
 ) -> TuneReport:
     """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
 
-    Every trial is in the store before the next one starts; the same call again goes on where this one stopped, and
-    measures nothing once ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
+    Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their order). The same call
+    again goes on where this one stopped, and measures nothing once ``budget_s`` seconds are spent, or once the search
+    has stopped early (``patience``,
     ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``). ``ray`` is the address of a Ray
     cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that measures, where there are several.
     Raises UserError in one line.
