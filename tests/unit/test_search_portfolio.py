@@ -115,6 +115,16 @@ def test_portfolio_names_the_member_that_proposed():
     assert {p.origin for p in play} == {f"portfolio:{n}" for n in ("beam", "evolutionary", "bayesian", "random")}
 
 
+def test_portfolio_leaves_its_first_trials_to_the_first_member():
+    portfolio, asked = PortfolioSearcher(SPACE, Random(0)), []
+    for _ in range(5):
+        for p in portfolio.ask(6):
+            asked.append(p.origin)
+            portfolio.tell(p, SURFACE.measure(p.schedule))
+    assert set(asked[:12]) == {"portfolio:beam"}
+    assert len(set(asked[12:])) >= 3
+
+
 def test_portfolio_on_a_flat_surface_uses_all_members():
     portfolio = PortfolioSearcher(SPACE, Random(0))
     flat = Surface({})

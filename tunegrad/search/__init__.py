@@ -3,9 +3,9 @@
 from tunegrad.search.bayesian import BayesianSearcher
 from tunegrad.search.beam import BeamSearcher
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
-from tunegrad.search.cost_model import CostModel, cost_model_installed, ranking_accuracy
+from tunegrad.search.cost_model import CostModel, Facts, Features, Lessons, cost_model_installed, ranking_accuracy
 from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winner
-from tunegrad.search.evolution import EvolutionarySearcher, Features
+from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.program_features import program_features
@@ -19,6 +19,7 @@ from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
 from tunegrad.search.stopping import StopReason, StopRule
+from tunegrad.search.tree_features import tree_features
 from tunegrad.search.trial_log import TrialLog
 
 __all__ = [
@@ -32,8 +33,10 @@ __all__ = [
     "Evidence",
     "EvolutionarySearcher",
     "ExhaustiveSearcher",
+    "Facts",
     "Features",
     "KernelSearch",
+    "Lessons",
     "Measured",
     "Measurer",
     "ModelSearch",
@@ -73,5 +76,6 @@ __all__ = [
     "score",
     "searcher_names",
     "seeds_from",
+    "tree_features",
     "trials_within",
 ]

@@ -1,8 +1,9 @@
 """A learned cost model: what a schedule will cost, by the decisions it came from and the facts of its program.
 
-    rows told --> one column a decision (the option's position; absent: not a number)  --> boosted trees --> log seconds
-                  one column a feature of the program, where features are handed in
-                  failures: slower than everything that ran
+    rows told        one column a decision (the option's position; absent: not a number)
+                     one column a fact of the program, where features are handed in    --> boosted trees --> log seconds
+                     failures: slower than everything that ran
+    other kernels'   the columns of facts; times over the fastest of their kernel, at a smaller weight
 
 The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same forecast. It comes with
 the extra ``tunegrad[learn]``. Ranking candidates by boosted trees is from Chen et al., "Learning to optimize tensor
@@ -12,18 +13,25 @@ programs", NeurIPS 2018.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunegrad.errors import IllegalAction
+from tunegrad.opts import Schedule
+
 if TYPE_CHECKING:
     from lightgbm import Booster
     from numpy.typing import NDArray
 
-__all__ = ["CostModel", "cost_model_installed", "ranking_accuracy"]
+__all__ = ["CostModel", "Facts", "Features", "Lessons", "cost_model_installed", "ranking_accuracy"]
+
+Features = Callable[[Schedule], Mapping[str, float]]
+"""Named numbers of a schedule, by ``tree_features`` or ``program_features``. IllegalAction for one that has none."""
 
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""
@@ -48,6 +56,14 @@ _PARAMETERS = {
 }
 
 _TREES = 60
+_TREES_OF_LESSONS = 120
+"""With other kernels' rows there is more to tell apart."""
+
+_WEIGHT = 0.3
+"""What a row of another kernel counts, against 1 for the kernel's own."""
+
+_ENOUGH = 100
+"""With so many rows of its own a kernel does not learn from others any more: they would only cost time."""
 
 
 def cost_model_installed() -> bool:
@@ -55,14 +71,53 @@ def cost_model_installed() -> bool:
     return find_spec("lightgbm") is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What other kernels of the device have taught: facts of schedules, named as ``Facts`` does, and their times.
+
+    ``log_s`` are log seconds over the fastest known schedule of the same kernel; infinity is a failure.
+    """
+
+    rows: tuple[Mapping[str, float], ...] = ()
+    log_s: tuple[float, ...] = ()
+
+
+class Facts:
+    """What a cost model sees of a schedule: its decisions, and its features where there are any. Remembers them."""
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.features = features
+        self._known: dict[str, Mapping[str, float]] = {}
+
+    def of(self, schedule: Schedule) -> Mapping[str, float]:
+        """Named numbers of a schedule; the decisions alone where it has no features: measuring it will say why."""
+        decisions = {d.name: d.choice for d in schedule.trace}
+        if self.features is None:
+            return decisions
+        text = schedule.text
+        if text not in self._known:
+            try:
+                self._known[text] = self.named(self.features(schedule))
+            except IllegalAction:
+                self._known[text] = {}
+        return {**self._known[text], **decisions}
+
+    @staticmethod
+    def named(features: Mapping[str, float]) -> Mapping[str, float]:
+        """Features under names that no decision has."""
+        return {f"@{name}": value for name, value in features.items()}
+
+
 class CostModel:
     """Forecasts log seconds from named numbers. A new name becomes a column; rows without it have NaN there.
 
-    Mutable: ``fit`` replaces what was learned. ``seed`` decides which rows and columns each tree sees.
+    Mutable: ``fit`` replaces what was learned. ``seed`` decides which rows and columns each tree sees. With
+    ``lessons`` there is a forecast from the first row on, and it is of log seconds over the fastest.
     """
 
-    def __init__(self, seed: int, trees: int = _TREES) -> None:
+    def __init__(self, seed: int, trees: int = _TREES, lessons: Lessons | None = None) -> None:
         self.seed, self.trees = seed, trees
+        self.lessons = lessons if lessons is not None else Lessons()
         self._columns: dict[str, int] = {}
         self._booster: Booster | None = None
 
@@ -72,18 +127,22 @@ class CostModel:
 
     def fit(self, rows: Sequence[Mapping[str, float]], log_s: Sequence[float]) -> None:
         """Learn from rows and their log seconds; infinity is a failure. Nothing is learned where less than two ran."""
+        taught = self.lessons.rows if len(rows) < _ENOUGH else ()
         ran = [t for t in log_s if t < math.inf]
-        if len(ran) < 2:
+        if len(ran) < 2 and not taught:
             return
         import lightgbm
 
-        for row in rows:
+        for row in (*rows, *taught):
             for name in row:
                 self._columns.setdefault(name, len(self._columns))
-        top = min(max(ran), min(ran) + _SLOWEST)
-        target = np.array([min(t, top) if t < math.inf else top + _FAILED for t in log_s])
-        data = lightgbm.Dataset(self._table(rows), target, params={"verbosity": -1}, free_raw_data=True)
-        self._booster = lightgbm.train(_PARAMETERS | {"seed": self.seed}, data, num_boost_round=self.trees)
+        target, weight, trees = _targets(log_s, relative=bool(taught)), None, self.trees
+        if taught:
+            target = np.concatenate([target, _targets(self.lessons.log_s, relative=False)])
+            weight = np.array([1.0] * len(rows) + [_WEIGHT] * len(taught))
+            trees = max(trees, _TREES_OF_LESSONS)
+        data = lightgbm.Dataset(self._table([*rows, *taught]), target, weight=weight, params={"verbosity": -1})
+        self._booster = lightgbm.train(_PARAMETERS | {"seed": self.seed}, data, num_boost_round=trees)
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
         """Forecast log seconds, lower is faster; all 0 before it learned anything."""
@@ -99,6 +158,15 @@ class CostModel:
                 if at is not None:
                     table[i, at] = value
         return table
+
+
+def _targets(log_s: Sequence[float], *, relative: bool) -> NDArray[np.float64]:
+    """What is learned: log seconds bounded above, failures behind all that ran; over the fastest, if ``relative``."""
+    ran = [t for t in log_s if t < math.inf]
+    least = min(ran, default=0.0)
+    top = min(max(ran, default=0.0), least + _SLOWEST)
+    found = np.array([min(t, top) if t < math.inf else top + _FAILED for t in log_s], np.float64)
+    return found - least if relative else found
 
 
 def ranking_accuracy(forecast: Sequence[float], actual: Sequence[float], apart: float = 0.0) -> float:

@@ -12,28 +12,27 @@ chosen ones are sampled from the space. Evolution under a learned cost model is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 
-from tunegrad.errors import IllegalAction
 from tunegrad.opts import Schedule, TraceChooser
 
-from .cost_model import CostModel, cost_model_installed
+from .cost_model import CostModel, Facts, Features, Lessons, cost_model_installed
 from .ledger import Row
 from .one_by_one import OneByOne, cautious
 from .protocols import SearchSpace
 from .random_chooser import RandomChooser
 
-__all__ = ["EvolutionarySearcher", "Features"]
-
-Features = Callable[[Schedule], Mapping[str, float]]
-"""Named numbers of a schedule's program: FLOPs, bytes, extents ..., by ``program_features`` for one."""
+__all__ = ["EvolutionarySearcher"]
 
 _Choices = dict[str, int]
 _Key = tuple[tuple[str, int], ...]
 
 _FEWEST = 12
 """Rows before a model is trained and parents are bred from: fewer say nothing. Random draws come first."""
+
+_DRAWS = 6
+"""Random draws for each that is proposed, where the rows of other kernels say which is best."""
 
 
 class EvolutionarySearcher(OneByOne):
@@ -42,7 +41,8 @@ class EvolutionarySearcher(OneByOne):
     A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where the library is
     installed), ``generations`` of ``children`` each are bred for one batch and ranked by it; without one, children are
     proposed as they are bred. ``features`` adds facts of each candidate's program to what the model sees: then the
-    most promising are lowered first, twice as many as are asked for. It is done when ``tries`` ideas in a row were old.
+    most promising are looked at first, twice as many as are asked for; ``lessons`` of other kernels are in terms of
+    these facts. It is done when ``tries`` ideas in a row were old.
     """
 
     origin = "evolutionary"
@@ -59,18 +59,21 @@ class EvolutionarySearcher(OneByOne):
         strangers: float = 0.1,
         tries: int = 200,
         learned: bool = True,
+        lessons: Lessons | None = None,
     ) -> None:
         super().__init__(space)
-        self.rng, self.features, self.population = rng, features, population
+        self.rng, self.population = rng, population
         self.generations, self.children, self.tries = generations, children, tries
         self.explore, self.strangers = explore, strangers
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
-        self._facts: dict[str, Mapping[str, float]] = {}
+        self._facts = Facts(features)
         installed = learned and cost_model_installed()
         self._model = CostModel(rng.getrandbits(31)) if installed else None
-        self._facts_model = CostModel(rng.getrandbits(31)) if installed and features is not None else None
+        self._facts_model = (
+            CostModel(rng.getrandbits(31), lessons=lessons) if installed and features is not None else None
+        )
         self._parents: list[Row] = []
         self._children: list[Schedule] = []
 
@@ -79,7 +82,7 @@ class EvolutionarySearcher(OneByOne):
         self._learn()
         grown = len(self.ledger.rows) >= _FEWEST
         self._parents = self.ledger.fastest(self.population) if grown else []
-        self._children = self._bred(n, self._parents) if self._parents else []
+        self._children = self._bred(n, self._parents) if self._parents else [] if grown else self._taught(n)
 
     def propose(self) -> Schedule | None:
         return self._children.pop(0) if self._children else self._draw(self._parents)
@@ -87,29 +90,18 @@ class EvolutionarySearcher(OneByOne):
     # ---- learning ----------------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Train the model on all rows, where some are new and there are enough."""
+        """Train the models on all rows, where some are new and there are enough."""
         rows = self.ledger.rows
         for row in rows[self._used :]:
             self._options.update((d.name, d.options) for d in row.schedule.trace)
             self._tried.add(_key(row.choices))
-        fresh, self._used = len(rows) > self._used, len(rows)
-        if not fresh or self._model is None or len(rows) < _FEWEST:
-            return
-        log_s = [r.log_s for r in rows]
-        self._model.fit([r.choices for r in rows], log_s)
-        if self._facts_model is not None:
-            self._facts_model.fit([self._described(r.schedule) for r in rows], log_s)
-
-    def _described(self, schedule: Schedule) -> Mapping[str, float]:
-        """A schedule's decisions and the features of its program."""
-        text = schedule.text
-        if text not in self._facts:
-            try:
-                facts = self.features(schedule) if self.features is not None else {}
-            except IllegalAction:
-                facts = {}  # it does not lower: measuring it will say so
-            self._facts[text] = {**facts, **{d.name: d.choice for d in schedule.trace}}
-        return self._facts[text]
+        fresh, self._used = len(rows) > max(0, self._used), len(rows)
+        log_s, enough = [r.log_s for r in rows], len(rows) >= _FEWEST
+        if self._model is not None and fresh and enough:
+            self._model.fit([r.choices for r in rows], log_s)
+        facts = self._facts_model
+        if facts is not None and ((fresh and enough) or (facts.lessons.rows and (fresh or not facts.fitted))):
+            facts.fit([self._facts.of(r.schedule) for r in rows], log_s)
 
     # ---- breeding ----------------------------------------------------------------------------------------------------
 
@@ -129,9 +121,24 @@ class EvolutionarySearcher(OneByOne):
                 found.setdefault(schedule.text, schedule)
         best = list(found.values())
         if self._facts_model is not None and self._facts_model.fitted:
-            forecast = self._facts_model.predict([self._described(s) for s in best])
-            best = [best[int(i)] for i in forecast.argsort(kind="stable")]
+            best = self._by_facts(best, self._facts_model)
         return [s for s in best[:n] if self.ledger.claim(s)]
+
+    def _taught(self, n: int) -> list[Schedule]:
+        """Before there is enough to learn from: the best of some random draws, as other kernels' rows would have it."""
+        if self._facts_model is None or not self._facts_model.fitted:
+            return []
+        found: dict[str, Schedule] = {}
+        for _ in range(_DRAWS * n):
+            schedule = self.ledger.sample(cautious(self.rng, 0, self.tries))
+            if schedule is not None and not self.ledger.known(schedule):
+                found.setdefault(schedule.text, schedule)
+        return [s for s in self._by_facts(list(found.values()), self._facts_model)[:n] if self.ledger.claim(s)]
+
+    def _by_facts(self, schedules: list[Schedule], model: CostModel) -> list[Schedule]:
+        """Schedules by the forecast from their facts, fastest first."""
+        forecast = model.predict([self._facts.of(s) for s in schedules])
+        return [schedules[int(i)] for i in forecast.argsort(kind="stable")]
 
     def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
         """Children as decisions, each once; in the model's order, fastest first, where there is one."""

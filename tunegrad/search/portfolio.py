@@ -1,6 +1,6 @@
 """Portfolio search: several searchers share the trials, each gets what it has earned, all hear everything.
 
-                  shares: a floor for each, the rest by gain per trial
+                  the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
     ask(n) --> beam | evolutionary | bayesian | random --> proposals --> measured
                  ^         ^             ^        ^                         |
                  +---------+-------------+--------+------- tell ------------+--> credit to who proposed it
@@ -20,9 +20,10 @@ from tunegrad.trial import Measurement
 
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
+from .cost_model import Features, Lessons
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
-from .ledger import log_seconds
+from .ledger import Ledger, log_seconds
 from .protocols import Proposal, Searcher, SearchSpace
 from .random import RandomSearcher
 
@@ -31,8 +32,11 @@ __all__ = ["PortfolioSearcher"]
 _TRIALS = 6.0
 """How many trials the trust in a searcher weighs as much as."""
 
-_TRUST = {"beam": 1.0, "evolutionary": 1.0, "bayesian": 0.7, "random": 0.2}
+_TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
 """What a searcher is taken to be worth before it has earned anything, against the best; 1 for others."""
+
+_ALONE = 12
+"""Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
 
 _ROUNDS = 8
 """How often a searcher is asked again, where all that it proposed was proposed by another before."""
@@ -58,8 +62,9 @@ class _Account:
 class PortfolioSearcher:
     """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and random search.
 
-    Each gets the share ``floor`` at least; the rest is divided by the expected gain to the power of ``greed``. When all
-    have run dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at least; the rest is
+    divided by the expected gain to the power of ``greed``. When all have run dry, exhaustive search looks for what is
+    left, among at most ``sweep`` lists of decisions. ``features`` and ``lessons`` are for evolutionary search.
     """
 
     origin = "portfolio"
@@ -74,14 +79,18 @@ class PortfolioSearcher:
         elite: int = 5,
         greed: float = 2.0,
         sweep: int = 4096,
+        alone: int = _ALONE,
+        features: Features | None = None,
+        lessons: Lessons | None = None,
     ) -> None:
         self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
-        self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
+        self.alone = alone
+        self.searchers = dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
         self._accounts = {name: _Account(_TRUST.get(name, 1.0)) for name in self.searchers}
+        self._ledger = Ledger(space)
         self._seen: set[str] = set()
-        self._told: set[str] = set()
         self._from: dict[str, str] = {}
         self._fastest: list[float] = []
         self._done = False
@@ -104,19 +113,9 @@ class PortfolioSearcher:
 
     def ask(self, n: int) -> list[Proposal]:
         found: list[Proposal] = []
-        for name, share in self.shares.items():
-            self._accounts[name].due += share * n
-        dry: set[str] = set()
-        while len(found) < n and len(dry) < len(self.searchers):
-            name = max((a for a in self._accounts if a not in dry), key=lambda a: self._accounts[a].due)
-            count = max(1, min(n - len(found), int(self._accounts[name].due)))
-            new = self._new(name, count)
-            self._accounts[name].due -= len(new)
-            found += new
-            if len(new) < count:
-                dry.add(name)
-        for name in dry:
-            self._accounts[name].due = 0.0
+        if len(self._ledger.rows) < self.alone:
+            found += self._new(next(iter(self.searchers)), n)
+        found += self._divided(n - len(found))
         if len(found) < n:
             found += self._swept(n - len(found))
         self._done = len(found) < n
@@ -125,9 +124,8 @@ class PortfolioSearcher:
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
         text = proposal.schedule.text
         self._seen.add(text)
-        if text in self._told:
+        if not self._ledger.take(proposal, measurement):
             return
-        self._told.add(text)
         self._done = False
         for searcher in self.searchers.values():
             searcher.tell(proposal, measurement)
@@ -143,8 +141,28 @@ class PortfolioSearcher:
         if ran:
             self._fastest = sorted([*self._fastest, log_s])[: self.elite]
 
+    # ---- proposing ---------------------------------------------------------------------------------------------------
+
+    def _divided(self, n: int) -> list[Proposal]:
+        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for one that is dry."""
+        found: list[Proposal] = []
+        for name, share in self.shares.items():
+            self._accounts[name].due += share * n
+        dry: set[str] = set()
+        while len(found) < n and len(dry) < len(self.searchers):
+            name = max((a for a in self._accounts if a not in dry), key=lambda a: self._accounts[a].due)
+            count = max(1, min(n - len(found), int(self._accounts[name].due)))
+            new = self._new(name, count)
+            self._accounts[name].due -= len(new)
+            found += new
+            if len(new) < count:
+                dry.add(name)
+        for name in dry:
+            self._accounts[name].due = 0.0
+        return found
+
     def _new(self, name: str, count: int) -> list[Proposal]:
-        """Up to ``count`` proposals of one searcher that no other has made."""
+        """Up to ``count`` ideas of one searcher that no other has had."""
         found: list[Proposal] = []
         for _ in range(_ROUNDS):
             asked = self.searchers[name].ask(count - len(found))
@@ -170,11 +188,14 @@ class PortfolioSearcher:
         return found
 
 
-def _default(space: SearchSpace, rng: Random) -> dict[str, Searcher]:
+def _default(
+    space: SearchSpace, rng: Random, features: Features | None, lessons: Lessons | None
+) -> dict[str, Searcher]:
     """The searchers that are worth having together, each with randomness of its own."""
+    beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
     return {
-        "beam": BeamSearcher(space, Random(rng.getrandbits(64))),
-        "evolutionary": EvolutionarySearcher(space, Random(rng.getrandbits(64))),
-        "bayesian": BayesianSearcher(space, Random(rng.getrandbits(64))),
-        "random": RandomSearcher(space, Random(rng.getrandbits(64))),
+        "beam": BeamSearcher(space, beam),
+        "evolutionary": EvolutionarySearcher(space, evolutionary, features, lessons=lessons),
+        "bayesian": BayesianSearcher(space, bayesian),
+        "random": RandomSearcher(space, random),
     }

@@ -10,6 +10,7 @@ from tunegrad.errors import ConfigError
 
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
+from .cost_model import Features, Lessons
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
 from .portfolio import PortfolioSearcher
@@ -27,8 +28,13 @@ def searcher_names() -> tuple[str, ...]:
     return get_args(SearcherName)
 
 
-def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
-    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError for an unknown name."""
+def make_searcher(
+    name: str, space: SearchSpace, rng: Random, features: Features | None = None, lessons: Lessons | None = None
+) -> Searcher:
+    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError for an unknown name.
+
+    ``features`` of its schedules and ``lessons`` of other kernels are for those in ``LEARNED``.
+    """
     match name:
         case "beam":
             return BeamSearcher(space, rng)
@@ -39,8 +45,8 @@ def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
         case "bayesian":
             return BayesianSearcher(space, rng)
         case "evolutionary":
-            return EvolutionarySearcher(space, rng)
+            return EvolutionarySearcher(space, rng, features, lessons=lessons)
         case "portfolio":
-            return PortfolioSearcher(space, rng)
+            return PortfolioSearcher(space, rng, features=features, lessons=lessons)
         case _:
             raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")

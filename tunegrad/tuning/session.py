@@ -63,6 +63,7 @@ from .costs import ChargedSearcher, ChargedTrials, Costs
 from .finals import Effort, Weighed, finals
 from .goal import Goal
 from .interrupt import Interrupt
+from .lessons import Teacher, features_of
 from .measuring import SessionMeasurer
 from .pace import near_s
 from .plans import settle_plan
@@ -335,11 +336,14 @@ class _Session:
         log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self.resumed)
         searches = []
         self.named.update((use.name, use.kernel) for use in uses)
+        with self.costs.part("asking"):
+            learned = self.settings.searcher in LEARNED and cost_model_installed()
+            teacher = Teacher.of(self.named.values(), self.target, log) if learned and seeded else Teacher({})
         for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
             with self.costs.part("asking"):
                 space = Space(use.kernel, self.target)
-                searcher = ChargedSearcher(_searcher(self.settings, space, use.key), self.costs)
+                searcher = ChargedSearcher(_searcher(self.settings, space, use.key, teacher), self.costs)
                 seeds = partial(self._seeds, seeding, use.kernel, space) if seeded else tuple
                 searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell, seeds=seeds))
         return tuple(searches)
@@ -465,5 +469,6 @@ def _warn(observers: Sequence[Observer], message: str) -> None:
         observer.observe(Warned(message))
 
 
-def _searcher(settings: TuneSettings, space: Space, key: str) -> Searcher:
-    return make_searcher(settings.searcher, space, Random(f"{settings.seed} {key}"))
+def _searcher(settings: TuneSettings, space: Space, key: str, teacher: Teacher) -> Searcher:
+    rng = Random(f"{settings.seed} {key}")
+    return make_searcher(settings.searcher, space, rng, features_of(space), teacher.lessons(key))
