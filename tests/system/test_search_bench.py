@@ -30,7 +30,7 @@ def spaces() -> tuple[LoadedSpace, ...]:
 
 def test_recorded_spaces_are_sound(spaces: tuple[LoadedSpace, ...]) -> None:
     assert [s.name for s in spaces] == NAMES
-    assert 4 <= len(NAMES) <= 8
+    assert 10 <= len(NAMES) <= 16
     for space in spaces:
         assert space.problems == ()
         assert space.recording.complete
@@ -52,6 +52,25 @@ def test_bench_compares_every_searcher_on_every_space(capsys: pytest.CaptureFixt
     assert all(r["score"] == 0.0 for r in report["rows"] if r["searcher"] == "random")
     assert [t["searcher"] for t in report["totals"]] == ["random", "beam"]
     assert report["totals"][0] == {"searcher": "random", "score": 0.0, "better": 0, "clearly": 0, "spaces": len(NAMES)}
+
+
+@pytest.mark.parametrize("name", ["conv7", "depthwise"])
+def test_bench_finds_every_learner_better_than_random(spaces: tuple[LoadedSpace, ...], name: str) -> None:
+    learners = ["beam", "bayesian", "evolutionary", "portfolio"]
+    report = search_bench([s for s in spaces if s.name == name], learners, seeds=2, trials=48)
+    areas = {row.searcher: row.area for row in report.rows}
+    assert [learner for learner in learners if areas[learner] >= 0.8 * areas["random"]] == []
+
+
+@pytest.mark.slow
+def test_bench_finds_the_portfolio_no_more_than_a_twentieth_behind_its_best_member(
+    spaces: tuple[LoadedSpace, ...],
+) -> None:
+    report = search_bench(spaces, ["beam", "bayesian", "evolutionary", "portfolio"], seeds=5)
+    areas = {total.searcher: 1.0 - (total.score or 0.0) for total in report.totals}
+    assert areas["portfolio"] <= 1.05 * min(areas["beam"], areas["bayesian"], areas["evolutionary"])
+    for total in report.totals[1:]:
+        assert total.better >= 0.8 * total.spaces, total.searcher
 
 
 def test_bench_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
