@@ -17,7 +17,7 @@ threads. A model file looks like this:
     dtype = "f32"
     [tune]
     budget = "5m"
-    searcher = "beam"
+    searcher = "portfolio"
     patience = 500                                 # and target_ms, max_trials, warm_start, threads ...
 
 A file with ``[model] alias = "resnet50"`` alone is another name for that one.
@@ -391,7 +391,7 @@ def resolve_settings(
         device=settled("device", device, "cpu"),
         threads=default_threads(environ) if chosen_threads is None else chosen_threads,
         budget_s=_settle_budget(budget, specs),
-        searcher=_check_searcher(settled("searcher", searcher, "beam")),
+        searcher=_check_searcher(settled("searcher", searcher, "portfolio")),
         store=default_store(environ) if store is None else Path(store).expanduser(),
         seed=settled("seed", seed, 0),
         json=json,

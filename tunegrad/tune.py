@@ -106,7 +106,7 @@ def tune_callable(
     store: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     seed: int = 0,
-    searcher: Searcher = "beam",
+    searcher: Searcher = "portfolio",
     observers: Sequence[Observer] = (),
     numerics: Numerics = "contract",
     patience: int | None = None,

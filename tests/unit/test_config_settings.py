@@ -37,7 +37,7 @@ def chosen(settings: TuneSettings) -> tuple[float, str, int, int, str]:
 
 def test_defaults_hold_where_nothing_is_said() -> None:
     settings = resolve_settings("a:b", environ={"TUNEGRAD_STORE": "/s/t.db", "TUNEGRAD_THREADS": "1"})
-    assert chosen(settings) == (300.0, "beam", 1, 0, "cpu")
+    assert chosen(settings) == (300.0, "portfolio", 1, 0, "cpu")
     assert settings.store == Path("/s/t.db")
     assert settings.log is None
 

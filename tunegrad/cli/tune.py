@@ -44,7 +44,7 @@ __all__ = ["tune"]
 @click.option(
     "--searcher",
     metavar="NAME",
-    help="How to search: beam, random, exhaustive, bayesian, evolutionary or portfolio.  [default: beam]",
+    help="How to search: portfolio, beam, evolutionary, bayesian, random or exhaustive.  [default: portfolio]",
 )
 @click.option(
     "--patience",
