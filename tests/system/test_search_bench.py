@@ -54,7 +54,7 @@ def test_bench_compares_every_searcher_on_every_space(capsys: pytest.CaptureFixt
     assert report["totals"][0] == {"searcher": "random", "score": 0.0, "better": 0, "clearly": 0, "spaces": len(NAMES)}
 
 
-@pytest.mark.parametrize("name", ["conv7", "depthwise"])
+@pytest.mark.parametrize("name", ["conv7", "scores"])
 def test_bench_finds_every_learner_better_than_random(spaces: tuple[LoadedSpace, ...], name: str) -> None:
     learners = ["beam", "bayesian", "evolutionary", "portfolio"]
     report = search_bench([s for s in spaces if s.name == name], learners, seeds=2, trials=48)
