@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = ["Target"]
 
 _MOST_CACHED = 64 << 20
+_TWO_FMAS = frozenset(("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "znver5"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,16 @@ class Target:
         26 GB/s and 128 MiB at memory's 15 to 20.
         """
         return min(self.l3_bytes, _MOST_CACHED)
+
+    @property
+    def fmas_per_cycle(self) -> int:
+        """Fused multiply-adds of whole vectors that a core starts in a cycle.
+
+        Two on Intel's server cores (known by their AMX or by name) and on Zen 5, else one of 64 bytes or two of 32.
+        """
+        if self.vector_bytes < 64:
+            return 2
+        return 2 if "+amx-tile" in self.features or self.arch in _TWO_FMAS else 1
 
     @property
     def avx512(self) -> bool:

@@ -39,6 +39,9 @@ _WAYS = 8
 _K_BLOCK = 256
 """Steps of a product whose operands are met at once."""
 
+_L2_BYTES_PER_CYCLE = 20
+"""What a core reads of its second cache besides computing, on either reference machine."""
+
 _LARGE_L2 = 2 << 20
 """A core's second cache that holds panels of twice as many steps: partial sums go through memory half as often."""
 
@@ -219,15 +222,32 @@ def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
         return ask.pick("tile", options)
     extent = row.extent if row is not None else 1
     ways = _WAYS if facts.crowded else extent
-    options.sort(key=lambda t: (t[0] > ways, round(_sweep_cost(vectors, t[1], t[0], extent), 6), t[0] + t[1]))
+    near = _near_vectors(facts)
+    options.sort(key=lambda t: (t[0] > ways, round(_sweep_cost(target, vectors, t, extent, near), 6), t[0] + t[1]))
     return ask.pick("tile", options)
 
 
-def _sweep_cost(vectors: int, n: int, m: int, extent: int) -> float:
-    """Cycles for all tiles: one FMA a cycle, one load a cycle, and eight FMAs in flight hide the latency."""
+def _near_vectors(facts: _Facts) -> int:
+    """Vectors across a tile whose panel of the lanes' operand the first cache holds; any number where taps are masked.
 
-    def tile(rows: int, cols: int) -> float:
-        return max(rows * cols * 1.0, rows + cols, 8.0)
+    A window's rows read the same inputs again, and many rows in a tile would put padding into most tiles.
+    """
+    if any(x.masked for x in facts.found):
+        return facts.target.registers
+    steps = _k_block(facts) or prod(a.extent for a in facts.reduces)
+    return facts.target.l1_bytes // (4 * facts.width * steps)
+
+
+def _sweep_cost(target: Target, vectors: int, tile: tuple[int, int], extent: int, near: int) -> float:
+    """Time for all tiles in FMAs: a load takes as long as one, and eight in flight hide the latency.
+
+    Panels of more than ``near`` vectors come from the second cache, with ``_L2_BYTES_PER_CYCLE``.
+    """
+    m, n = tile
+    far = target.vector_bytes * target.fmas_per_cycle / _L2_BYTES_PER_CYCLE
+
+    def cost(rows: int, cols: int) -> float:
+        return max(rows * cols * 1.0, rows + cols, 8.0, cols * far if n > near else 0.0)
 
     rows = [m] * (extent // m) + ([extent % m] if extent % m else [])
     cols = [n] * (vectors // n) + ([vectors % n] if vectors % n else [])
@@ -235,7 +255,7 @@ def _sweep_cost(vectors: int, n: int, m: int, extent: int) -> float:
     for r in set(rows):
         for c in set(cols):
             counts[(r, c)] = rows.count(r) * cols.count(c)
-    return sum(k * (tile(r, c) + 0.02 * (r + c)) for (r, c), k in counts.items())
+    return sum(k * (cost(r, c) + 0.02 * (r + c)) for (r, c), k in counts.items())
 
 
 def _row_block(facts: _Facts, sizes: list[int]) -> int:
