@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from kernel_corpus import NAMES, kernels_of
 
@@ -11,6 +12,7 @@ from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
 
 SSE = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
@@ -80,3 +82,62 @@ def test_space_default_is_what_the_default_chooser_gives():
     space = Space(gemm(64, 48, 32), AVX512)
     assert space.defaults()[0] == space.sample(DefaultChooser())
     assert Schedule.parse(space.defaults()[0].text).actions == space.defaults()[0].actions
+
+
+# Two FMAs a cycle, a large second cache, and a last one that a whole socket shares.
+SERVER = replace(
+    AVX512, arch="sapphirerapids", features=(*AVX512.features, "+amx-tile"), l1_bytes=48 << 10, l2_bytes=2 << 20,
+    l3_bytes=480 << 20,
+)  # fmt: skip
+
+
+def default_text(x: Tensor, target: Target = SERVER) -> str:
+    """The default schedule of the last kernel."""
+    return Space(schedule((x.node,)).launches[-1].kernel, target).defaults()[0].text
+
+
+def test_target_counts_no_more_of_a_shared_cache_than_it_can_expect():
+    assert SERVER.cached_bytes == 64 << 20
+    assert AVX512.cached_bytes == AVX512.l3_bytes < 64 << 20
+
+
+def test_target_knows_cores_with_two_fmas_of_64_bytes():
+    assert (SERVER.fmas_per_cycle, AVX512.fmas_per_cycle) == (2, 1)
+    assert replace(AVX512, vector_bytes=32).fmas_per_cycle == 2
+
+
+def test_space_default_streams_past_a_cache_that_others_share():
+    added = Tensor.input("x", (1 << 24,), "f32") + Tensor.input("y", (1 << 24,), "f32")
+    assert "stream(param=" in default_text(added)
+    assert "stream(param=" not in default_text(
+        Tensor.input("x", (1 << 22,), "f32") + Tensor.input("y", (1 << 22,), "f32")
+    )
+
+
+def test_space_default_blocks_rows_only_where_a_panel_leaves_the_second_cache():
+    def product(n: int) -> str:
+        return default_text(Tensor.input("x", (n, n), "f32") @ Tensor.input("y", (n, n), "f32"))
+
+    assert "at=a0, layout=(a1, a2, ra1))" in product(2048).replace("p1", "x"), product(2048)
+    assert "tile(axis=ra, size=256)" in product(1024)
+    assert "at=a0" not in product(1024)
+
+
+def test_space_default_writes_the_taps_of_a_padded_window_out():
+    def convolution(padding: int, stride: int) -> str:
+        x = Tensor.input("x", (1, 30, 30, 128), "f32").permute(0, 3, 1, 2)
+        w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
+        return default_text(x.conv2d(w, stride=stride, padding=padding).permute(0, 2, 3, 1).contiguous())
+
+    assert "unroll(" in convolution(padding=1, stride=1)
+    assert "unroll(" not in convolution(padding=0, stride=1)
+    assert "unroll(" not in convolution(padding=1, stride=2)
+
+
+def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_cache():
+    def vectors(target: Target) -> str:
+        product = Tensor.input("x", (128, 768), "f32") @ Tensor.constant(np.ones((768, 768), np.float32))
+        return default_text(product, target)
+
+    assert "size=64)" in vectors(AVX512)
+    assert "size=48)" in vectors(SERVER)
