@@ -1,5 +1,6 @@
 """What evolutionary search does beyond the contract: its model ranks, and it goes without one."""
 
+import sys
 from random import Random
 from statistics import fmean
 
@@ -8,7 +9,14 @@ from search_landscapes import area, landscape
 from search_surface import Surface, SurfaceSpace, choices_of, failing, played, separable
 
 from tunegrad.errors import IllegalAction
-from tunegrad.search import EvolutionarySearcher, Proposal, RandomChooser, RandomSearcher, evolution
+from tunegrad.search import (
+    EvolutionarySearcher,
+    Proposal,
+    RandomChooser,
+    RandomSearcher,
+    cost_model_installed,
+    evolution,
+)
 from tunegrad.trial import Status
 
 
@@ -18,6 +26,19 @@ def test_evolution_learns_which_options_fail():
     failed = [surface.measure(s).status is not Status.OK for s in asked]
     assert sum(failed[:16]) >= 4
     assert sum(failed[-32:]) <= 8  # 21 at random
+
+
+def test_cost_model_is_not_there_where_the_library_lacks_its_runtime(monkeypatch):
+    class Lacking:
+        """A finder like a machine without libgomp: the package is there, and its import fails."""
+
+        def find_spec(self, name, path=None, target=None):
+            if name == "lightgbm":
+                raise OSError("libgomp.so.1: cannot open shared object file")
+
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
+    assert not cost_model_installed.__wrapped__()
 
 
 def test_evolution_without_the_library_has_no_model_and_still_beats_random(monkeypatch):

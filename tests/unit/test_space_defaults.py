@@ -139,5 +139,5 @@ def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_
         product = Tensor.input("x", (128, 768), "f32") @ Tensor.constant(np.ones((768, 768), np.float32))
         return default_text(product, target)
 
-    assert "size=64)" in vectors(AVX512)
+    assert "size=96)" in vectors(AVX512)
     assert "size=48)" in vectors(SERVER)

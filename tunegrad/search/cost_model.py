@@ -5,9 +5,8 @@
                      failures: slower than everything that ran
     other kernels'   the columns of facts; times over the fastest of their kernel, at a smaller weight
 
-The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same forecast. It comes with
-the extra ``tunegrad[learn]``. Ranking candidates by boosted trees is from Chen et al., "Learning to optimize tensor
-programs", NeurIPS 2018.
+The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same forecast. Ranking
+candidates by boosted trees is from Chen et al., "Learning to optimize tensor programs", NeurIPS 2018.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -66,9 +65,14 @@ _ENOUGH = 100
 """With so many rows of its own a kernel does not learn from others any more: they would only cost time."""
 
 
+@cache
 def cost_model_installed() -> bool:
-    """Whether the library that learns is there."""
-    return find_spec("lightgbm") is not None
+    """Whether the library that learns can be used: it needs the system's OpenMP runtime (``libgomp.so.1``) besides."""
+    try:
+        import lightgbm  # noqa: F401
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

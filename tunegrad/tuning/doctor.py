@@ -18,9 +18,10 @@ __all__ = ["doctor"]
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
+    "lightgbm",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "lightgbm": "learn", "matplotlib": "plot", "pytest": "test",
+    "pyopencl": "opencl", "matplotlib": "plot", "pytest": "test",
     "torch": "bench", "onnxruntime": "bench", "openvino": "bench",
 }  # fmt: skip
 """Packages of the extras, and the extra that each one comes with."""

@@ -202,7 +202,7 @@ class _Session:
                 self._settle_plan(i, measurer, left_s)
                 self._settle_variants(i, measurer, left_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
-            self.tell(Warned(f"searcher {self.settings.searcher}: no cost model without lightgbm (tunegrad[learn])"))
+            self.tell(Warned(f"searcher {self.settings.searcher}: no cost model, since lightgbm can not be imported"))
         uses = [u for u in shared_kernels(self.workloads) if not u.kernel.fixed]
         searches = self._searches(measurer, uses, self.settings.warm_start)
         stopped: StopReason | None = None
