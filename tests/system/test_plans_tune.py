@@ -25,8 +25,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import plan_schedule, plan_text, stored_plan, stored_toggles
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning import plans
-from tunegrad.tuning import session as sessions
+from tunegrad.tuning import deciding, plans
 from tunegrad.tuning.contest import Contest
 from tunegrad.tuning.plans import settle_plan
 from tunegrad.tuning.session import run_session
@@ -267,7 +266,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = by_name("store_reduce")
-    monkeypatch.setattr(sessions, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(plans, "_CLOSE", inf)
     monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: faster(has(best))(*rivals))
     report = run_session(settings, WORK, [])
@@ -285,7 +284,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
 
 
 def test_a_small_budget_leaves_the_edges_alone(settings: TuneSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "settle_plan", never)
+    monkeypatch.setattr(deciding, "settle_plan", never)
     report = run_session(replace(settings, budget_s=0.3), WORK, [])
     assert {r.key for r in report.rows} == keys(FUSION.schedule())
 
@@ -300,8 +299,8 @@ def test_an_interrupt_while_edges_are_decided_keeps_the_rules_plan(
         os.kill(os.getpid(), signal.SIGINT)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sessions, "PLAN_SHARE", 20.0)
-    monkeypatch.setattr(sessions, "settle_plan", interrupted)
+    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(deciding, "settle_plan", interrupted)
     report = run_session(settings, WORK, [])
     assert report.interrupted
     assert {r.key for r in report.rows} == keys(FUSION.schedule())

@@ -13,7 +13,8 @@ from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import open_store
 from tunegrad.events import CandidateMeasured, SessionFinished, Warned
 from tunegrad.tune import tune_models
-from tunegrad.tuning.session import PLAN_LEAST_S, PLAN_SHARE, SEARCH_POLICY
+from tunegrad.tuning.deciding import PLAN_LEAST_S, PLAN_SHARE
+from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.workload import shared_kernels, workload_of_spec
 
 _TEXT = """

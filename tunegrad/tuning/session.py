@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from random import Random
-from typing import TypeVar
 
 from tunegrad import __version__
 from tunegrad.candidate import HOOKS
@@ -33,13 +32,9 @@ from tunegrad.events import (
     SessionStarted,
     Warned,
 )
-from tunegrad.inference import LoadedModel
-from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.opts import Schedule as Actions
-from tunegrad.opts import Space
-from tunegrad.planning import stored_toggles
+from tunegrad.opts import Schedule, Space
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
     LEARNED,
@@ -55,25 +50,22 @@ from tunegrad.search import (
     make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S, Account, resumed_sessions, session_record
-from .contest import Contest, bound
 from .costs import ChargedSearcher, ChargedTrials, Costs
+from .deciding import Deciding, OutOfTrialsError
 from .finals import Effort, Weighed, finals
 from .goal import Goal
 from .interrupt import Interrupt
 from .lessons import Teacher, features_of
 from .measuring import SessionMeasurer
 from .pace import near_s
-from .plans import settle_plan
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
 from .seeding import Seeding
 from .sites import Site, open_site
-from .variants import settle_variants
 from .whole import latency_of, measure_whole
-from .workload import KernelUse, Workload, key_of, shared_kernels, with_toggles, with_variants
+from .workload import KernelUse, Workload, key_of, shared_kernels
 
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions"]
 
@@ -82,21 +74,8 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
-PLAN_SHARE = 0.06
-"""The part of a budget in which edges of the graphs are decided."""
-
-PLAN_LEAST_S = 1.5
-"""Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
-
-_VARIANTS_SHARE = 0.15
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
-
-
-class _OutOfTrialsError(Exception):
-    """Measuring this would leave too few candidates for the kernels' defaults."""
 
 
 def run_session(
@@ -198,9 +177,10 @@ class _Session:
                 Space(use.kernel, self.target).fixed()  # an illegal one is the user's error, at once
         begun_s = time.monotonic()
         with self.costs.part("plans"):
-            for i in range(len(self.workloads)):
-                self._settle_plan(i, measurer, left_s)
-                self._settle_variants(i, measurer, left_s)
+            deciding = self._deciding(measurer)
+            for i, work in enumerate(self.workloads):
+                share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
+                self.workloads[i] = deciding.decided(work, share_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
             self.tell(Warned(f"searcher {self.settings.searcher}: no cost model, since lightgbm can not be imported"))
         uses = [u for u in shared_kernels(self.workloads) if not u.kernel.fixed]
@@ -242,69 +222,10 @@ class _Session:
 
     # ---- steps
 
-    def _settle_plan(self, i: int, measurer: SessionMeasurer, left_s: float) -> None:
-        """Decide which edges of a graph are buffers, where the budget's share allows to measure any."""
-        work = self.workloads[i]
-        share_s = PLAN_SHARE * left_s / len(self.workloads)
-
-        def known() -> frozenset[int]:
-            return stored_toggles(work.fusion, self.here, self.store)
-
-        def settled() -> frozenset[int]:
-            return settle_plan(
-                work.fusion,
-                self.target,
-                self.here,
-                self.store,
-                partial(self._default_seconds, measurer),
-                Contest(partial(self._planned, work)),
-                self.id,
-                self.settings.numerics,
-                time.monotonic() + share_s,
-                self.tell,
-            )
-
-        toggles = self._tried(settled, known) if share_s >= PLAN_LEAST_S and self.site.runs_models else known()
-        if toggles:
-            self.workloads[i] = with_toggles(work, toggles)
-
-    def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:
-        """A plan with the variants that are picked for it, ready to run."""
-        rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.settings.numerics)
-        return bound(work.name, rewritten, work.inputs, self.target, self.here, self.store)
-
-    def _settle_variants(self, i: int, measurer: SessionMeasurer, left_s: float) -> None:
-        """Decide which variant every kernel runs as; from here on the work is that of the decided plan."""
-        work = self.workloads[i]
-
-        def known() -> dict[str, str]:
-            return picked(work.plan, self.target, self.here, self.store, self.settings.numerics)
-
-        def settled() -> dict[str, str]:
-            return settle_variants(
-                work,
-                self.target,
-                self.here,
-                self.store,
-                partial(self._default_seconds, measurer),
-                self.id,
-                self.settings.numerics,
-                time.monotonic() + _VARIANTS_SHARE * left_s / len(self.workloads),
-            )
-
-        picks = self._tried(settled, known) if left_s >= LEAST_S and self.site.runs_models else known()
-        self.workloads[i] = with_variants(work, picks)
-
-    def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """What measuring settles; what is known already, where the user or the bound on candidates stops that."""
-        try:
-            return settle()
-        except _OutOfTrialsError:
-            return known()
-        except KeyboardInterrupt:
-            if not self.interrupt.requested:
-                raise
-            return known()
+    def _deciding(self, measurer: SessionMeasurer) -> Deciding:
+        seconds = partial(self._default_seconds, measurer)
+        numerics = self.settings.numerics
+        return Deciding(self.target, self.here, self.store, self.id, numerics, seconds, self.interrupt, self.tell)
 
     def _default_seconds(self, measurer: SessionMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
@@ -317,11 +238,11 @@ class _Session:
         return {s.task.key: s.default_s for s in searches}
 
     def _check_trials(self, searches: Sequence[KernelSearch]) -> None:
-        """Raise _OutOfTrialsError unless the defaults of the kernels can be measured as well, in the end."""
+        """Raise OutOfTrialsError unless the defaults of the kernels can be measured as well, in the end."""
         if (left := self._trials_left()) is not None:
             fresh = sum(d.text not in s.texts for s in searches for d in s.defaults)
             if fresh > left - len(shared_kernels(self.workloads)):
-                raise _OutOfTrialsError
+                raise OutOfTrialsError
 
     def _trials_left(self) -> int | None:
         """How many more candidates may be measured; None for any number."""
@@ -348,7 +269,7 @@ class _Session:
                 searches.append(KernelSearch(self._task(use), space, searcher, measurer, log, self.tell, seeds=seeds))
         return tuple(searches)
 
-    def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Actions]:
+    def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
         with self.costs.part("asking"):
             return seeding.seeds(kernel, space)
 

@@ -1,0 +1,132 @@
+"""What a model's kernels are, decided before they are searched: where its graph is cut, then the variant of each.
+
+    rules, store  -->  edges measured  -->  variants measured  -->  the work of the decided plan
+
+What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tunegrad.config import Numerics
+from tunegrad.db import Store
+from tunegrad.events import Event
+from tunegrad.inference import LoadedModel
+from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.planning import stored_toggles
+from tunegrad.trial import Fingerprint
+from tunegrad.variants import pick_variants, picked
+
+from .account import LEAST_S
+from .contest import Contest, bound
+from .interrupt import Interrupt
+from .plans import settle_plan
+from .variants import settle_variants
+from .workload import Workload, with_toggles, with_variants
+
+__all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
+
+PLAN_SHARE = 0.06
+"""The part of a budget in which edges of the graphs are decided."""
+
+PLAN_LEAST_S = 1.5
+"""Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
+
+_VARIANTS_SHARE = 0.15
+
+_T = TypeVar("_T")
+
+
+class OutOfTrialsError(Exception):
+    """Measuring this would leave too few candidates for the kernels' defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What the decisions about a session's models have in common.
+
+    ``seconds`` verifies and times default schedules, by key; it may raise OutOfTrialsError.
+    """
+
+    target: Target
+    here: Fingerprint
+    store: Store
+    session: str
+    numerics: Numerics
+    seconds: Callable[[Sequence[Kernel]], dict[str, float]]
+    interrupt: Interrupt
+    tell: Callable[[Event], None]
+
+    def known(self, work: Workload) -> Workload:
+        """The work as the store has decided it; nothing is measured."""
+        work = _toggled(work, stored_toggles(work.fusion, self.here, self.store))
+        return with_variants(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
+
+    def decided(self, work: Workload, budget_s: float) -> Workload:
+        """The work of the plan that measuring decides on, in its share of a budget."""
+        if budget_s < LEAST_S:
+            return self.known(work)
+        share_s = PLAN_SHARE * budget_s
+        toggles = partial(stored_toggles, work.fusion, self.here, self.store)
+        if share_s >= PLAN_LEAST_S:
+            work = _toggled(work, self._tried(partial(self._toggles, work, share_s), toggles))
+        else:
+            work = _toggled(work, toggles())
+        picks = self._tried(
+            partial(self._picks, work, _VARIANTS_SHARE * budget_s),
+            partial(picked, work.plan, self.target, self.here, self.store, self.numerics),
+        )
+        return with_variants(work, picks)
+
+    def _toggles(self, work: Workload, share_s: float) -> frozenset[int]:
+        return settle_plan(
+            work.fusion,
+            self.target,
+            self.here,
+            self.store,
+            self.seconds,
+            Contest(partial(self._planned, work)),
+            self.session,
+            self.numerics,
+            time.monotonic() + share_s,
+            self.tell,
+        )
+
+    def _picks(self, work: Workload, share_s: float) -> dict[str, str]:
+        return settle_variants(
+            work,
+            self.target,
+            self.here,
+            self.store,
+            self.seconds,
+            self.session,
+            self.numerics,
+            time.monotonic() + share_s,
+        )
+
+    def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:
+        """A plan with the variants that are picked for it, ready to run."""
+        rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.numerics)
+        return bound(work.name, rewritten, work.inputs, self.target, self.here, self.store)
+
+    def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
+        """What measuring settles; what is known already, where the user or the bound on candidates stops that."""
+        try:
+            return settle()
+        except OutOfTrialsError:
+            return known()
+        except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
+            return known()
+
+
+def _toggled(work: Workload, toggles: frozenset[int]) -> Workload:
+    return with_toggles(work, toggles) if toggles else work
