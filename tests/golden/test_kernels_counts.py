@@ -31,7 +31,7 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LAST, ROWS, Schedule, blocked, schedule
 from tunegrad.ir.graph import Node
 
 
@@ -113,8 +113,8 @@ def test_kernels_of_a_model_compute_the_model(build: Callable[[], Node]) -> None
     nodes = g.topological((out,))
     inputs = {str(n.arg): rng.standard_normal(n.shape).astype(np.float32) for n in nodes if n.op is g.GraphOp.INPUT}
     (want,) = evaluate((out,), inputs)
-    for last in (True, False):
-        (got,) = run_schedule(schedule((out,), channels_last=last), inputs)
+    for images in (LAST, ROWS, blocked(4)):
+        (got,) = run_schedule(schedule((out,), images=images), inputs)
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))
 
 

@@ -8,7 +8,7 @@ from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, relu, 
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 
@@ -90,6 +90,39 @@ def test_kernels_channels_last_between_convolutions() -> None:
           param p2 f32[2,4] const row
           axis a:2 b:9
           v0 = add over ra:4 in f32: mul(p1[b, ra], p2[a, ra])
+          store p0[a, b] = v0
+        """,
+    )
+
+
+def test_kernels_of_blocked_channels_have_an_axis_for_each_digit() -> None:
+    x = relu(conv(tensor("x", 1, 3, 5, 5), weight("w", 8, 3, 3, 3)))
+    y = add(conv(x, weight("v", 8, 8, 3, 3), 1, 1), x)
+    plan = schedule((conv(y, weight("u", 2, 8, 1, 1)),), images=blocked(4))
+    check(
+        "\n".join(launch.kernel.text for launch in plan.launches),
+        """
+        kernel
+          param p0 f32[2,3,3,4] out row
+          param p1 f32[3,5,5] in row
+          param p2 f32[8,3,3,3] const row
+          axis a:2 b:3 c:3 d:4
+          v0 = add over ra:3 rb:3 rc:3 in f32: mul(p1[ra, b+rb, c+rc], p2[4*a+d, ra, rb, rc])
+          store p0[a, b, c, d] = max(v0, 0.0:f32)
+        kernel
+          param p0 f32[2,3,3,4] out row
+          param p1 f32[2,3,3,4] in row
+          param p2 f32[8,8,3,3] const row
+          axis a:2 b:3 c:3 d:4
+          v0 = add over ra:2 rb:3 rc:3 rd:4 in f32: \
+mul(p1[ra, b+rb+-1, c+rc+-1, rd if 1<=b+rb<4&1<=c+rc<4], p2[4*a+d, 4*ra+rd, rb, rc])
+          store p0[a, b, c, d] = add(v0, p1[a, b, c, d])
+        kernel
+          param p0 f32[2,9] out row
+          param p1 f32[2,9,4] in row
+          param p2 f32[2,8] const row
+          axis a:2 b:9
+          v0 = add over ra:2 rb:4 in f32: mul(p1[ra, b, rb], p2[a, 4*ra+rb])
           store p0[a, b] = v0
         """,
     )

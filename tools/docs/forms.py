@@ -28,7 +28,7 @@ from tunegrad.ir import (
 )
 from tunegrad.ir.dtypes import BF16, F32, I32
 from tunegrad.ir.expr import Apply, Load, Op, Value
-from tunegrad.ir.fusion import Alternatives, Fusion, alternatives, drafts
+from tunegrad.ir.fusion import LAST, ROWS, Alternatives, Fusion, alternatives, blocked, drafts, layouts
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
@@ -202,6 +202,16 @@ def _plans() -> str:
     return fence("\n".join(lines))
 
 
+def _images() -> str:
+    """A kernel that reads and writes images, in each form."""
+    x = Tensor.input("x", (1, 3, 8, 8))
+    wide, next_one, last = (Tensor.constant(np.ones((*s, 1, 1), np.float32)) for s in ((32, 3), (32, 32), (8, 32)))
+    y = x.conv2d(wide).max_pool2d(3, 2, 1).conv2d(next_one).conv2d(last)
+    cut = Fusion.of((y.node,))
+    forms = (cut.storing(images) for images in (LAST, ROWS, blocked(16)))
+    return fence("\n\n".join(f"{form.images}\n{form.schedule().launches[2].kernel}" for form in forms))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "index": partial(said, index),
     "index-laws": _index_laws,
@@ -214,6 +224,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fusion": partial(said, drafts),
     "fusion-edges": partial(said, alternatives),
     "fusion-plans": _plans,
+    "images": partial(said, layouts),
+    "images-example": _images,
     "kernel": partial(said, kernel),
     "kernels": _kernels,
     "kernel-rules": partial(said, verify_kernel),

@@ -78,14 +78,16 @@ class Layout:
         """The offset, in elements, of a logical index."""
         total, stride = as_index(0), 1
         for p in reversed(self.parts):
-            digit = index[p.dim]
-            if p.step > 1:
-                digit = digit // p.step
-            if p.step * p.extent < self.shape[p.dim]:
-                digit = digit % p.extent
-            total = total + digit * stride
+            total = total + self.digit(index, p) * stride
             stride *= p.extent
         return total
+
+    def digit(self, index: Sequence[Index], part: Part) -> Index:
+        """The coordinate of one part; below 0 or above its extent where the index is outside the shape."""
+        digit = index[part.dim]
+        if part.step > 1:
+            digit = digit // part.step
+        return digit % part.extent if part.step * part.extent < self.shape[part.dim] else digit
 
     def pack(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
         """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout, padding zeroed."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from .alternatives import Alternative, Alternatives, Edge
+from .layouts import LAST, ROWS, Images, blocked
 from .plan import Buffer, BufferRole, Launch, Schedule
 from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
 __all__ = [
     "EXPENSIVE",
+    "LAST",
+    "ROWS",
     "Alternative",
     "Alternatives",
     "Buffer",
     "BufferRole",
     "Edge",
     "Fusion",
+    "Images",
     "Launch",
     "Schedule",
+    "blocked",
     "schedule",
 ]

@@ -1,7 +1,8 @@
 """From a draft to the kernel that is tuned: as few axes and dimensions as it can have, in one order.
 
 Parameters take their layouts and are seen in storage order without extent-1 dimensions, so that a channels-last
-tensor is a row-major one with other indices; neighbouring axes merge; then
+tensor is a row-major one with other indices, and one of blocked channels has a dimension more; axes whose digits are
+then used apart are split; neighbouring axes merge; then
 
     shared and own axes   in the order of the first output's storage, outermost first
     reduce axes           in the order in which the stage's loads mention them
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from ..expr import Load
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
-from ..layout import Layout
-from .axes import distinct_leaves, rewritten
+from ..layout import Layout, Part
+from .axes import distinct_leaves, rewritten, split_axes
 from .merge import merge_axes
 
 __all__ = ["normalized"]
@@ -32,28 +34,29 @@ def normalized(k: Kernel, layouts: Mapping[str, Layout]) -> tuple[Kernel, tuple[
 
 
 def _in_storage_order(k: Kernel) -> Kernel:
-    """Parameters without extent-1 dimensions, permuted so that plain layouts are row-major."""
-    orders: dict[str, tuple[int, ...]] = {}
+    """Parameters with a dimension per digit of their layout, without extent-1 ones: all but padded ones are row-major.
+
+    y[c, h, w] = x[c, h, w] * w[c], c:64, x and y blocked by 16
+        -->
+    y[c0, h, w, c1] = x[c0, h, w, c1] * w[16*c0+c1], c0:4 c1:16
+    """
+    digits: dict[str, tuple[Part, ...]] = {}
+    old = {p.name: p for p in k.params}
     params: list[Param] = []
     for p in k.params:
-        if not _is_permuted(p.layout):
+        if p.layout.size != prod(p.shape):  # no index is where the padding is
             params.append(p)
             continue
-        order = tuple(part.dim for part in p.layout.parts if p.shape[part.dim] != 1)
-        params.append(Param.dense(p.name, p.dtype, tuple(p.shape[d] for d in order), p.role))
-        orders[p.name] = order
+        parts = digits[p.name] = tuple(part for part in p.layout.parts if part.extent != 1)
+        params.append(Param.dense(p.name, p.dtype, tuple(part.extent for part in parts), p.role))
 
     def access(param: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        order = orders.get(param)
-        return index if order is None else tuple(index[d] for d in order)
+        parts = digits.get(param)
+        return index if parts is None else tuple(old[param].layout.digit(index, p) for p in parts)
 
-    return replace(rewritten(k, {}, {}, access), params=tuple(params))
-
-
-def _is_permuted(layout: Layout) -> bool:
-    return len(layout.parts) == len(layout.shape) and all(
-        part.step == 1 and part.extent == layout.shape[part.dim] for part in layout.parts
-    )
+    apart = any(p.step > 1 for parts in digits.values() for p in parts)
+    k = replace(rewritten(k, {}, {}, access), params=tuple(params))
+    return split_axes(k) if apart else k
 
 
 def _ordered(k: Kernel) -> Kernel:

@@ -20,7 +20,7 @@ from ..kernel import Kernel
 from ..layout import Layout
 from .build import Draft
 from .drafts import Drafts
-from .layouts import temp_layouts
+from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
 from .naming import kernel_name, kernel_origin
 from .normalize import normalized
 from .plan import Buffer, BufferRole, Launch, Schedule
@@ -34,40 +34,65 @@ def schedule(
     outputs: tuple[Node, ...],
     names: tuple[str, ...] = (),
     *,
-    channels_last: bool = True,
+    images: Images = LAST,
     toggles: Set[int] = frozenset(),
 ) -> Schedule:
     """The kernels that compute ``outputs``, and their buffers.
 
-    ``names`` are the outputs' names (default ``out0`` ...). With ``channels_last``, 4-D intermediates around
-    convolutions and pooling are stored (N, H, W, C). An output that is an input, a constant or a view is copied.
+    ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D intermediates around
+    convolutions and pooling. An output that is an input, a constant or a view is copied.
     ``toggles`` are positions in topological order of nodes at which the graph is cut otherwise than by the rules
     (``Drafts.toggled``). Raises ShapeError when two inputs share a name.
     """
-    return Fusion.of(outputs, names, channels_last=channels_last).toggled(toggles).schedule()
+    return Fusion.of(outputs, names, images=images).toggled(toggles).schedule()
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """A graph cut into kernels: the drafts, and how they become a schedule."""
+    """A graph cut into kernels: the drafts, the form of its images, and how they become a schedule."""
 
     drafts: Drafts
     names: tuple[str, ...]
-    channels_last: bool = True
+    images: Images = LAST
     _made: dict[tuple[int, tuple[tuple[str, Layout], ...]], _Made] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, channels_last: bool = True) -> Fusion:
+    def of(outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, images: Images = LAST) -> Fusion:
         """The graph as the rules cut it; arguments and errors as in ``schedule``."""
         names = names or tuple(f"out{i}" for i in range(len(outputs)))
         if len(names) != len(outputs):
             raise ShapeError(f"schedule: {len(outputs)} outputs need as many names, got {len(names)}")
-        return Fusion(Drafts.of(outputs), names, channels_last)
+        return Fusion(Drafts.of(outputs), names, images)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes."""
         drafts = self.drafts.toggled(toggles)
         return self if drafts is self.drafts else replace(self, drafts=drafts, _made=self._made)
+
+    def storing(self, images: Images) -> Fusion:
+        """The same graph, its images in this form."""
+        return self if images == self.images else replace(self, images=images, _made=self._made)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the form of images makes a difference."""
+        return bool(image_nodes(self.drafts.sorted(), self._free()[0]))
+
+    @property
+    def conversions(self) -> int:
+        """Kernels that read 4-D tensors in another form than the one that they write."""
+        return conversions(self.drafts.sorted(), self.layouts())
+
+    def layouts(self) -> dict[Node, Layout]:
+        """The layouts of intermediates that are not row-major, or that a fence asks for."""
+        free, asked = self._free()
+        return temp_layouts(self.drafts.sorted(), free, self.images) | asked
+
+    def _free(self) -> tuple[set[Node], dict[Node, Layout]]:
+        """The intermediates that may have any layout, and those whose layout a fence asks for."""
+        temps = self.drafts.drafts.keys() - set(self.drafts.targets)
+        asked = {n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None}
+        return temps - asked.keys(), asked
 
     def schedule(self) -> Schedule:
         """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
@@ -93,9 +118,7 @@ class _Assembler:
         self.fusion, self.names = fusion, fusion.names
         self.order, self.targets = fusion.drafts.order, fusion.drafts.targets
         self.drafts = fusion.drafts.sorted()
-        temps = {d.node for d in self.drafts} - set(self.targets)
-        asked = {n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None}
-        self.layouts = temp_layouts(self.drafts, temps - asked.keys(), fusion.channels_last) | asked
+        self.layouts = fusion.layouts()
         self.buffers: list[Buffer] = []
         self.read: dict[Node, int] = {}
         """The buffer that holds a node for those who read it."""
