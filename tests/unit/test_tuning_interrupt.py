@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
+from tunegrad.tuning import session as sessions
 from tunegrad.tuning.interrupt import Interrupt
 
 
@@ -54,3 +56,21 @@ def test_handler_is_given_back() -> None:
     with Interrupt():
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_finals_end_early_only_where_the_user_asked_for_it(monkeypatch, asked_for):
+    def broken_off(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sessions, "finals", broken_off)
+    interrupt, told = Interrupt(), []
+    interrupt.requested = asked_for
+    settings = SimpleNamespace(budget_s=1.0)
+    session = SimpleNamespace(interrupt=interrupt, settings=settings, store=None, here=None, tell=told.append)
+    if asked_for:
+        assert sessions._Session._finals(session, (), None) == {}
+        assert "interrupted before every winner was settled" in told[0].message
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            sessions._Session._finals(session, (), None)

@@ -7,7 +7,6 @@ A search, a device and a store meet here and nowhere else.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -74,8 +73,6 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
-
-_log = logging.getLogger(__name__)
 
 
 def run_session(
@@ -361,6 +358,8 @@ class _Session:
         try:
             finals(searches, measurer, self.store, self.here, effort, self.tell, weighed)
         except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
             self.tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
         return weighed
 
