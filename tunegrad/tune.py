@@ -26,6 +26,7 @@ from tunegrad.config import (
     parse_budget,
     resolve_settings,
 )
+from tunegrad.errors import ConfigError
 from tunegrad.events import Event, Observer
 from tunegrad.reports import DoctorReport, ExplainReport, ShowRow, TuneReport
 
@@ -45,7 +46,7 @@ def tune(
     threads: int | None = None,
     seed: int | None = None,
     searcher: Searcher | None = None,
-    numerics: Numerics = "contract",
+    numerics: Numerics | None = None,
     patience: int | None = None,
     target_ms: float | None = None,
     max_trials: int | None = None,
@@ -53,33 +54,30 @@ def tune(
     ray_kind: str | None = None,
     warm_start: bool | None = None,
 ) -> TuneReport:
-    """Tune a model: resolved settings, or a model's name with the settings that are not its defaults.
+    """Tune a model: a model's name with the settings that are not its defaults, or resolved settings and nothing else.
 
     Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their order). The same call
     again goes on where this one stopped, and measures nothing once ``budget_s`` seconds are spent, or once the search
-    has stopped early (``patience``,
-    ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``). ``ray`` is the address of a Ray
-    cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that measures, where there are several.
-    Raises UserError in one line.
+    has stopped early (``patience``, ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``).
+    ``ray`` is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that
+    measures, where there are several. Raises UserError in one line.
     """
-    settings = model
-    if not isinstance(settings, TuneSettings):
-        settings = resolve_settings(
-            settings,
-            device=device,
-            threads=threads,
-            budget=budget_s,
-            searcher=searcher,
-            store=None if store is None else os.fspath(store),
-            seed=seed,
-            numerics=numerics,
-            patience=patience,
-            target_ms=target_ms,
-            max_trials=max_trials,
-            ray=ray,
-            ray_kind=ray_kind,
-            warm_start=warm_start,
-        )
+    settings = _settled(
+        model,
+        device=device,
+        budget_s=budget_s,
+        store=store,
+        threads=threads,
+        seed=seed,
+        searcher=searcher,
+        numerics=numerics,
+        patience=patience,
+        target_ms=target_ms,
+        max_trials=max_trials,
+        ray=ray,
+        ray_kind=ray_kind,
+        warm_start=warm_start,
+    )
     return tune_models(settings, observers)[0]
 
 
@@ -137,11 +135,21 @@ def tune_callable(
     return run_session(settings, workload, observers)
 
 
-def show(model: str, settings: TuneSettings) -> list[ShowRow]:  # noqa: ARG001 - the command's words; settings hold it
-    """One row per distinct kernel: what it would run with, and where that comes from. Measures nothing."""
+def show(
+    model: TuneSettings | str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    numerics: Numerics | None = None,
+) -> list[ShowRow]:
+    """One row per distinct kernel: what it would run with, and where that comes from. Measures nothing.
+
+    A model's name with the settings that are not its defaults, or resolved settings. Raises UserError in one line.
+    """
     from tunegrad.tuning.show import show as rows
 
-    return rows(settings)
+    return rows(_settled(model, store=store, device=device, threads=threads, numerics=numerics))
 
 
 def explain(
@@ -155,20 +163,21 @@ def explain(
     device: str | None = None,
     threads: int | None = None,
     seed: int | None = None,
-    numerics: Numerics = "contract",
+    numerics: Numerics | None = None,
 ) -> ExplainReport:
     """Where a model's time goes: per kernel its bounds, its time now, and what each action of its schedule bought.
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and never writes to it.
     ``kernel`` names one (or its key): that one is taken apart alone. ``asm`` reads every kernel's machine code.
-    ``store`` as in ``load``: None is the default one if it exists, False is none. Raises UserError in one line.
+    ``store`` as in ``load``: None is the default one if it exists, False is none; beside resolved settings it may say
+    the one that they name, or False. Raises UserError in one line.
     """
     from tunegrad.tuning.explain import explain as explained
 
-    settings = model
-    if not isinstance(settings, TuneSettings):
-        place = None if not store else os.fspath(store)
-        settings = resolve_settings(settings, device=device, threads=threads, store=place, seed=seed, numerics=numerics)
+    place = Path(store).expanduser() if store else None
+    if isinstance(model, TuneSettings) and place == model.store:
+        place = None
+    settings = _settled(model, store=place, device=device, threads=threads, seed=seed, numerics=numerics)
     with_store = bool(store) or (store is None and settings.store.is_file())
 
     def observe(event: Event) -> None:
@@ -183,3 +192,26 @@ def doctor() -> DoctorReport:
     from tunegrad.tuning.doctor import doctor as examine
 
     return examine()
+
+
+def _settled(model: TuneSettings | str, **given: Any) -> TuneSettings:
+    """The settings of one model: those that are resolved already, or a model's name with what is given (not None).
+
+    Raises ConfigError for both together: neither would hold; and for settings of several models.
+    """
+    said = {name: value for name, value in given.items() if value is not None}
+    if isinstance(model, TuneSettings):
+        if said:
+            raise ConfigError(
+                f"{', '.join(said)}: given beside resolved settings, which say that themselves; "
+                "change those, or give the model's name"
+            )
+        if model.others:
+            names = ", ".join(m.name for m in model.models)
+            raise ConfigError(f"settings of {len(model.models)} models ({names}): only tune_models takes several")
+        return model
+    if "budget_s" in said:
+        said["budget"] = said.pop("budget_s")
+    if "store" in said:
+        said["store"] = os.fspath(said["store"])
+    return resolve_settings(model, **said)

@@ -22,7 +22,7 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
     before = store.read_bytes()
     report = tg.explain(settings, store=store, budget_s=10.0, asm=True)
     assert store.read_bytes() == before
-    shown = show("small", settings)
+    shown = show(settings)
     assert [(r.key, r.uses, r.actions, r.outcome) for r in report.rows] == [
         (r.key, r.uses, r.actions, r.outcome) for r in shown
     ]

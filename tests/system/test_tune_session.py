@@ -156,7 +156,7 @@ def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path)
 
 def test_show_names_the_session_that_found_the_winner(tuned: Tuned) -> None:
     settings = settings_of(tuned.directory, BUDGET_S, tuned.store)
-    rows = show("small", settings)
+    rows = show(settings)
     assert {(r.key, r.outcome, r.session, r.actions) for r in rows} == {
         (r.key, "hit", tuned.report.session, r.actions) for r in tuned.report.rows
     }
@@ -168,7 +168,7 @@ def test_store_of_another_machine_misses_and_names_the_field(tuned: Tuned, tmp_p
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", tuned.report.session):
         for trial in tuned.trials:
             store.add(replace(trial, fingerprint=elsewhere))
-    rows = show("small", settings_of(tuned.directory, BUDGET_S, path))
+    rows = show(settings_of(tuned.directory, BUDGET_S, path))
     arch = dict(here().fields)["arch"]
     assert {(r.outcome, r.differs, r.origin) for r in rows} == {("miss", (f"arch: {arch} != pdp11",), "default")}
 

@@ -324,7 +324,7 @@ def test_show_prints_actions_and_where_they_came_from(install: Install, capsys: 
         ShowRow("conv", "k1", 4, "hit", "tile(a, 4) upcast(b)", "beam", "s1", 1.25),
         ShowRow("pool", "k2", 1, "miss", "", "default", differs=("arch: zen4 != zen5",)),
     ]
-    install("tunegrad.tune", show=lambda _model, _settings: rows)
+    install("tunegrad.tune", show=lambda _settings: rows)
     assert run(["show", "mlp", "--store", "t.db"]) == 0
     assert capsys.readouterr().out == (
         "conv  k1\n"
@@ -352,14 +352,14 @@ def test_what_a_terminal_would_act_on_is_escaped_on_both_streams(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [ShowRow("conv\x1b[2J", "k1", 1, "hit", "tile(a, 4)", "beam\u202e", "s1", 1.25)]
-    install("tunegrad.tune", show=lambda _model, _settings: rows)
+    install("tunegrad.tune", show=lambda _settings: rows)
     assert run(["show", "mlp"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         r"conv\x1b[2J  k1",
         r"    uses 1, 1.2500 ms; hit; from beam\u202e, session s1",
     ]
 
-    def refused(_model: str, _settings: TuneSettings) -> None:
+    def refused(_settings: TuneSettings) -> None:
         raise StoreError("store \x1b]0;title\x07: no")
 
     install("tunegrad.tune", show=refused)

@@ -33,5 +33,5 @@ def show(model: str, device: str | None, threads: int | None, store: str | None,
     settings = resolve_settings(model, device=device, threads=threads, store=store, json=as_json, numerics=numerics)
     from tunegrad.tune import show as show_model
 
-    rows = show_model(model, settings)
+    rows = show_model(settings)
     emit(rows, show_text(rows), as_json=as_json)

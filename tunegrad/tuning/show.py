@@ -5,6 +5,7 @@ from __future__ import annotations
 from tunegrad.config import TuneSettings
 from tunegrad.db import Difference, Hit, Near, Store, open_store
 from tunegrad.devices import fingerprint, host_target
+from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning import stored_toggles
@@ -18,7 +19,12 @@ __all__ = ["show"]
 
 
 def show(settings: TuneSettings) -> list[ShowRow]:
-    """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing."""
+    """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing.
+
+    Raises UserError for an unknown device or an unusable store.
+    """
+    if settings.device != "cpu":
+        raise DeviceError(f"device {settings.device!r} runs no models, there is nothing to show; valid: cpu")
     target = host_target(settings.threads)
     here = fingerprint(target, settings.numerics)
     workload = workload_of_spec(settings.model, settings.seed, settings.numerics)

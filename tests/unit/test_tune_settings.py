@@ -1,0 +1,59 @@
+"""What ``tune``, ``show`` and ``explain`` are told beside settings that are resolved already is never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunegrad import explain, tune
+from tunegrad.config import TuneSettings, resolve_settings
+from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.tune import show
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TuneSettings:
+    return resolve_settings("mlp", budget=1.0, threads=1, store=tmp_path / "s.db")
+
+
+@pytest.mark.parametrize("call", [tune, show, explain])
+@pytest.mark.parametrize(
+    "given", [{"device": "cpu"}, {"threads": 2}, {"numerics": "contract"}, {"store": "elsewhere.db"}]
+)
+def test_a_setting_beside_resolved_settings_is_refused(
+    settings: TuneSettings, call: Callable[..., Any], given: dict[str, Any]
+) -> None:
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"^{name}: given beside resolved settings"):
+        call(settings, **given)
+
+
+@pytest.mark.parametrize("given", [{"budget_s": 5.0}, {"seed": 0}, {"patience": 0}, {"warm_start": False}])
+def test_tune_refuses_them_by_the_names_that_the_caller_used(settings: TuneSettings, given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"^{name}: given beside resolved settings"):
+        tune(settings, **given)
+
+
+@pytest.mark.parametrize("call", [tune, show, explain])
+def test_settings_of_several_models_are_no_settings_of_one(settings: TuneSettings, call: Callable[..., Any]) -> None:
+    both = replace(settings, others=(resolve_settings("encoder").model,))
+    with pytest.raises(ConfigError, match=r"settings of 2 models \(mlp, encoder\): only tune_models takes several"):
+        call(both)
+
+
+def test_a_name_takes_the_settings_that_are_given_with_it(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="device 'abacus' can not be tuned"):
+        tune("mlp", budget_s=1.0, device="abacus", store=tmp_path / "s.db")
+    with pytest.raises(DeviceError, match="device 'abacus' runs no models"):
+        show("mlp", device="abacus", store=tmp_path / "s.db")
+
+
+def test_explain_takes_the_store_of_its_settings_by_name(settings: TuneSettings) -> None:
+    elsewhere = replace(settings, device="abacus")  # refused before anything is measured
+    with pytest.raises(DeviceError, match="can not be explained"):
+        explain(elsewhere, store=settings.store)
