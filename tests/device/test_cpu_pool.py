@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +91,21 @@ def test_worker_that_can_not_start_is_an_internal_error():
     with pytest.raises(InternalError, match="answer: "):
         pool.call(answer, 1, limit_s=0.1)
     pool.close()
+
+
+def test_script_without_a_guard_is_told_what_to_do(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from tunegrad.devices.pool import WorkerPool\nWorkerPool(1, print, (), 30.0).call(print, limit_s=5.0)\n",
+        encoding="utf-8",
+    )
+    root = str(Path(__file__).parents[2])
+    env = os.environ | {"PYTHONPATH": root}
+    ended = subprocess.run([sys.executable, script], check=False, cwd=root, env=env, capture_output=True, text=True)
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("tunegrad.errors.InternalError: print: the workers die while they start")
+    assert last.endswith('only under `if __name__ == "__main__":`')
 
 
 def test_call_behind_a_dead_idle_worker_is_not_blamed(pool):

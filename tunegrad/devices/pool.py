@@ -81,7 +81,10 @@ class WorkerPool:
             found = self._attempt(function, [calls[index] for index in left], limit_s)
             endings.update((index, ending) for index, ending in zip(left, found, strict=True) if ending is not None)
         if len(endings) < len(calls):
-            raise InternalError(f"{function.__name__}: the workers die while they start, see their error output")
+            raise InternalError(
+                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
+                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
+            )
         return [endings[index] for index in range(len(calls))]
 
     def call(self, function: Callable[..., Any], *arguments: object, limit_s: float) -> Ending:
