@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tunegrad.devices import peak
+from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.cpu import Team, host_target
 from tunegrad.devices.peak import MachineLimits, measure_limits
 
@@ -21,6 +23,18 @@ def test_fma_peak_is_that_of_a_core(limits):
 
 def test_cache_is_not_slower_than_memory(limits):
     assert limits.read_l2[0][1] > 0.8 * limits.read_dram[0][1] > 1e8
+
+
+def test_memory_is_read_once_after_it_was_dropped_however_many_threads_share_it():
+    class Watched:
+        def time(self, _launch, samples, inner, dropped):
+            seen.append((inner, len(dropped)))
+            return [1.0] * samples
+
+    seen, arrays = [], (Buffer(1 << 20),)
+    for cold in (True, False):
+        peak._stream(host_target(1), Watched(), 64, "read", arrays, 1 << 14, cold)
+    assert seen == [(1, 1), (64, 0)]
 
 
 def test_unmeasured_counts_scale_from_the_one_below():

@@ -17,7 +17,7 @@ _ACCUMULATORS = 12
 _STREAM_VECTORS = 8
 _SAMPLES = 9
 _DRAM_BYTES = 32 << 20
-"""Of an array at most: several times the last-level cache can be gigabytes, and they are dropped from it anyway."""
+"""Of an array in memory: it is dropped from all caches before it is read, so it need not be larger than they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,13 @@ def measure_limits(target: Target, team: Team) -> MachineLimits:
     """Measure on ``team``, which nothing else may use meanwhile. Takes about a second."""
     counts = sorted({1, team.threads, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n < team.threads)})
     lanes = target.lanes(4)
-    dram = min(max(4 * target.l3_bytes, 32 << 20), _DRAM_BYTES)
-    arrays = tuple(Buffer(dram) for _ in range(3))
+    arrays = tuple(Buffer(_DRAM_BYTES) for _ in range(3))
     level2 = max(1, target.l2_bytes // 2)
     first = [_fma(target, team, n, lanes) for n in counts]
     streams = MachineLimits(
         fma_f32=(),
-        read_dram=tuple((n, _stream(target, team, n, "read", arrays[:1], dram // n, True)) for n in counts),
-        triad_dram=tuple((n, _stream(target, team, n, "triad", arrays, dram // n, True)) for n in counts),
+        read_dram=tuple((n, _stream(target, team, n, "read", arrays[:1], _DRAM_BYTES // n, True)) for n in counts),
+        triad_dram=tuple((n, _stream(target, team, n, "triad", arrays, _DRAM_BYTES // n, True)) for n in counts),
         read_l2=tuple((n, _stream(target, team, n, "read", arrays[:1], level2)) for n in counts),
         triad_l2=tuple((n, _stream(target, team, n, "triad", arrays, level2 // 3)) for n in counts),
     )
@@ -87,7 +86,8 @@ def _stream(
     table = BufferTable([sink.address, *(a.address for a in arrays)], (sink, arrays))
     text = _read_text(lanes, share) if kind == "read" else _triad_text(lanes, share)
     with Executable.load(compile_llvm(text, target), f"peak_{kind}") as kernel:
-        inner = max(1, (1 << 20) // share)
+        # What follows the first of several launches would come from the caches: cold ones stand alone.
+        inner = 1 if cold else max(1, (1 << 20) // share)
         dropped = [(a.address, a.nbytes) for a in arrays] if cold else ()
         seconds = min(team.time(Launch(kernel.address, table.address, 0, threads), _SAMPLES, inner, dropped))
     return float(share) * len(arrays) * threads / seconds
