@@ -1,13 +1,14 @@
 """Who measures, who compiles and who is left out: kinds of machine are kept apart."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tunegrad.devices import host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
-from tunegrad.tuning.fleet import Machine, choose_crew, in_flight, job_size, kind_of
+from tunegrad.tuning.fleet import Crew, EngineSpec, Machine, choose_crew, cluster, in_flight, job_size, kind_of
 
 TARGET = host_target(2)
 ZEN = Fingerprint((("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64")))
@@ -102,3 +103,12 @@ def test_fleet_keeps_every_machine_busy_and_another_job_waiting():
     assert [job_size(n) for n in (1, 4, 8, 16, 64, 1000)] == [8, 8, 8, 4, 4, 4]
     assert [in_flight(n) for n in (2, 4, 1000)] == [32, 64, 8000]
     assert all(in_flight(n) == 2 * n * job_size(n) for n in range(1, 200))
+
+
+def test_fleet_without_machines_is_waited_for_and_not_asked_again_and_again(monkeypatch):
+    slept = []
+    monkeypatch.setattr(cluster.time, "sleep", slept.append)
+    nobody = SimpleNamespace(ray=None, alive=dict)
+    stations = cluster.RayStations(nobody, Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b"))
+    assert stations.done((), 1.5) == []
+    assert slept == [1.5]

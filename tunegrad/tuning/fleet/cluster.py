@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -207,6 +208,7 @@ class RayStations:
         """The calls that ended; waits for one."""
         refs = list(tickets)
         if not refs:
+            time.sleep(timeout_s)  # no machine is left: one may come
             return []
         ready, _ = self._ray.wait(refs, num_returns=1, timeout=timeout_s)
         if ready:
