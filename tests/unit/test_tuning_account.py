@@ -36,6 +36,7 @@ def test_account_charges_each_second_once_and_later_sessions_see_it(store: Store
     assert (first.left_s, account(store).left_s) == (35.0, 35.0)
     assert account(store, work="other").left_s == 60.0
     assert account(store, replace(SETTINGS, seed=1)).left_s == 60.0
+    assert account(store, replace(SETTINGS, warm_start=False)).left_s == 60.0
 
 
 def test_account_of_a_search_that_stopped_early_has_nothing_left_within_that_budget(store: Store) -> None:

@@ -71,7 +71,8 @@ class Account:
     def _key(self) -> str:
         """What a budget is for: the same search of the same model with the same seed."""
         s = self.settings
-        return f"searcher={s.searcher} seed={s.seed} space={SPACE_VERSION} {self.policy.text}"
+        start = "" if s.warm_start else "warm_start=False "
+        return f"{start}searcher={s.searcher} seed={s.seed} space={SPACE_VERSION} {self.policy.text}"
 
     @property
     def _stop_key(self) -> str:
