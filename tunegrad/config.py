@@ -51,8 +51,9 @@ __all__ = [
     "TuneSettings",
     "build_model",
     "cache_dir",
-    "check_limits",
     "check_numerics",
+    "check_searcher",
+    "check_settings",
     "config_names",
     "configs_dir",
     "default_store",
@@ -130,7 +131,8 @@ class TuneSettings:
     ``ray`` is the address of a cluster to measure on (``local``: one of this machine), None without Ray; ``ray_kind``
     the kind of its machines that measure. ``in_flight`` proposals are measured at once; a session sets it by the
     machines that it finds.
-    ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it.
+    ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it, and learners are told what
+    the store knows of the models' other kernels.
     """
 
     model: ModelSpec
@@ -391,7 +393,7 @@ def resolve_settings(
         device=settled("device", device, "cpu"),
         threads=default_threads(environ) if chosen_threads is None else chosen_threads,
         budget_s=_settle_budget(budget, specs),
-        searcher=_check_searcher(settled("searcher", searcher, "portfolio")),
+        searcher=check_searcher(settled("searcher", searcher, "portfolio")),
         store=default_store(environ) if store is None else Path(store).expanduser(),
         seed=settled("seed", seed, 0),
         json=json,
@@ -405,11 +407,11 @@ def resolve_settings(
         ray_kind=ray_kind,
         warm_start=settled("warm_start", warm_start, True),
     )
-    _check_settings(settings)
+    check_settings(settings)
     return settings
 
 
-def _check_settings(settings: TuneSettings) -> None:
+def check_settings(settings: TuneSettings) -> None:
     """Raise ConfigError for a number that is out of its range, or a setting without the one that it belongs to."""
     if settings.ray_kind is not None and settings.ray is None:
         raise ConfigError(
@@ -419,20 +421,16 @@ def _check_settings(settings: TuneSettings) -> None:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:
         raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
-    check_limits(settings.patience, settings.target_ms, settings.max_trials)
-    if settings.target_ms is not None and settings.others:
-        names = ", ".join(m.name for m in settings.models)
-        raise ConfigError(f"target_ms {settings.target_ms:g} is of one model, and {len(settings.models)} are: {names}")
-
-
-def check_limits(patience: int | None, target_ms: float | None, max_trials: int | None) -> None:
-    """Raise ConfigError for a limit of a search that is no limit."""
+    patience, target_ms, max_trials = settings.patience, settings.target_ms, settings.max_trials
     if patience is not None and patience < 0:
         raise ConfigError(f"patience {patience} is negative; valid: 0 (never stop early), 1, 2 ... candidates")
     if target_ms is not None and not 0.0 < target_ms < math.inf:
         raise ConfigError(f"target_ms {target_ms} is not a positive time in milliseconds")
     if max_trials is not None and max_trials < 1:
         raise ConfigError(f"max_trials {max_trials} is not a positive whole number")
+    if target_ms is not None and settings.others:
+        names = ", ".join(m.name for m in settings.models)
+        raise ConfigError(f"target_ms {target_ms:g} is of one model, and {len(settings.models)} are: {names}")
 
 
 def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
@@ -481,7 +479,8 @@ def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> flo
     return sum(DEFAULT_BUDGET_S if b is None else parse_budget(b, f"{place}: tune.budget") for place, b in said)
 
 
-def _check_searcher(name: str) -> Searcher:
+def check_searcher(name: str) -> Searcher:
+    """The searcher of that name. Raises ConfigError for a name that is none."""
     valid: tuple[Searcher, ...] = get_args(Searcher)
     for searcher in valid:
         if searcher == name:

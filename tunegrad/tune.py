@@ -20,7 +20,9 @@ from tunegrad.config import (
     Numerics,
     Searcher,
     TuneSettings,
-    check_limits,
+    check_numerics,
+    check_searcher,
+    check_settings,
     default_store,
     default_threads,
     parse_budget,
@@ -112,18 +114,20 @@ def tune_callable(
     max_trials: int | None = None,
     warm_start: bool = True,
 ) -> TuneReport:
-    """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants."""
+    """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants.
+
+    The settings are those of ``tune``. Raises UserError in one line.
+    """
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
-    check_limits(patience, target_ms, max_trials)
-    workload = workload_of_function(function, arrays, numerics)
+    workload = workload_of_function(function, arrays, check_numerics(numerics))
     settings = TuneSettings(
         model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
         device=device,
         threads=default_threads() if threads is None else threads,
         budget_s=parse_budget(budget_s),
-        searcher=searcher,
+        searcher=check_searcher(searcher),
         store=default_store() if store is None else Path(store).expanduser(),
         seed=seed,
         numerics=numerics,
@@ -132,6 +136,7 @@ def tune_callable(
         max_trials=max_trials,
         warm_start=warm_start,
     )
+    check_settings(settings)
     return run_session(settings, workload, observers)
 
 

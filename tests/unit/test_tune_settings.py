@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tunegrad import explain, tune
+from tunegrad import explain, tune, tune_callable
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.tune import show
@@ -57,3 +58,15 @@ def test_explain_takes_the_store_of_its_settings_by_name(settings: TuneSettings)
     elsewhere = replace(settings, device="abacus")  # refused before anything is measured
     with pytest.raises(DeviceError, match="can not be explained"):
         explain(elsewhere, store=settings.store)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"threads": 0}, {"seed": -1}, {"searcher": "bem"}, {"numerics": "loose"}, {"patience": -1}, {"max_trials": 0}],
+)
+def test_a_function_is_tuned_with_settings_in_their_ranges_only(tmp_path: Path, given: dict[str, Any]) -> None:
+    (name,) = given
+    a = np.ones((4, 4), np.float32)
+    with pytest.raises(ConfigError, match=f"^{name} "):
+        tune_callable(lambda a: a @ a, a, store=tmp_path / "s.db", **given)
+    assert not (tmp_path / "s.db").exists()

@@ -54,7 +54,11 @@ __all__ = ["tune"]
 )
 @click.option("--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long.")
 @click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
-@click.option("--no-warm-start", is_flag=True, help="Take no seeds from similar kernels in the store.")
+@click.option(
+    "--no-warm-start",
+    is_flag=True,
+    help="Take no seeds from similar kernels in the store, and learn nothing from others.",
+)
 @store_option
 @seed_option
 @numerics_option
