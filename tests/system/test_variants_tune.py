@@ -31,8 +31,9 @@ from tunegrad.variants import allowed
 
 BUDGET_S = 2.0
 RNG = np.random.default_rng(0)
-X = RNG.standard_normal((1, 10, 9, 8), dtype=np.float32)
-W = [RNG.standard_normal((8, 8, 3, 3), dtype=np.float32) / 8 for _ in range(2)]
+X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
+"""Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no ground for a test."""
+W = [RNG.standard_normal((32, 32, 3, 3), dtype=np.float32) / 16 for _ in range(2)]
 
 
 def two(x: Tensor) -> Tensor:
@@ -281,7 +282,7 @@ def test_parts_that_variants_share_are_measured_once(store: Store) -> None:
 
 # ---- a convolution of the caller's tensors
 
-ROWS = RNG.standard_normal((1, 8, 10, 9), dtype=np.float32)
+ROWS = RNG.standard_normal((1, 32, 14, 14), dtype=np.float32)
 
 
 @pytest.mark.parametrize(

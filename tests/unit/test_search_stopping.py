@@ -85,7 +85,7 @@ def test_stopping_by_expected_gain_leaves_little_of_what_was_recorded(searcher: 
     optimum_s = sum(s.task.uses * r.recording.best_s for s, r in zip(search.searches, SPACES, strict=True))
     assert search.stopped == "gain"
     assert model_s(search) <= 1.02 * optimum_s
-    assert trials_of(search) < 0.5 * sum(s.recording.programs for s in SPACES)
+    assert trials_of(search) < 0.6 * sum(s.recording.programs for s in SPACES)
 
 
 def test_stopping_by_expected_gain_lets_a_search_go_on_that_still_finds_something() -> None:
