@@ -160,4 +160,4 @@ def _value(engine: Engine, call: Call) -> Any:
     if call.method == "measure":
         kernel, texts, best_s, known = call.arguments
         return engine.measure(kernel, texts, best_s, known, None)
-    return None
+    return engine.compare(*call.arguments) if call.method == "compare" else None

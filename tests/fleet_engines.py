@@ -36,7 +36,7 @@ class Recorded:
     def compile(self, kernel, texts, known):
         return ()
 
-    def compare(self, kernel, a, b, rounds, cold):
+    def compare(self, kernel, a, b, rounds, cold, renewals):
         return (1.0,) * rounds, (1.0,) * rounds
 
     def machine_limits(self, again):

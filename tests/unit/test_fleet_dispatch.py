@@ -1,14 +1,26 @@
 """Calls on machines that die, hang, dawdle and come back: every answer arrives, and none is from the wrong machine."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from search_surface import MACHINE
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
+from tunegrad.devices import Limits, host_target
 from tunegrad.errors import DeviceError, InternalError
-from tunegrad.trial import Fingerprint
-from tunegrad.tuning.fleet import Answer, Call, Dispatcher, JobLost, SourceLost, StationRaised
+from tunegrad.opts import Schedule
+from tunegrad.trial import Fingerprint, Policy
+from tunegrad.tuning.fleet import (
+    Answer,
+    Call,
+    CpuEngine,
+    Dispatcher,
+    FleetMeasurer,
+    JobLost,
+    SourceLost,
+    StationRaised,
+)
 
 OTHER = Fingerprint((("arch", "glass"), ("device", "cpu")))
 
@@ -21,6 +33,9 @@ class Echo:
 
     def measure(self, kernel, texts, best_s, known, code):
         return texts
+
+    def compare(self, kernel, a, b, rounds, cold, renewals):
+        return (float(renewals),), (float(renewals),)
 
 
 def machine(takes_s=1.0, fingerprint=MACHINE, **more):
@@ -193,3 +208,22 @@ def test_dispatch_drops_what_nobody_wants():
     assert len(measured(stations)) == 1
     with pytest.raises(InternalError, match="was dropped"):
         dispatcher.answer(jobs[0])
+
+
+def test_fleet_that_is_renewed_compares_in_fresh_processes_from_then_on():
+    _, dispatcher, _ = fleet(machine())
+    measurer = FleetMeasurer(dispatcher, 1, Limits(), Policy())
+    pair, kernel = (Schedule(()), Schedule(())), SimpleNamespace(key="k")
+    before = measurer.compare(kernel, *pair, rounds=5, cold=True)
+    measurer.renew()
+    after = [measurer.compare(kernel, *pair, rounds=5, cold=cold) for cold in (True, False)]
+    assert (before, after) == (((0.0,), (0.0,)), [((1.0,), (1.0,))] * 2)
+
+
+def test_machine_starts_one_fresh_process_for_each_renewal():
+    done = []
+    engine = CpuEngine(host_target(1), "contract", Policy(), Limits(), 0)
+    engine._measurer = SimpleNamespace(renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare"))
+    for renewals in (0, 1, 1, 2):
+        engine.compare(None, "", "", 5, True, renewals)
+    assert done == ["compare", "renew", "compare", "compare", "renew", "compare"]

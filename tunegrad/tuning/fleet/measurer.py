@@ -57,6 +57,7 @@ class FleetMeasurer:
     ) -> None:
         self._dispatcher, self._size, self._limits, self._policy = dispatcher, job, limits, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
+        self._renewals = 0
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Nothing: a machine compiles what it measures, or gets it compiled."""
@@ -71,7 +72,8 @@ class FleetMeasurer:
     def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
         """Interleaved samples, in seconds, of two schedules, on one machine. Raises CandidateFailure."""
         limit_s = _COMPARE_S + 2 * self._limits.reference_s + 4.0 * rounds
-        job = self._dispatcher.submit(Call("compare", (kernel, a.text, b.text, rounds, cold), kernel.key, limit_s))
+        arguments = kernel, a.text, b.text, rounds, cold, self._renewals
+        job = self._dispatcher.submit(Call("compare", arguments, kernel.key, limit_s))
         try:
             with self._costs.part("timing"), self._interrupt.breakable():
                 found: Samples | Failed = self._dispatcher.answer(job)
@@ -84,7 +86,8 @@ class FleetMeasurer:
         return found
 
     def renew(self) -> None:
-        """Nothing: the next comparison may go to another machine as it is."""
+        """Compare in fresh processes from now on: each machine starts one when it next compares."""
+        self._renewals += 1
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """The measured peaks of one of the machines; they are all of one kind. Raises DeviceError."""

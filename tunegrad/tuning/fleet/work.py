@@ -87,8 +87,11 @@ class Engine(Protocol):
     def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
         """Compile for the machines that measure."""
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool) -> Samples:
-        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool, renewals: int) -> Samples:
+        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure.
+
+        ``renewals`` counts how often fresh processes were asked for: where it grew, this runs in one.
+        """
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The machine's measured peaks."""
@@ -105,6 +108,7 @@ class CpuEngine:
     ) -> None:
         self._device = CpuMeasurer(target, hooks, limits, seed, opt_level=OPT_LEVEL)
         self._measurer = CandidateMeasurer(self._device, policy)
+        self._renewals = 0
         self.fingerprint = fingerprint(target, numerics)
 
     def measure(
@@ -120,8 +124,11 @@ class CpuEngine:
         """Compile on all cores."""
         return tuple(self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known))
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool, renewals: int) -> Samples:
         """Interleaved samples of two schedules, compiled here first. Raises CandidateFailure."""
+        if renewals > self._renewals:
+            self._renewals = renewals
+            self._measurer.renew()
         return self._measurer.compare(kernel, Schedule.parse(a), Schedule.parse(b), rounds, cold)
 
     def machine_limits(self, again: bool) -> MachineLimits:
