@@ -112,3 +112,15 @@ def test_fleet_without_machines_is_waited_for_and_not_asked_again_and_again(monk
     stations = cluster.RayStations(nobody, Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b"))
     assert stations.done((), 1.5) == []
     assert slept == [1.5]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2:6379", "local"])
+def test_cluster_other_than_the_one_of_this_process_is_refused(monkeypatch, address):
+    here = SimpleNamespace(gcs_address="10.0.0.1:6379")
+    ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: here)
+    monkeypatch.setattr(cluster, "_import_ray", lambda _: ray)
+    with pytest.raises(DeviceError, match=f"ray {address}: this process is connected to 10.0.0.1:6379"):
+        cluster.RayCluster(address, 1, "contract").__enter__()
+    for same in ("10.0.0.1:6379", "auto"):
+        with pytest.raises(AttributeError, match="nodes"), cluster.RayCluster(same, 1, "contract") as connected:
+            connected.alive()

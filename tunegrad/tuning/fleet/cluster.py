@@ -35,6 +35,9 @@ __all__ = ["COMPILE_ONLY", "LOCAL", "RELEASE", "RayCluster", "RayStations", "sur
 LOCAL = "local"
 """The address that means: a cluster of this machine alone, gone when the session ends."""
 
+_RUNNING = "auto"
+"""Ray's word for the cluster that this process, or this machine, is connected to."""
+
 COMPILE_ONLY = "tunegrad_compile"
 """Nodes started with this resource are never timed on."""
 
@@ -72,6 +75,9 @@ class RayCluster:
 
     def __enter__(self) -> Self:
         if self.ray.is_initialized():
+            there = self.ray.get_runtime_context().gcs_address
+            if self.address not in (there, _RUNNING):
+                raise DeviceError(f"ray {self.address}: this process is connected to {there}: name that, or disconnect")
             return self
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "tunegrad"}
         if self.address == LOCAL:
