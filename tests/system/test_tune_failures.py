@@ -11,6 +11,7 @@ from tunegrad import tune as tune_model
 from tunegrad.db import open_store
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.tune import doctor
+from tunegrad.tuning import doctor as examining
 
 
 class Fragile(Listener):
@@ -43,3 +44,19 @@ def test_doctor_measures_peaks_and_names_versions() -> None:
     versions = {c.name: c.version for c in report.versions}
     assert versions["llvmlite"]
     assert all("pip install 'tunegrad[" in name for name, v in versions.items() if not v and name != "tunegrad")
+
+
+def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examining, "_version", lambda _: "1.0")
+    monkeypatch.setattr(examining, "cost_model_installed", lambda: True)
+    names = {row.name for row in examining._versions()}
+    assert {"lightgbm"} <= names
+    monkeypatch.setattr(examining, "cost_model_installed", lambda: False)
+    (row,) = {row.name for row in examining._versions()} - names
+    assert (
+        row == "lightgbm (can not be imported; it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1))"
+    )
+
+
+def test_doctor_lists_every_extra_that_an_option_needs() -> None:
+    assert {"pyopencl", "matplotlib", "ray"} <= examining._EXTRAS.keys()

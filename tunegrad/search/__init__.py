@@ -3,7 +3,15 @@
 from tunegrad.search.bayesian import BayesianSearcher
 from tunegrad.search.beam import BeamSearcher
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
-from tunegrad.search.cost_model import CostModel, Facts, Features, Lessons, cost_model_installed, ranking_accuracy
+from tunegrad.search.cost_model import (
+    OPENMP,
+    CostModel,
+    Facts,
+    Features,
+    Lessons,
+    cost_model_installed,
+    ranking_accuracy,
+)
 from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winner
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
@@ -25,6 +33,7 @@ from tunegrad.search.trial_log import TrialLog
 __all__ = [
     "LEARNED",
     "LEAST_EFFECT",
+    "OPENMP",
     "TEST",
     "BayesianSearcher",
     "BeamSearcher",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lightgbm import Booster
     from numpy.typing import NDArray
 
-__all__ = ["CostModel", "Facts", "Features", "Lessons", "cost_model_installed", "ranking_accuracy"]
+__all__ = ["OPENMP", "CostModel", "Facts", "Features", "Lessons", "cost_model_installed", "ranking_accuracy"]
 
 Features = Callable[[Schedule], Mapping[str, float]]
 """Named numbers of a schedule, by ``tree_features`` or ``program_features``. IllegalAction for one that has none."""
@@ -65,9 +65,13 @@ _ENOUGH = 100
 """With so many rows of its own a kernel does not learn from others any more: they would only cost time."""
 
 
+OPENMP = "it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1)"
+"""What the library that learns needs besides, in words."""
+
+
 @cache
 def cost_model_installed() -> bool:
-    """Whether the library that learns can be used: it needs the system's OpenMP runtime (``libgomp.so.1``) besides."""
+    """Whether the library that learns can be used: it needs the system's OpenMP runtime besides."""
     try:
         import lightgbm  # noqa: F401
     except (ImportError, OSError):

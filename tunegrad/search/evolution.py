@@ -95,7 +95,7 @@ class EvolutionarySearcher(OneByOne):
         for row in rows[self._used :]:
             self._options.update((d.name, d.options) for d in row.schedule.trace)
             self._tried.add(_key(row.choices))
-        fresh, self._used = len(rows) > max(0, self._used), len(rows)
+        fresh, self._used = len(rows) > self._used, len(rows)
         log_s, enough = [r.log_s for r in rows], len(rows) >= _FEWEST
         if self._model is not None and fresh and enough:
             self._model.fit([r.choices for r in rows], log_s)

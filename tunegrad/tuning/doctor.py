@@ -12,16 +12,16 @@ from tunegrad.devices import CpuMeasurer, MachineLimits, compiler_version, host_
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport
+from tunegrad.search import OPENMP, cost_model_installed
 
 __all__ = ["doctor"]
 
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
-    "lightgbm",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "matplotlib": "plot", "pytest": "test",
+    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "pytest": "test",
     "torch": "bench", "onnxruntime": "bench", "openvino": "bench",
 }  # fmt: skip
 """Packages of the extras, and the extra that each one comes with."""
@@ -79,7 +79,14 @@ def _compiler(name: str) -> CompilerRow:
 
 def _versions() -> tuple[CompilerRow, ...]:
     own = (CompilerRow("python", platform.python_version()), *(CompilerRow(n, _version(n)) for n in _PACKAGES))
-    return (*own, *(_extra(package, extra) for package, extra in _EXTRAS.items()))
+    return (*own, _learner(), *(_extra(package, extra) for package, extra in _EXTRAS.items()))
+
+
+def _learner() -> CompilerRow:
+    """The library of the cost model; where it is there and can not be used, its name says why."""
+    found = _version("lightgbm")
+    unusable = bool(found) and not cost_model_installed()
+    return CompilerRow(f"lightgbm (can not be imported; {OPENMP})" if unusable else "lightgbm", found)
 
 
 def _extra(package: str, extra: str) -> CompilerRow:

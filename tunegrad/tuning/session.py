@@ -37,6 +37,7 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.reports import RunReport, TuneReport
 from tunegrad.search import (
     LEARNED,
+    OPENMP,
     BudgetPolicy,
     KernelSearch,
     ModelSearch,
@@ -179,7 +180,9 @@ class _Session:
                 share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
                 self.workloads[i] = deciding.decided(work, share_s)
         if self.settings.searcher in LEARNED and not cost_model_installed():
-            self.tell(Warned(f"searcher {self.settings.searcher}: no cost model, since lightgbm can not be imported"))
+            self.tell(
+                Warned(f"searcher {self.settings.searcher}: no cost model: lightgbm can not be imported; {OPENMP}")
+            )
         uses = [u for u in shared_kernels(self.workloads) if not u.kernel.fixed]
         searches = self._searches(measurer, uses, self.settings.warm_start)
         stopped: StopReason | None = None
