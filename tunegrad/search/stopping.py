@@ -6,8 +6,8 @@
     target     the model is as fast as the user wants it
 
 What a kernel may still save is told from how long it has not improved: after n vain trials a search without end is
-expected to save ``potential(n)`` of its time. That curve was measured on recorded spaces (tests/data/spaces): it lies
-above twice the mean of what any searcher still found there, for every n. It asks nothing of the machine's peaks.
+expected to save ``potential(n)`` of its time. That curve was measured on recorded spaces: it is about twice the mean of
+what any searcher still found there, or more (decision 0015). It asks nothing of the machine's peaks.
 
 All of it is reckoned from rows, so a resumed search stops where it would have.
 """
