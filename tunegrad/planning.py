@@ -1,6 +1,10 @@
-"""From a graph to the schedule that runs: which edges are buffers, then which variant of each kernel.
+"""From a graph to the schedule that runs: the form of its images, which edges are buffers, the variant of each kernel.
 
-    graph   -->   the rules' plan   -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
+    graph   -->   the rules' plan   -->   the stored form of its images
+            -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
+
+A stored form is a trial of the whole graph: its key is the hash of the rules' plan with its images channels-last, its
+action text is ``images(FORM)``.
 
 A stored decision about edges is a trial of a region (``ir.fusion.Alternatives``): its key is the hash of the region's
 text, its action text is ``plan(NAME)``, with the name of an edge or ``rules``. Regions are looked up by what they hold,
@@ -9,6 +13,7 @@ so a decision found in one model serves every model with the same kernels around
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +23,7 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import EXPENSIVE, Alternatives, Edge, Fusion, Schedule
+from tunegrad.ir.fusion import EXPENSIVE, LAST, ROWS, Alternatives, Edge, Fusion, Images, Schedule, blocked
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.pairs import pair_dots
@@ -33,10 +38,16 @@ __all__ = [
     "RULES",
     "Planned",
     "expected_parts",
+    "expected_plan_s",
     "expected_s",
+    "image_forms",
+    "images_action",
+    "images_key",
+    "images_text",
     "plan_schedule",
     "plan_text",
     "prepared",
+    "stored_images",
     "stored_plan",
     "stored_s",
     "stored_toggles",
@@ -46,6 +57,7 @@ RULES = "rules"
 """The decision that a region stays as the rules cut it."""
 
 _TEXT = re.compile(r"plan\((\w+)\)")
+_IMAGES = re.compile(r"images\((\w+)\)")
 _LAUNCH_S = 1e-6
 _EXPENSIVE_FLOPS = 15
 """What an exponential, a division or the like costs more than an addition."""
@@ -53,11 +65,15 @@ _EXPENSIVE_FLOPS = 15
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A graph ready to run: its schedule, the edges where that is not the rules', and the variants by kernel key."""
+    """A graph ready to run: its schedule, the edges where that is not the rules', and the variants by kernel key.
+
+    ``images`` is the form of its images.
+    """
 
     plan: Schedule
     toggles: frozenset[int]
     variants: Mapping[str, str]
+    images: Images = LAST
 
 
 def prepared(outputs: tuple[Node, ...], numerics: Numerics) -> tuple[Node, ...]:
@@ -70,9 +86,10 @@ def plan_schedule(
 ) -> Planned:
     """The schedule of a prepared graph with all that the store has decided; reads only."""
     fusion = Fusion.of(outputs)
+    fusion = fusion.storing(stored_images(fusion, here, store))
     toggles = stored_toggles(fusion, here, store)
     plan, variants = pick_variants(fusion.toggled(toggles).schedule(), target, here, store, numerics)
-    return Planned(plan, toggles, variants)
+    return Planned(plan, toggles, variants, fusion.images)
 
 
 def plan_text(name: str) -> str:
@@ -103,6 +120,45 @@ def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> fr
         if winners[edge.key] == edge.name:
             chosen.append(edge)
     return alternatives.toggles(chosen)
+
+
+def image_forms(target: Target) -> tuple[Images, ...]:
+    """The forms that are worth a thought: blocks are as large as the f32 lanes of a vector."""
+    return (LAST, ROWS, blocked(target.lanes(4)))
+
+
+def images_text(fusion: Fusion) -> str:
+    """What a decision about images is stored under: the launches of the rules' plan, its images channels-last."""
+    numbers: dict[int, int] = {}
+    lines = ["images"]
+    for launch in fusion.storing(LAST).schedule().launches:
+        args = (str(numbers.setdefault(i, len(numbers))) for i in launch.args)
+        lines.append(f"launch ({', '.join(args)}) {launch.kernel.key}")
+    return "\n".join(lines)
+
+
+def images_key(fusion: Fusion) -> str:
+    """The key of ``images_text`` in the store: 32 hex digits of its SHA-256, as a kernel's."""
+    return hashlib.sha256(images_text(fusion).encode()).hexdigest()[:32]
+
+
+def images_action(images: Images) -> str:
+    """The action text that stands for a form of images in the store."""
+    return f"images({images})"
+
+
+def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Images:
+    """The form that the store has decided on for the images of a graph, as the rules cut it; else channels-last."""
+    if store is None or not fusion.has_images:
+        return LAST
+    winner = store.winner(images_key(fusion), here, SPACE_VERSION)
+    found = None if winner is None else _IMAGES.fullmatch(winner.actions)
+    return (Images.parse(found.group(1)) if found else None) or LAST
+
+
+def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float:
+    """Seconds that a model of the machine expects a plan to take, each kernel as its expected variant."""
+    return sum(uses * expected_s(kernel, target, numerics) for kernel, uses in plan.kernels().values())
 
 
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:

@@ -34,7 +34,7 @@ MAX_REFUSALS = 100_000
 ActionRule = Callable[[str, Fingerprint, str], str | None]
 """(kernel key, machine, action text) to what is wrong with the text, or None."""
 
-_DECISION = re.compile(r"(plan|variant)\(\w{1,64}\)")
+_DECISION = re.compile(r"(images|plan|variant)\(\w{1,64}\)")
 _KERNEL_CHARACTERS = 1 << 20
 _ACTION_CHARACTERS = 1 << 14
 _NAME_CHARACTERS = 4000

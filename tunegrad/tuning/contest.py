@@ -14,9 +14,14 @@ from tunegrad.trial import Fingerprint, Policy
 
 from .whole import chosen_kernel
 
-__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "interleaved"]
+__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "contest_s", "interleaved"]
 
 _ROUNDS = 12
+_RUNS = 3
+_COMPILE_S = 0.05
+_SLOWER = 2.0
+"""What default schedules take, about, in times of what a model of the machine expects."""
+
 CONTEST_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
 """How the samples of a contest are taken."""
 
@@ -50,10 +55,16 @@ class Contest:
         return interleaved(first, others[0] if others else first)
 
 
+def contest_s(plans: Sequence[Schedule], expected_s: Sequence[float]) -> float:
+    """Seconds that a contest of plans takes, about: compiling them, and runs of what is expected of each."""
+    kernels = {key for plan in plans for key in plan.kernels()}
+    return _COMPILE_S * len(kernels) + _ROUNDS * _RUNS * _SLOWER * sum(expected_s)
+
+
 def interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:
     """Samples of two models in turns; the first of every turn only warms the caches."""
     samples: tuple[list[float], list[float]] = ([], [])
     for turn in range(_ROUNDS):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            samples[side].append(min((a, b)[side].benchmark_s(3)[1:]))
+            samples[side].append(min((a, b)[side].benchmark_s(_RUNS)[1:]))
     return samples

@@ -1,6 +1,6 @@
-"""What a model's kernels are, decided before they are searched: where its graph is cut, then the variant of each.
+"""What a model's kernels are, decided before they are searched: how it stores images, where it is cut, variants.
 
-    rules, store  -->  edges measured  -->  variants measured  -->  the work of the decided plan
+    rules, store  -->  forms of images measured  -->  edges measured  -->  variants measured  -->  the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -17,27 +17,31 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.events import Event
 from tunegrad.inference import LoadedModel
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import Images, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning import stored_toggles
+from tunegrad.planning import stored_images, stored_toggles
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
 from .contest import Contest, bound
+from .images import settle_images
 from .interrupt import Interrupt
 from .plans import settle_plan
 from .variants import settle_variants
-from .workload import Workload, with_toggles, with_variants
+from .workload import Workload, with_images, with_toggles, with_variants
 
 __all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
 
 PLAN_SHARE = 0.06
-"""The part of a budget in which edges of the graphs are decided."""
+"""The part of a budget in which forms of images and edges of the graphs are decided."""
 
 PLAN_LEAST_S = 1.5
 """Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
+
+_IMAGES_SHARE = 0.5
+"""The part of that in which forms of images are."""
 
 _VARIANTS_SHARE = 0.15
 
@@ -66,6 +70,7 @@ class Deciding:
 
     def known(self, work: Workload) -> Workload:
         """The work as the store has decided it; nothing is measured."""
+        work = with_images(work, stored_images(work.fusion, self.here, self.store))
         work = _toggled(work, stored_toggles(work.fusion, self.here, self.store))
         return with_variants(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
 
@@ -74,8 +79,14 @@ class Deciding:
         if budget_s < LEAST_S:
             return self.known(work)
         share_s = PLAN_SHARE * budget_s
+        began_s, known = time.monotonic(), partial(stored_images, work.fusion, self.here, self.store)
+        if share_s >= PLAN_LEAST_S:
+            work = with_images(work, self._tried(partial(self._images, work, _IMAGES_SHARE * share_s), known))
+        else:
+            work = with_images(work, known())
         toggles = partial(stored_toggles, work.fusion, self.here, self.store)
         if share_s >= PLAN_LEAST_S:
+            share_s -= time.monotonic() - began_s
             work = _toggled(work, self._tried(partial(self._toggles, work, share_s), toggles))
         else:
             work = _toggled(work, toggles())
@@ -84,6 +95,20 @@ class Deciding:
             partial(picked, work.plan, self.target, self.here, self.store, self.numerics),
         )
         return with_variants(work, picks)
+
+    def _images(self, work: Workload, share_s: float) -> Images:
+        return settle_images(
+            work.fusion,
+            self.target,
+            self.here,
+            self.store,
+            self.seconds,
+            Contest(partial(self._planned, work)),
+            self.session,
+            self.numerics,
+            time.monotonic() + share_s,
+            self.tell,
+        )
 
     def _toggles(self, work: Workload, share_s: float) -> frozenset[int]:
         return settle_plan(

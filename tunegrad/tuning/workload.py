@@ -14,7 +14,7 @@ from typing import Any
 
 from tunegrad.config import ModelSpec, Numerics, build_model
 from tunegrad.frontend.model import Model, as_model
-from tunegrad.ir.fusion import Fusion, Schedule
+from tunegrad.ir.fusion import Fusion, Images, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import rewrite
 from tunegrad.planning import prepared
@@ -25,6 +25,7 @@ __all__ = [
     "Workload",
     "key_of",
     "shared_kernels",
+    "with_images",
     "with_toggles",
     "with_variants",
     "workload_of",
@@ -107,6 +108,15 @@ def workload_of(model: Model, name: str, seed: int, numerics: Numerics = "contra
     fusion = Fusion.of(prepared(tuple(t.node for t in outputs), numerics))
     plan = fusion.schedule()
     return Workload(name, fusion, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
+
+
+def with_images(workload: Workload, images: Images) -> Workload:
+    """The work as the rules cut the graph, its images in this form."""
+    fusion = workload.fusion.storing(images)
+    if fusion is workload.fusion:
+        return workload
+    plan = fusion.schedule()
+    return replace(workload, fusion=fusion, plan=plan, kernels=_uses(plan))
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:

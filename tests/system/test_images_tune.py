@@ -1,0 +1,237 @@
+"""Tuning decides how a graph stores its images: the fastest form, its rows, nothing twice, loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import THREADS, here
+
+import tunegrad as tg
+from tunegrad.config import ModelSpec, TuneSettings
+from tunegrad.db import IMPORTED, Evidence, Store, open_store
+from tunegrad.db.importing import actions_fault
+from tunegrad.devices import host_target
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Event, WinnerPromoted
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning import image_forms, images_action, images_key, images_text, plan_schedule, stored_images
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning import deciding
+from tunegrad.tuning.contest import Contest, contest_s
+from tunegrad.tuning.images import settle_images
+from tunegrad.tuning.session import run_session
+from tunegrad.tuning.workload import workload_of_function
+
+RNG = np.random.default_rng(8)
+X = RNG.standard_normal((1, 4, 12, 12), dtype=np.float32)
+TARGET = host_target(THREADS)
+BLOCKS = blocked(TARGET.lanes(4))
+C = 2 * TARGET.lanes(4)
+WEIGHTS = [RNG.standard_normal(s, dtype=np.float32) / 8 for s in ((C, 4, 3, 3), (C, C, 1, 1), (C, C, 3, 3))]
+Samples = tuple[list[float], list[float]]
+
+
+def function(x: Tensor) -> Tensor:
+    """Convolutions with a pool between them."""
+    a, b, c = (Tensor.constant(w) for w in WEIGHTS)
+    return x.conv2d(a, padding=1).relu().conv2d(b).relu().max_pool2d(2).conv2d(c, stride=2)
+
+
+WORK = workload_of_function(function, (X,))
+FUSION = WORK.fusion
+KEY = images_key(FUSION)
+
+
+def plan(images: Images) -> Schedule:
+    return FUSION.storing(images).schedule()
+
+
+def keys(p: Schedule) -> set[str]:
+    return {x.kernel.key for x in p.launches}
+
+
+def winning(images: Images) -> Callable[[Schedule, Schedule], Samples]:
+    """A contest that a form wins."""
+
+    def compare(first: Schedule, other: Schedule) -> Samples:
+        times = [1.0 if keys(p) == keys(plan(images)) else 2.0 for p in (first, other)]
+        return tuple([t + 1e-6 * i for i in range(12)] for t in times)  # type: ignore[return-value]
+
+    return compare
+
+
+def ones(kernels: Sequence[Kernel]) -> dict[str, float]:
+    return {k.key: 1.0 for k in kernels}
+
+
+def never(*_: object) -> Any:
+    raise AssertionError("measured again")
+
+
+@pytest.fixture(autouse=True)
+def _hopeful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No form is out before it is measured, whatever machine this is."""
+    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", inf)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:", "write") as opened, opened.session("tune", 0, {}, "0", "s1"):
+        yield opened
+
+
+def settled(
+    store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None, fusion: Any = FUSION
+) -> Images:
+    return settle_images(fusion, TARGET, here(), store, measure, compare, "s1", deadline_s=deadline_s, tell=tell)
+
+
+@pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)
+def test_the_fastest_measured_form_is_picked_and_found_again(store: Store, images: Images) -> None:
+    assert settled(store, ones, winning(images)) == images
+    assert stored_images(FUSION, here(), store) == images
+    assert settled(store, never, never) == images
+
+
+def test_a_decision_is_rows_a_promotion_and_an_event(store: Store) -> None:
+    events: list[Event] = []
+    settled(store, ones, winning(BLOCKS), tell=events.append)
+    rows = store.trials(KEY, here())
+    assert {t.actions for t in rows} == {images_action(i) for i in image_forms(TARGET)}
+    assert all((t.origin, t.session, t.kernel_text) == ("plan", "s1", images_text(FUSION)) for t in rows)
+    promoted = [(t.actions, e) for t, e in store.promotions(KEY, here())]
+    assert [a for a, _ in promoted] == ["images(last)", images_action(BLOCKS)]
+    assert promoted[1][1].p_value < 0.01
+    (event,) = [e for e in events if type(e) is WinnerPromoted]
+    assert (event.key, event.actions) == (KEY, images_action(BLOCKS))
+    assert store.verify() == []
+    assert all(actions_fault(KEY, here(), t.actions) is None for t in rows), "an export of it can be read"
+
+
+def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> None:
+    only = keys(plan(BLOCKS)) - keys(plan(LAST)) - keys(plan(ROWS))
+    broken = lambda kernels: {k.key: inf if k.key in only else 1.0 for k in kernels}  # noqa: E731
+    assert settled(store, broken, winning(BLOCKS)) == LAST
+
+
+def test_a_form_that_does_not_compile_loses(store: Store) -> None:
+    def failing(*_: object) -> Samples:
+        raise CandidateFailure("planted")
+
+    assert settled(store, ones, failing) == LAST
+
+
+def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", 0.0)
+    assert settled(store, never, never) == LAST
+    assert not store.promotions(KEY, here()), "what was not measured is no row"
+
+
+def test_without_time_nothing_is_settled(store: Store) -> None:
+    assert settled(store, never, never, deadline_s=monotonic()) == LAST
+    assert not store.promotions(KEY, here())
+    assert settled(store, ones, winning(BLOCKS)) == BLOCKS
+
+
+def test_a_contest_takes_longer_the_more_it_compiles_and_runs() -> None:
+    one, two = plan(LAST), plan(BLOCKS)
+    assert (
+        0.0 < contest_s((one, one), (1e-3, 1e-3)) < contest_s((one, two), (1e-3, 1e-3)) < contest_s((one, two), (1, 1))
+    )
+
+
+def test_graphs_without_images_have_no_question(store: Store) -> None:
+    work = workload_of_function(lambda x: (x @ x).relu(), (X[0, 0],))
+    assert settled(store, never, never, fusion=work.fusion) == LAST
+
+
+def stored(path: Path, actions: str, origin: str = "plan") -> Path:
+    """A store that holds one decision."""
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
+        claim(store, actions, origin)
+    return path
+
+
+def claim(store: Store, actions: str, origin: str = f"{IMPORTED}plan") -> None:
+    ok = Measurement(Status.OK, (1e-6,) * 3)
+    row = Trial(KEY, images_text(FUSION), here(), actions, "", SPACE_VERSION, Policy(), ok, "s1", origin, 1.0)
+    number = store.add(row)
+    if origin != "plan":
+        store.promote(number, Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False))
+
+
+def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", 0.0)
+    claim(store, images_action(ROWS))
+    assert stored_images(FUSION, here(), store) == ROWS
+    assert settled(store, ones, winning(LAST)) == LAST
+    assert stored_images(FUSION, here(), store) == LAST
+    assert settled(store, never, never) == LAST
+
+
+def test_a_store_of_another_machine_decides_nothing(store: Store) -> None:
+    settled(store, ones, winning(BLOCKS))
+    other = Fingerprint(tuple((k, "another" if k == "arch" else v) for k, v in here().fields))
+    assert stored_images(FUSION, other, store) == LAST
+
+
+# ---- loading
+
+
+@pytest.mark.parametrize("images", [ROWS, BLOCKS], ids=str)
+def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results(
+    tmp_path: Path, images: Images
+) -> None:
+    rules = tg.compile(function, X, store=False, threads=THREADS)
+    path = stored(tmp_path / "i.db", images_action(images))
+    model = tg.compile(function, X, store=path, threads=THREADS)
+    assert {r.key for r in model.report()} != {r.key for r in rules.report()}
+    np.testing.assert_allclose(model(X), rules(X), rtol=1e-4, atol=1e-4)
+    with open_store(path) as store:
+        planned = plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "strict")
+    assert planned.images == images
+
+
+@pytest.mark.parametrize("actions", ["images(last)", "images(lost)", "images()", "images(blocked1)", "plan(rows)"])
+def test_a_stored_text_that_names_no_other_form_leaves_channels_last(tmp_path: Path, actions: str) -> None:
+    with open_store(stored(tmp_path / "i.db", actions)) as store:
+        assert plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
+
+
+# ---- a session
+
+
+def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
+    settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
+    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
+    monkeypatch.setattr(deciding, "settle_variants", lambda *_: {})
+    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: winning(BLOCKS)(*rivals))
+    report = run_session(settings, WORK, [])
+    assert {r.key for r in report.rows} == keys(plan(BLOCKS))
+    with open_store(settings.store) as store:
+        assert stored_images(FUSION, here(), store) == BLOCKS
+    again = run_session(replace(settings, budget_s=2.0), WORK, [])
+    assert {r.key for r in again.rows} == keys(plan(BLOCKS))
+
+
+def test_a_small_budget_leaves_the_images_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
+    monkeypatch.setattr(deciding, "settle_images", never)
+    report = run_session(TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, [])
+    assert report.rows
