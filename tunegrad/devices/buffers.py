@@ -20,9 +20,6 @@ __all__ = ["Buffer"]
 
 _PAGE = 4096
 _HUGE = 2 << 20
-_HUGE_FROM = 256 << 10
-"""Buffers of at least this many bytes lie on huge pages: with small ones, strided reads of them wait for page walks."""
-
 _GUARD = 64
 _CANARY = np.uint8(0xA5)
 
@@ -31,25 +28,23 @@ class Buffer:
     """Zeroed memory of ``nbytes`` bytes between two guard zones; freed with the last array that views it.
 
     ``touched``: every page is there already; without it, the caller writes all of it before anything is timed.
-    Buffers from 256 KiB on start on a huge page and ask the kernel for huge pages, of which the last one is theirs
-    alone. Raises MemoryError when there is none.
+    Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. Raises MemoryError when there is none.
     """
 
     __slots__ = ("_back", "_front", "bytes", "nbytes")
 
     def __init__(self, nbytes: int, touched: bool = True) -> None:
         self.nbytes = nbytes
-        align = _HUGE if nbytes >= _HUGE_FROM else _PAGE
+        align = _HUGE if nbytes > _HUGE else _PAGE
         body = -(-(nbytes + _GUARD) // _PAGE) * _PAGE
-        whole_pages = -(-body // align) * align
         try:
-            memory = mmap.mmap(-1, _PAGE + whole_pages + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            memory = mmap.mmap(-1, _PAGE + body + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise MemoryError(f"buffer of {nbytes} bytes: {error}") from error
         whole: npt.NDArray[np.uint8] = np.frombuffer(memory, dtype=np.uint8)
         start = _PAGE + -(whole.ctypes.data + _PAGE) % align
         if align == _HUGE:
-            _advise(memory, start, whole_pages)
+            _advise(memory, start, body)
         self._front = whole[start - _PAGE : start]
         self._back = whole[start + nbytes : start + body]
         self.bytes: npt.NDArray[np.uint8] = whole[start : start + nbytes]
@@ -84,4 +79,4 @@ class Buffer:
 
 def _advise(memory: mmap.mmap, start: int, length: int) -> None:
     with suppress(OSError):  # a kernel without huge pages
-        memory.madvise(mmap.MADV_HUGEPAGE, start, length)
+        memory.madvise(mmap.MADV_HUGEPAGE, start, length // _PAGE * _PAGE)

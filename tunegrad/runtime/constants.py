@@ -26,8 +26,7 @@ __all__ = ["Constants"]
 Allocate = Callable[[int], NDArray[np.uint8]]
 Array = NDArray[Any]
 
-_SLAB_BYTES = (2 << 20, 16 << 20)
-"""The smallest and the largest slab. Arrays of a few hundred KiB share slabs, and with them huge pages."""
+_SLAB_BYTES = 1 << 20
 
 
 class Constants:
@@ -73,15 +72,11 @@ class Constants:
         return memory
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
-        """Aligned bytes: an allocation of their own for large ones, a piece of a slab for the others.
-
-        A slab is as large as all that came before it, within bounds, so that little of it stays empty.
-        """
-        least, most = _SLAB_BYTES
-        if nbytes > most // 4:
+        """Aligned bytes: an allocation of their own for large ones, a piece of a slab for small ones."""
+        if nbytes > _SLAB_BYTES // 4:
             return self._allocate(nbytes)
         if self._used + nbytes > self._slab.nbytes:
-            self._slab, self._used = self._allocate(max(nbytes, least, min(most, self.nbytes))), 0
+            self._slab, self._used = self._allocate(_SLAB_BYTES), 0
         start = self._used
         self._used = -(-(start + nbytes) // ALIGN) * ALIGN
         return self._slab[start : start + nbytes]
