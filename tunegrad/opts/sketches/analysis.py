@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from math import prod
 
 from tunegrad.ir.kernel import Kernel, Reduce, Stage, loads
@@ -22,14 +23,49 @@ class Access:
 
     def stride(self, axis: str) -> int | None:
         """Elements per step of ``axis``; 0 when the load does not depend on it."""
-        return dict(self.strides).get(axis, 0)
+        for name, stride in self.strides:
+            if name == axis:
+                return stride
+        return 0
 
     def depends(self, axis: str) -> bool:
         return any(a == axis for a, _ in self.strides)
 
 
+@dataclass(slots=True)
+class _Known:
+    """What was found out about one kernel: a search draws thousands of schedules of it."""
+
+    kernel: Kernel
+    accesses: dict[int, tuple[Access, ...]] = field(default_factory=dict)
+    output_strides: dict[str, int | None] = field(default_factory=dict)
+
+
+_KNOWN: OrderedDict[int, _Known] = OrderedDict()
+"""By the kernel's identity, which hashing its text would cost more than it saves; the latest few."""
+
+_MOST_KNOWN = 128
+
+
+def _known(kernel: Kernel) -> _Known:
+    found = _KNOWN.get(id(kernel))
+    if found is None:  # an entry keeps its kernel alive, so that no other one can have its identity
+        found = _KNOWN[id(kernel)] = _Known(kernel)
+        if len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return found
+
+
 def accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
     """Every load of a stage."""
+    known = _known(kernel).accesses
+    place = next((i for i, s in enumerate(kernel.stages) if s is stage), -1)
+    if place not in known:
+        known[place] = _accesses(kernel, stage) if place >= 0 else ()
+    return known[place]
+
+
+def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
     found = []
     for s, x in loads(kernel):
         if s is stage:
@@ -43,8 +79,11 @@ def accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
 
 def output_stride(kernel: Kernel, axis: str) -> int | None:
     """Elements that the first store moves per step of ``axis``."""
-    s = kernel.stores[0]
-    return kernel.param(s.param).layout.offset(s.index).coefficient(axis)
+    known = _known(kernel).output_strides
+    if axis not in known:
+        s = kernel.stores[0]
+        known[axis] = kernel.param(s.param).layout.offset(s.index).coefficient(axis)
+    return known[axis]
 
 
 def contiguous_axes(kernel: Kernel, names: list[str]) -> list[str]:

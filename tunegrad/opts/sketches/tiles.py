@@ -10,6 +10,7 @@ for k0:                                    block of the longest reduce axis, par
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 from tunegrad.ir.kernel import Axis, Kernel
@@ -205,26 +206,42 @@ def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     target, row = facts.target, facts.row
     vectors = -(-facts.lane.extent // facts.width)
-    sizes = [m for m in (*range(1, 17), 20, 24, 28) if row is not None and m <= row.extent] or [1]
-    options = [
-        (m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= target.registers
-    ] or [(1, 1)]
+    rows = 0 if row is None else row.extent
     if not facts.reduces:
         stores = len(facts.kernel.stores)
         accessed = len(facts.found) + stores if stores > 1 else 1
         most = max(1, min(16, _ACCESSES // accessed))  # a point of many loads and stores fills the registers alone
-        options = [(m, n) for m, n in options if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
+        tiles = _tiles(rows, vectors, target.registers)
+        options = [(m, n) for m, n in tiles if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
         want = (8, 1) if facts.crossed else (1, 4)  # a transpose reads runs of 8 and turns them in registers
         options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
         return ask.pick("tile", options)
     if not facts.reused:  # pooling, column sums: more rows in registers save nothing
-        options.sort(key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
+        options = sorted(_tiles(rows, vectors, target.registers), key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
         return ask.pick("tile", options)
-    extent = row.extent if row is not None else 1
-    ways = _WAYS if facts.crowded else extent
-    near = _near_vectors(facts)
-    options.sort(key=lambda t: (t[0] > ways, round(_sweep_cost(target, vectors, t, extent, near), 6), t[0] + t[1]))
-    return ask.pick("tile", options)
+    ways = _WAYS if facts.crowded else rows
+    far = target.vector_bytes * target.fmas_per_cycle / _L2_BYTES_PER_CYCLE
+    return ask.pick("tile", _ranked_tiles(rows, vectors, target.registers, ways, _near_vectors(facts), far))
+
+
+def _tiles(rows: int, vectors: int, registers: int) -> list[tuple[int, int]]:
+    """(rows, vectors) whose accumulators, vectors and one number fit the registers; ``rows`` is 0 without a row."""
+    sizes = [m for m in (*range(1, 17), 20, 24, 28) if m <= rows] or [1]
+    return [(m, n) for m in sizes for n in (1, 2, 3, 4, 6, 8) if n <= vectors and m * n + n + 1 <= registers] or [
+        (1, 1)
+    ]
+
+
+@lru_cache(maxsize=512)
+def _ranked_tiles(
+    rows: int, vectors: int, registers: int, ways: int, near: int, far: float
+) -> tuple[tuple[int, int], ...]:
+    """Register tiles of a product by ``_sweep_cost``, those of at most ``ways`` rows first."""
+
+    def rank(tile: tuple[int, int]) -> tuple[bool, float, int]:
+        return tile[0] > ways, round(_sweep_cost(tile, max(1, rows), vectors, near, far), 6), sum(tile)
+
+    return tuple(sorted(_tiles(rows, vectors, registers), key=rank))
 
 
 def _near_vectors(facts: _Facts) -> int:
@@ -240,13 +257,12 @@ def _near_vectors(facts: _Facts) -> int:
     return target.l1_bytes // (4 * facts.width * steps)
 
 
-def _sweep_cost(target: Target, vectors: int, tile: tuple[int, int], extent: int, near: int) -> float:
+def _sweep_cost(tile: tuple[int, int], extent: int, vectors: int, near: int, far: float) -> float:
     """Time for all tiles in FMAs: a load takes as long as one, and eight in flight hide the latency.
 
-    Panels of more than ``near`` vectors come from the second cache, with ``_L2_BYTES_PER_CYCLE``.
+    A vector of a panel of more than ``near`` ones comes from the second cache and takes as long as ``far`` FMAs.
     """
     m, n = tile
-    far = target.vector_bytes * target.fmas_per_cycle / _L2_BYTES_PER_CYCLE
 
     def cost(rows: int, cols: int) -> float:
         return max(rows * cols * 1.0, rows + cols, 8.0, cols * far if n > near else 0.0)
