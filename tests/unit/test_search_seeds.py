@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
 from tunegrad.devices import host_target
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import Schedule, Space, lower
-from tunegrad.search import Shape, adapted, distance, seeds_from
+from tunegrad.opts import Schedule, Space, TraceChooser, lower
+from tunegrad.search import RandomChooser, Shape, adapted, distance, seeds, seeds_from
 from tunegrad.tuning.workload import workload_of_function
 
 
@@ -81,6 +84,23 @@ def test_seed_is_nearer_to_what_was_lent_than_the_default_is() -> None:
         return len(set(map(str, schedule.actions)) & set(map(str, Schedule.parse(TILED).actions)))
 
     assert shared(found) > shared(target.defaults()[0])
+
+
+def test_no_single_decision_brings_an_adapted_schedule_nearer() -> None:
+    lent, target = (Space(product(*sizes), host_target(2)) for sizes in ((96, 128, 64), (64, 64, 64)))
+    rng = Random(1)
+    for _ in range(7):
+        wanted = Schedule(lent.sample(RandomChooser(rng, 0.3)).actions)
+        found = adapted(target, wanted, samples=2000)
+        assert found is not None
+        taken = {d.name: d.choice for d in found.trace}
+        for decision in found.trace:
+            for option in range(decision.options):
+                try:
+                    near = target.sample(TraceChooser(taken | {decision.name: option}))
+                except IllegalAction:
+                    continue
+                assert seeds._likeness(near, wanted) <= seeds._likeness(found, wanted)
 
 
 def test_seed_that_is_not_legal_here_is_adapted_only() -> None:

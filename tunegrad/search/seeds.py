@@ -95,7 +95,7 @@ def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule
         found = space.defaults()[0]
     except (IllegalAction, IndexError):
         return None
-    best, done, left = _likeness(found, wanted), 0, samples
+    best, done, left, changed = _likeness(found, wanted), 0, samples, False
     while done < len(found.trace) and left > 0 and found.text != wanted.text:
         decision = found.trace[done]
         done += 1
@@ -108,9 +108,9 @@ def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule
             except IllegalAction:
                 continue
             if (like := _likeness(near, wanted)) > best:
-                found, best = near, like
-                # A change can open or spoil others, before and after it.
-                done = done if done < len(found.trace) else 0
+                found, best, changed = near, like, True
+        if done >= len(found.trace) and changed:  # it can have opened or spoiled others, before and after it
+            done, changed = 0, False
     return found
 
 
