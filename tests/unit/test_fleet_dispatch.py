@@ -186,16 +186,16 @@ class Sourceless(Simulated):
         found = super().take(ticket)
         if self.lost and self.calls[ticket - 1][1].method == "measure":
             self.lost -= 1
-            raise SourceLost("helper")
+            raise SourceLost("helper") from ValueError("no compiler here")
         return found
 
 
-def test_dispatch_a_lost_source_is_nobodys_fault():
+def test_dispatch_a_lost_source_is_told_once_and_no_station_is_blamed():
     stations = Sourceless({f"m{i}": machine() for i in range(2)})
     said = []
     dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
     assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
-    assert said == []
+    assert said == ["machine helper compiles no more: no compiler here"]
     assert dispatcher.machines == 2
 
 

@@ -229,9 +229,9 @@ class RayStations:
         try:
             answer: Answer = self._ray.get(ticket)
         except errors.RayError as error:
-            if code is not None and self._failed(code):
+            if code is not None and (why := self._fault(code)) is not None:
                 self._drop_helper(helper)
-                raise SourceLost(helper) from error
+                raise SourceLost(helper) from DeviceError(_first_line(why))
             if isinstance(error, errors.RayTaskError):
                 raise StationRaised(error) from error
             raise StationLost(_first_line(error)) from error
@@ -266,12 +266,14 @@ class RayStations:
         nodes = self._cluster.alive()
         return [m for m in self._machines.values() if m.node in nodes]
 
-    def _failed(self, code: Any) -> bool:
+    def _fault(self, code: Any) -> Exception | None:
+        """Why there is no code; None where there is."""
         try:
             self._ray.get(code, timeout=0)
-        except self._ray.exceptions.RayError:
-            return True
-        return False
+        except self._ray.exceptions.RayError as error:
+            fault: Exception = error
+            return fault
+        return None
 
     def _drop_helper(self, name: str) -> None:
         actor = self._helpers.pop(name, None)

@@ -63,7 +63,10 @@ class StationRaised(StationLost):
 
 
 class SourceLost(Exception):
-    """What the call needed from elsewhere was lost: the call is to be sent again, and the station is not to blame."""
+    """What the call needed from elsewhere was lost: the call is to be sent again, and the station is not to blame.
+
+    Its text is the name of the machine that was to give it, its cause is why.
+    """
 
 
 class Stations(Protocol):
@@ -143,6 +146,7 @@ class Dispatcher:
         self._seats: dict[str, _Seat] = {}
         self._free: dict[str, _Seat] = {}
         self._given_up: set[str] = set()
+        self._lost_sources: set[str] = set()
         self._queue: list[Job] = []
         self._sent: dict[Ticket, _Sent] = {}
         self._slow: deque[float] = deque(maxlen=_RECENT)
@@ -287,7 +291,10 @@ class Dispatcher:
             job.raised = error.error if isinstance(error, StationRaised) else None
             self._lose(seat, str(error))
             return
-        except SourceLost:
+        except SourceLost as error:
+            if (source := str(error)) not in self._lost_sources:
+                self._lost_sources.add(source)
+                self._warn(f"machine {source} compiles no more: {error.__cause__ or 'it was lost'}")
             self._remove(ticket, sent)
             self._again(job)
             return
