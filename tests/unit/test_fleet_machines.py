@@ -8,7 +8,18 @@ import pytest
 from tunegrad.devices import host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
-from tunegrad.tuning.fleet import Crew, EngineSpec, Machine, choose_crew, cluster, in_flight, job_size, kind_of
+from tunegrad.tuning.fleet import (
+    Crew,
+    EngineSpec,
+    Machine,
+    SourceLost,
+    StationLost,
+    choose_crew,
+    cluster,
+    in_flight,
+    job_size,
+    kind_of,
+)
 
 TARGET = host_target(2)
 ZEN = Fingerprint((("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64")))
@@ -124,3 +135,33 @@ def test_cluster_other_than_the_one_of_this_process_is_refused(monkeypatch, addr
     for same in ("10.0.0.1:6379", "auto"):
         with pytest.raises(AttributeError, match="nodes"), cluster.RayCluster(same, 1, "contract") as connected:
             connected.alive()
+
+
+class RayError(Exception):
+    pass
+
+
+class GetTimeoutError(RayError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("code", "raised", "left"),
+    [(GetTimeoutError("not yet"), StationLost, ["helper"]), (RayError("no compiler"), SourceLost, [])],
+)
+def test_cluster_blames_who_compiles_only_for_code_that_failed(code, raised, left):
+    """The machine that measures is lost while the code for its next call is under way, or because of that code."""
+
+    def get(ref, timeout=None):
+        raise code if ref == "code" else RayError("the actor died")
+
+    errors = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError)
+    ray = SimpleNamespace(get=get, exceptions=errors, kill=lambda _: None)
+    stations = cluster.RayStations(
+        SimpleNamespace(ray=ray, alive=dict), Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b")
+    )
+    stations._helpers["helper"] = object()
+    stations._code["ticket"] = "helper", "code"
+    with pytest.raises(raised):
+        stations.take("ticket")
+    assert list(stations._helpers) == left

@@ -267,9 +267,11 @@ class RayStations:
         return [m for m in self._machines.values() if m.node in nodes]
 
     def _fault(self, code: Any) -> Exception | None:
-        """Why there is no code; None where there is."""
+        """Why there is no code; None where there is, or may be yet."""
         try:
             self._ray.get(code, timeout=0)
+        except self._ray.exceptions.GetTimeoutError:
+            return None
         except self._ray.exceptions.RayError as error:
             fault: Exception = error
             return fault
