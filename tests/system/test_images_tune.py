@@ -27,6 +27,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import image_forms, images_action, images_key, images_text, plan_schedule, stored_images
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import deciding
+from tunegrad.tuning import show as showing
 from tunegrad.tuning.contest import Contest, contest_s
 from tunegrad.tuning.images import settle_images
 from tunegrad.tuning.session import run_session
@@ -208,6 +209,15 @@ def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results
 def test_a_stored_text_that_names_no_other_form_leaves_channels_last(tmp_path: Path, actions: str) -> None:
     with open_store(stored(tmp_path / "i.db", actions)) as store:
         assert plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
+
+
+def test_show_has_the_kernels_of_the_stored_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
+    monkeypatch.setattr(showing, "workload_of_spec", lambda *_: WORK)
+    path = stored(tmp_path / "i.db", images_action(BLOCKS))
+    rows = showing.show(TuneSettings(spec, "cpu", THREADS, 2.0, "beam", path, 3))
+    loaded = tg.compile(function, X, store=path, threads=THREADS).report()
+    assert {r.key for r in rows} == {r.key for r in loaded} != keys(plan(LAST))
 
 
 # ---- a session

@@ -30,7 +30,7 @@ from .images import settle_images
 from .interrupt import Interrupt
 from .plans import settle_plan
 from .variants import settle_variants
-from .workload import Workload, with_images, with_toggles, with_variants
+from .workload import Workload, cut_as_stored, with_images, with_toggles, with_variants
 
 __all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
 
@@ -70,8 +70,7 @@ class Deciding:
 
     def known(self, work: Workload) -> Workload:
         """The work as the store has decided it; nothing is measured."""
-        work = with_images(work, stored_images(work.fusion, self.here, self.store))
-        work = _toggled(work, stored_toggles(work.fusion, self.here, self.store))
+        work = cut_as_stored(work, self.here, self.store)
         return with_variants(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
 
     def decided(self, work: Workload, budget_s: float) -> Workload:

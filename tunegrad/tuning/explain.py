@@ -30,14 +30,13 @@ from tunegrad.ir.program_flops import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.planning import stored_images, stored_toggles
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.variants import allowed, picked, stored_variant, variant_text
 
 from .roofline import Roofline, needed_flops
 from .stepping import ScheduleTimer, time_steps
-from .workload import KernelUse, Workload, with_images, with_toggles, with_variants, workload_of_spec
+from .workload import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
 __all__ = ["chosen", "explain", "explain_rows", "selected", "variant_rows"]
 
@@ -67,8 +66,7 @@ def explain(
     direct = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
-        direct = with_images(direct, stored_images(direct.fusion, here, store))
-        direct = with_toggles(direct, stored_toggles(direct.fusion, here, store))
+        direct = cut_as_stored(direct, here, store)
         picks = picked(direct.plan, target, here, store, settings.numerics)
         workload = with_variants(direct, picks)
         uses = selected(workload, kernel)

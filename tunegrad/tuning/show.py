@@ -8,12 +8,11 @@ from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.planning import stored_toggles
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import picked
 
-from .workload import KernelUse, with_toggles, with_variants, workload_of_spec
+from .workload import KernelUse, cut_as_stored, with_variants, workload_of_spec
 
 __all__ = ["show"]
 
@@ -29,7 +28,7 @@ def show(settings: TuneSettings) -> list[ShowRow]:
     here = fingerprint(target, settings.numerics)
     workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with open_store(settings.store) as store:
-        workload = with_toggles(workload, stored_toggles(workload.fusion, here, store))
+        workload = cut_as_stored(workload, here, store)
         picks = picked(workload.plan, target, here, store, settings.numerics)
         workload = with_variants(workload, picks)
         return [_row(use, store, here, target) for use in workload.kernels]

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from tunegrad.config import ModelSpec, Numerics, build_model
+from tunegrad.db import Store
 from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.fusion import Fusion, Images, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import rewrite
-from tunegrad.planning import prepared
+from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
+from tunegrad.trial import Fingerprint
 
 __all__ = [
     "KernelUse",
     "Workload",
+    "cut_as_stored",
     "key_of",
     "shared_kernels",
     "with_images",
@@ -123,6 +126,13 @@ def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
     plan = workload.fusion.toggled(toggles).schedule()
     return replace(workload, plan=plan, kernels=_uses(plan))
+
+
+def cut_as_stored(workload: Workload, here: Fingerprint, store: Store | None) -> Workload:
+    """The work with its images in the stored form and its graph cut as the store has it; variants come after that."""
+    workload = with_images(workload, stored_images(workload.fusion, here, store))
+    toggles = stored_toggles(workload.fusion, here, store)
+    return with_toggles(workload, toggles) if toggles else workload
 
 
 def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
