@@ -8,16 +8,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import pytest
+
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Load
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
 from tunegrad.opts.actions import Tile, Unroll
-from tunegrad.search import Measured, Searcher, TrialLog, TrialStore
+from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, gp_missing, searcher_names
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 Choices = Mapping[str, int]
+
+needs_gp = pytest.mark.skipif(bool(gp_missing()), reason=f"the [gp] extra is not installed: {', '.join(gp_missing())}")
+SEARCHERS = tuple(pytest.param(name, marks=needs_gp if name == "gp" else ()) for name in searcher_names())
+"""Every searcher; one whose packages are not installed skips and says so."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"click", "llvmlite", "msgspec", "numba", "onnx", "optuna", "pebble", "psutil", "pyopencl", "rich", "scipy"}
-HEAVY |= {"lightgbm", "ray", "safetensors", "sqlalchemy", "torch"}
+HEAVY |= {"lightgbm", "ray", "safetensors", "sqlalchemy", "threadpoolctl", "torch"}
 
 
 def loaded(code: str) -> set[str]:

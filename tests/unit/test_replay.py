@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from recordings import GATED, KERNEL, recording_of, small_recording
-from search_surface import Surface, SurfaceMeasurer, kernel, separable, trial_log
+from search_surface import SEARCHERS, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
 from tunegrad.db import MemoryStore
 from tunegrad.errors import InternalError
@@ -24,7 +24,6 @@ from tunegrad.search import (
     make_searcher,
     play,
     score,
-    searcher_names,
     trials_within,
 )
 from tunegrad.trial import Status
@@ -75,7 +74,7 @@ def searched(space, measurer, name: str, steps: int) -> list[tuple[str, float]]:
     return found
 
 
-@pytest.mark.parametrize("name", searcher_names())
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_search_on_a_recording_is_the_search_on_the_device(name: str) -> None:
     space, surface = separable(Random(3), decisions=4, options=4)
     recording = recording_of(space, surface)

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from search_surface import Surface, separable
+from search_surface import SEARCHERS, Surface, separable
 
-from tunegrad.search import Proposal, make_searcher, searcher_names
+from tunegrad.search import Proposal, make_searcher, usable_searchers
 from tunegrad.trial import Status
 
 
@@ -32,7 +32,7 @@ def asked(name: str) -> list[str]:
 
 def everything() -> dict[str, list[str]]:
     """What every searcher asks for."""
-    return {name: asked(name) for name in searcher_names()}
+    return {name: asked(name) for name in usable_searchers()}
 
 
 @cache
@@ -46,7 +46,7 @@ def elsewhere(hash_seed: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", searcher_names())
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_search_asks_alike_in_another_process_with_another_hash_seed(name):
     mine = asked(name)
     assert elsewhere("1")[name] == mine

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 from search_landscapes import landscape
-from search_surface import Killed, SurfaceMeasurer, kernel, trial_log
+from search_surface import SEARCHERS, Killed, SurfaceMeasurer, kernel, trial_log
 
 from tunegrad.db import open_store
-from tunegrad.search import KernelSearch, SearchTask, make_searcher, searcher_names
+from tunegrad.search import KernelSearch, SearchTask, make_searcher
 
 K = kernel("k")
 
@@ -24,7 +24,7 @@ def play(search):
         search.step(6)
 
 
-@pytest.mark.parametrize("name", searcher_names())
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_search_killed_and_resumed_ends_where_it_would_have(name):
     with open_store(":memory:", "write") as store:
         whole, measurer = start(name, store, "s1")
@@ -39,7 +39,7 @@ def test_search_killed_and_resumed_ends_where_it_would_have(name):
     assert again.winner.actions == whole.winner.actions
 
 
-@pytest.mark.parametrize("name", searcher_names())
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_search_started_on_anothers_rows_measures_none_of_them_again(name):
     with open_store(":memory:", "write") as store:
         first, before = start("random", store, "s1")

@@ -22,7 +22,7 @@ __all__ = ["search_bench"]
     metavar="DIR|FILE",
     help="A recorded space, or a directory of them; may be repeated.  [default: tests/data/spaces of the checkout]",
 )
-@click.option("--searchers", metavar="A,B,C", help="Which searchers, beside random.  [default: all]")
+@click.option("--searchers", metavar="A,B,C", help="Which searchers, beside random.  [default: all that are installed]")
 @click.option("--seeds", type=int, default=20, metavar="N", help="Searches of each kind on each space.  [default: 20]")
 @click.option("--trials", type=int, default=100, metavar="N", help="Trials of each search.  [default: 100]")
 @click.option("--batch", type=int, default=8, metavar="N", help="Schedules asked for at a time.  [default: 8]")

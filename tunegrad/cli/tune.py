@@ -44,7 +44,8 @@ __all__ = ["tune"]
 @click.option(
     "--searcher",
     metavar="NAME",
-    help="How to search: portfolio, beam, evolutionary, bayesian, random or exhaustive.  [default: portfolio]",
+    help="How to search: portfolio, beam, evolutionary, bayesian, gp (needs the [gp] extra), random or exhaustive.  "
+    "[default: portfolio]",
 )
 @click.option(
     "--patience",

@@ -15,6 +15,7 @@ from tunegrad.search.cost_model import (
 from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winner
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
+from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.program_features import program_features
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
@@ -22,7 +23,7 @@ from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, Se
 from tunegrad.search.random import RandomSearcher
 from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTrial, Recording, conflicts
-from tunegrad.search.registry import LEARNED, make_searcher, searcher_names
+from tunegrad.search.registry import LEARNED, check_searcher, make_searcher, searcher_names, usable_searchers
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
@@ -44,6 +45,7 @@ __all__ = [
     "ExhaustiveSearcher",
     "Facts",
     "Features",
+    "GpSearcher",
     "KernelSearch",
     "Lessons",
     "Measured",
@@ -72,11 +74,13 @@ __all__ = [
     "Winner",
     "adapted",
     "area",
+    "check_searcher",
     "conflicts",
     "cost_model_installed",
     "decide",
     "distance",
     "excess",
+    "gp_missing",
     "is_small",
     "make_searcher",
     "play",
@@ -87,4 +91,5 @@ __all__ = [
     "seeds_from",
     "tree_features",
     "trials_within",
+    "usable_searchers",
 ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["BayesianSearcher"]
+__all__ = ["BayesianSearcher", "quiet_optuna"]
 
 _FAILED = 1e9
 """The log seconds that a failure is told with: behind everything that ran, so that the estimator learns to avoid it."""
@@ -154,21 +155,30 @@ class BayesianSearcher(OneByOne):
                 self._size += 1
 
 
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Optuna's log ("a new study created") and warnings (options that are marked experimental) left out."""
+    import optuna
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
 def _new_study(seed: int) -> Study:
     """A study in memory that says nothing."""
     import optuna
 
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # "a new study created", "trial finished"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # options that are marked experimental
-            sampler = optuna.samplers.TPESampler(
-                seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
-            )
+    with quiet_optuna():
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
+        )
         return optuna.create_study(sampler=sampler, storage=optuna.storages.InMemoryStorage())
-    finally:
-        optuna.logging.set_verbosity(level)
 
 
 def _value(row: Row) -> float:

@@ -6,18 +6,19 @@ from random import Random
 from typing import get_args
 
 from tunegrad.config import Searcher as SearcherName
-from tunegrad.errors import ConfigError
+from tunegrad.errors import ConfigError, InternalError
 
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
 from .cost_model import Features, Lessons
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
+from .gp import GpSearcher, gp_missing
 from .portfolio import PortfolioSearcher
 from .protocols import Searcher, SearchSpace
 from .random import RandomSearcher
 
-__all__ = ["LEARNED", "make_searcher", "searcher_names"]
+__all__ = ["LEARNED", "check_searcher", "make_searcher", "searcher_names", "usable_searchers"]
 
 LEARNED: frozenset[SearcherName] = frozenset({"evolutionary", "portfolio"})
 """The searchers that are better with the learned cost model, where its library is installed."""
@@ -28,13 +29,28 @@ def searcher_names() -> tuple[str, ...]:
     return get_args(SearcherName)
 
 
+def usable_searchers() -> tuple[str, ...]:
+    """Those of them whose packages are installed."""
+    return tuple(name for name in searcher_names() if name != GpSearcher.origin or not gp_missing())
+
+
+def check_searcher(name: str) -> None:
+    """Raise ConfigError for an unknown searcher, or one whose packages are not installed."""
+    if name not in searcher_names():
+        raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
+    if name not in usable_searchers():
+        missing = ", ".join(gp_missing())
+        raise ConfigError(f"searcher {name!r} needs {missing}, which can not be imported: pip install 'tunegrad[gp]'")
+
+
 def make_searcher(
     name: str, space: SearchSpace, rng: Random, features: Features | None = None, lessons: Lessons | None = None
 ) -> Searcher:
-    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError for an unknown name.
+    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError as by ``check_searcher``.
 
     ``features`` of its schedules and ``lessons`` of other kernels are for those in ``LEARNED``.
     """
+    check_searcher(name)
     match name:
         case "beam":
             return BeamSearcher(space, rng)
@@ -44,9 +60,11 @@ def make_searcher(
             return ExhaustiveSearcher(space, rng)
         case "bayesian":
             return BayesianSearcher(space, rng)
+        case "gp":
+            return GpSearcher(space, rng)
         case "evolutionary":
             return EvolutionarySearcher(space, rng, features, lessons=lessons)
         case "portfolio":
             return PortfolioSearcher(space, rng, features=features, lessons=lessons)
         case _:
-            raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
+            raise InternalError(f"searcher {name!r} is a name that a setting may give, but nothing makes it")

@@ -22,12 +22,15 @@ from tunegrad.search import (
     Recording,
     ReplayMeasurer,
     area,
+    check_searcher,
     excess,
+    gp_missing,
     make_searcher,
     play,
     score,
     searcher_names,
     trials_within,
+    usable_searchers,
 )
 
 __all__ = [
@@ -173,12 +176,12 @@ def search_bench(
     observe: Callable[[str], None] = lambda _line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> BenchReport:
-    """Play every searcher (all that there are, if none is named) on every space, with seeds 0, 1 ... and compare.
+    """Play every searcher (all that are usable, if none is named) on every space, with seeds 0, 1 ... and compare.
 
     A space with fewer different programs than ``trials`` is played for as many trials as it has programs beside its
     default. Random search is always played: it is what the others are compared with. Raises ConfigError.
     """
-    names = _searchers(searchers)
+    names = _searchers(searchers, observe)
     for what, value in (("seeds", seeds), ("trials", trials), ("batch", batch)):
         if value < 1:
             raise ConfigError(f"{what} {value} is not a positive whole number")
@@ -199,12 +202,15 @@ def search_bench(
     return BenchReport(seeds, trials, batch, tuple(described), tuple(rows), totals, clock() - begun_s)
 
 
-def _searchers(given: Sequence[str]) -> tuple[str, ...]:
-    valid = searcher_names()
+def _searchers(given: Sequence[str], observe: Callable[[str], None]) -> tuple[str, ...]:
+    """Random search, and what is asked for; without a wish all that can be used here, and a word on the others."""
     for name in given:
-        if name not in valid:
-            raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(valid)}")
-    return tuple(dict.fromkeys((BASELINE, *(given or valid))))
+        check_searcher(name)
+    usable = usable_searchers()
+    for name in searcher_names() if not given else ():
+        if name not in usable:
+            observe(f"{name} is left out: it needs {', '.join(gp_missing())}, pip install 'tunegrad[gp]'")
+    return tuple(dict.fromkeys((BASELINE, *(given or usable))))
 
 
 def _play_all(

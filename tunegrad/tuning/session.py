@@ -46,6 +46,7 @@ from tunegrad.search import (
     StopReason,
     StopRule,
     TrialLog,
+    check_searcher,
     cost_model_installed,
     make_searcher,
 )
@@ -97,10 +98,12 @@ def run_sessions(
     """Tune models together: one budget, one search of all their kernels, a report of each.
 
     The session's row is closed however this ends, and what was measured stays. ``hooks`` are what the workers do with a
-    candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device or an unusable store.
+    candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device, a searcher
+    whose packages are not installed, or an unusable store.
     """
     if settings.device != "cpu":
         raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
+    check_searcher(settings.searcher)
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
     with ExitStack() as stack:
