@@ -1,6 +1,7 @@
 """What the rows of other kernels become: facts and slowdowns, of none that the session is to find out itself."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from kernel_corpus import corpus_kernel
@@ -11,6 +12,8 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import Facts, Lessons, Measured, Proposal, tree_features
 from tunegrad.trial import Measurement, Status
+from tunegrad.tuning import session as sessions
+from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.lessons import Teacher
 
 TARGET = Target("cpu", "cpu", "generic", vector_bytes=64, registers=32, threads=2)
@@ -71,3 +74,23 @@ def test_lessons_are_bounded_and_have_the_fastest(store):
     add(store, "before", TEXTS)
     found = taught(store, most=2).lessons(POOL.key)
     assert found.log_s == pytest.approx([0.0, math.log(3)])
+
+
+def test_lessons_are_of_the_kernels_that_are_searched_and_not_of_those_that_the_plan_tried(store, monkeypatch):
+    seen = []
+
+    def of(kernels, *_):
+        seen.extend(kernels)
+        raise InterruptedError  # the rest of the session is not of interest
+
+    monkeypatch.setattr(sessions, "Teacher", SimpleNamespace(of=of))
+    monkeypatch.setattr(sessions, "cost_model_installed", lambda: True)
+    settings = SimpleNamespace(searcher="evolutionary")
+    session = SimpleNamespace(
+        store=store, here=None, resumed=frozenset(), id="now", costs=Costs(), settings=settings, named={"pool": POOL},
+        target=TARGET,
+    )  # fmt: skip
+    uses = [SimpleNamespace(name="gemm", kernel=GEMM)]
+    with pytest.raises(InterruptedError):
+        sessions._Session._searches(session, None, uses, seeded=True)
+    assert seen == [GEMM]

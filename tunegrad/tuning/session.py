@@ -262,7 +262,9 @@ class _Session:
         self.named.update((use.name, use.kernel) for use in uses)
         with self.costs.part("asking"):
             learned = self.settings.searcher in LEARNED and cost_model_installed()
-            teacher = Teacher.of(self.named.values(), self.target, log) if learned and seeded else Teacher({})
+            # Of these kernels alone: what was tried to decide the plan is tried no more when this session is resumed.
+            kernels = (use.kernel for use in uses)
+            teacher = Teacher.of(kernels, self.target, log) if learned and seeded else Teacher({})
         for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
             with self.costs.part("asking"):
