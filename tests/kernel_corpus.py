@@ -11,7 +11,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import parts_of
@@ -38,6 +38,13 @@ def _residual() -> Tensor:
     x, w = _x(1, 6, 5, 5), _w(6, 6, 3, 3)
     mid = (x * 2.0).contiguous()
     return (mid.conv2d(w, _w(6), padding=1) + mid).relu()
+
+
+def _conv_blocked() -> Kernel:
+    """A convolution between two others, its images with channels in blocks of 4."""
+    x = _x(1, 8, 7, 7).conv2d(_w(8, 8, 1, 1)).conv2d(_w(12, 8, 3, 3), _w(12), padding=1).relu()
+    nodes = fold_constants((x.conv2d(_w(5, 12, 3, 3)).node,))
+    return schedule(nodes, images=blocked(4)).launches[1].kernel
 
 
 def _gemm_prime() -> Tensor:
@@ -133,6 +140,7 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
     "winograd_output": lambda: _part("conv3x3", "winograd2", 2),
     "winograd_residual_input": lambda: _part("conv_residual", "winograd4", 0),
     "winograd_residual_output": lambda: _part("conv_residual", "winograd4", 2),
+    "conv_blocked": _conv_blocked,
     "masked_stores": _masked_stores,
     "masked_sums": _masked_sums,
 }

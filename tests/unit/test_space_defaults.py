@@ -10,7 +10,7 @@ from kernel_corpus import NAMES, kernels_of
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
 from tunegrad.frontend import Tensor
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
@@ -141,3 +141,29 @@ def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_
 
     assert "size=96)" in vectors(AVX512)
     assert "size=48)" in vectors(SERVER)
+
+
+def convolution(target: Target, groups: int = 1) -> Kernel:
+    """A convolution of 64 channels between two others, its images blocked by the lanes of a vector."""
+    rng = np.random.default_rng(0)
+    shapes = ((64, 3, 1, 1), (64, 64 // groups, 3, 3), (8, 64, 1, 1))
+    first, middle, last = (Tensor.constant(rng.standard_normal(s, dtype=np.float32)) for s in shapes)
+    x = Tensor.input("x", (1, 3, 28, 28)).conv2d(first).conv2d(middle, padding=1, groups=groups).conv2d(last)
+    return schedule((x.node,), images=blocked(target.lanes(4))).launches[1].kernel
+
+
+@pytest.mark.parametrize("name", ["avx512", "sse"])
+def test_space_default_of_blocked_channels_holds_several_blocks_in_registers(name):
+    kernel = convolution(TARGETS[name])
+    lanes = TARGETS[name].lanes(4)
+    assert kernel.outputs[0].shape == (64 // lanes, 28, 28, lanes)
+    text = Space(kernel, TARGETS[name]).defaults()[0].text
+    assert "upcast(axis=a" in text
+    assert "upcast(axis=c" in text, "pixels, which meet the same weights"
+    assert "vectorize(axis=d)" in text
+
+
+def test_space_default_of_blocked_groups_holds_one_block_in_registers():
+    text = Space(convolution(AVX512, groups=64), AVX512).defaults()[0].text
+    assert "vectorize(axis=d)" in text
+    assert "upcast(axis=a" not in text, "each block has inputs of its own"

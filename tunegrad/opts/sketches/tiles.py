@@ -72,6 +72,7 @@ class _Nest:
 class _Facts:
     """What the decisions are made by. ``lane`` and ``row`` are the axes of the register tile, ``width`` its lanes.
 
+    ``strip``   the axis that goes on where the one of the lanes ends, after one vector: blocks of channels
     ``run``     the axis of the lanes where it fills vectors, and registers hold all of it
     ``reused``  an operand is read again for every row: a product
     ``crossed`` a transpose, or another copy whose lanes are far apart in what it reads
@@ -88,6 +89,7 @@ class _Facts:
     lane: Axis
     width: int
     row: Axis | None
+    strip: Axis | None = None
     run: Axis | None = None
     reused: bool = False
     crossed: bool = False
@@ -100,6 +102,11 @@ class _Facts:
     def streamed(self) -> list[Access]:
         """Loads of what a core's own caches do not hold."""
         return [x for x in self.found if x.role != "const" and x.nbytes > self.target.l2_bytes]
+
+    @property
+    def vectors(self) -> int:
+        """Vectors from one end of the lanes to the other."""
+        return -(-self.lane.extent // self.width) * (1 if self.strip is None else self.strip.extent)
 
     @property
     def longest(self) -> Axis:
@@ -118,14 +125,18 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     levels = Levels(kernel)
     unit = nv * width
     facts = _with_run(facts, lane if target.lanes(4) <= lane.extent <= unit else None)
-    sizes = blocks(lane.extent, unit)
-    lane_block = ask.pick("lane.block", sizes, _columns_apart(facts, sizes) if facts.columns else 0)
-    lanes = levels.split(lane.name, (lane_block, unit, width))
+    if facts.strip is None:
+        sizes = blocks(lane.extent, unit)
+        lane_block = ask.pick("lane.block", sizes, _columns_apart(facts, sizes) if facts.columns else 0)
+        lanes = levels.split(lane.name, (lane_block, unit, width))
+    else:
+        sizes = blocks(facts.strip.extent, nv)
+        lanes = [*levels.split(facts.strip.name, (ask.pick("lane.block", sizes, 0), nv)), lane.name]
     rows = ["", "", ""]
     if row is not None:
         sizes = blocks(row.extent, mu)
         rows = levels.split(row.name, (ask.pick("row.block", sizes, _row_block(facts, sizes)), mu))
-    others = tuple(_split_other(facts, a, levels, ask) for a in shared if a not in (lane, row))
+    others = tuple(_split_other(facts, a, levels, ask) for a in shared if a not in (lane, row, facts.strip))
     k, inner = _split_reduces(facts, levels, ask)
     nest = _Nest(
         k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, tuple(x for x in (rows[2], lanes[2], lanes[3]) if x)
@@ -161,11 +172,25 @@ def _facts(kernel: Kernel, target: Target, shared: list[Axis], ask: Recorder) ->
         return facts
     return replace(
         facts,
+        strip=_strip(kernel, shared, facts),
         reused=any(not x.depends(row.name) for x in found),
         crossed=not reduces and any(x.stride(lane.name) not in _NEAR for x in found),
         crowded=any(x.depends(row.name) and not x.depends(lane.name) for x in facts.streamed),
         taps=_taps(row, reduces, found),
     )
+
+
+def _strip(kernel: Kernel, shared: list[Axis], facts: _Facts) -> Axis | None:
+    """An axis that only the weights' load depends on, as on the lanes', of which there is just one vector."""
+    if facts.lane.extent != facts.width or facts.width < facts.target.lanes(4):
+        return None
+
+    def goes_on(a: Axis) -> bool:
+        both = [x for x in facts.found if x.depends(a.name) or x.depends(facts.lane.name)]
+        return bool(both) and all(x.role == "const" and x.depends(a.name) and x.depends(facts.lane.name) for x in both)
+
+    found = [a for a in shared if a not in (facts.lane, facts.row) and goes_on(a)]
+    return found[0] if found and kernel.reduces else None
 
 
 def _with_run(facts: _Facts, run: Axis | None) -> _Facts:
@@ -205,7 +230,7 @@ def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Acces
 def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     target, row = facts.target, facts.row
-    vectors = -(-facts.lane.extent // facts.width)
+    vectors = facts.vectors
     rows = 0 if row is None else row.extent
     if not facts.reduces:
         stores = len(facts.kernel.stores)
