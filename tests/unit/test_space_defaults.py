@@ -132,6 +132,8 @@ def test_space_default_writes_the_taps_of_a_padded_window_out():
     assert "unroll(" in convolution(padding=1, stride=1)
     assert "unroll(" not in convolution(padding=0, stride=1)
     assert "unroll(" not in convolution(padding=1, stride=2)
+    assert "stage(param=p1, at=(), layout=())" in convolution(padding=1, stride=2)
+    assert "stage(param=p1" not in convolution(padding=1, stride=1)
 
 
 def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_cache():

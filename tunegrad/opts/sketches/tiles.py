@@ -503,8 +503,11 @@ def _default_place(facts: _Facts, x: Access, nest: _Nest, places: list[str]) -> 
     reused = any(not x.depends(a.name) for a in facts.kernel.axes if a.extent > 1)
     if x.role == "const":
         return 1 if x.depends(lane.name) and any(x.depends(a.name) for a in facts.reduces) else 0
-    if x.masked:  # branching around the conditions costs less than copying the window with its padding
-        return 0
+    if x.masked:
+        # Branching around the conditions costs less than copying the image with its padding; for a core with two FMAs
+        # a cycle, only where the taps that decide are written out.
+        copied = facts.target.fmas_per_cycle > 1 and facts.reused and not facts.taps and facts.longest.extent > _WINDOW
+        return places.index(":box") if copied and ":box" in places else 0
     if x.depends(lane.name) and reused and (x.stride(lane.name) != 1 or nest.k):
         if skinny and x.stride(lane.name) == 1:
             return 0
