@@ -111,5 +111,11 @@ def test_goal_that_is_missed_is_measured_again_when_the_kernels_make_up_for_it()
     assert found.measured == 2
 
 
+def test_goal_that_could_not_be_measured_is_tried_again_when_the_kernels_are_a_little_faster() -> None:
+    said, found = goal([4.9, 4.89, 4.7], [float("inf"), 4.8], target_ms=5.0)
+    assert said == [False, False, True]
+    assert found.measured == 2
+
+
 def test_goal_is_not_reached_while_a_kernel_has_no_time() -> None:
     assert goal([float("inf")], [], target_ms=5.0)[0] == [False]

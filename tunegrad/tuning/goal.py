@@ -5,6 +5,7 @@ predicted: sum of the best kernel times x what the last measurement took over it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,13 +13,17 @@ from tunegrad.search import KernelSearch
 
 __all__ = ["Goal"]
 
+_AGAIN = 1.02
+"""After a measurement that failed, the kernels have to become faster by this much before the next one."""
+
 
 @dataclass(slots=True)
 class Goal:
     """Whether the whole model takes at most ``target_s``. Mutable: it learns how far predictions are off.
 
     ``measure`` times the whole model with the fastest schedules so far, in seconds. A model that was measured and is
-    too slow is measured again only when its kernels have become faster by as much as was missing.
+    too slow is measured again only when its kernels have become faster by as much as was missing; one that could not
+    be measured (infinity), when they have become a little faster.
     """
 
     target_s: float
@@ -33,5 +38,8 @@ class Goal:
             return False
         seconds = self.measure()
         self.measured += 1
-        self.factor = seconds / predicted_s if predicted_s > 0.0 else 1.0
+        if seconds == math.inf:
+            self.factor = _AGAIN * self.target_s / predicted_s
+        else:
+            self.factor = seconds / predicted_s if predicted_s > 0.0 else 1.0
         return seconds <= self.target_s

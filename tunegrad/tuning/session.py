@@ -20,7 +20,7 @@ from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.errors import CandidateFailure, ConfigError, DeviceError
+from tunegrad.errors import CandidateFailure, DeviceError
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -114,8 +114,6 @@ def run_sessions(
         site = stack.enter_context(
             open_site(settings, SEARCH_POLICY, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
         )
-        if settings.target_ms is not None and not site.runs_models:
-            raise ConfigError(f"target_ms {settings.target_ms:g}: whole models can not be timed on the fleet from here")
         settings = replace(settings, in_flight=site.in_flight)
         record = session_record(settings, SEARCH_POLICY)
         row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
