@@ -124,16 +124,17 @@ def test_space_default_blocks_rows_only_where_a_panel_leaves_the_second_cache():
 
 
 def test_space_default_writes_the_taps_of_a_padded_window_out():
-    def convolution(padding: int, stride: int) -> str:
+    def convolution(padding: int, stride: int, target: Target = SERVER) -> str:
         x = Tensor.input("x", (1, 30, 30, 128), "f32").permute(0, 3, 1, 2)
         w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
-        return default_text(x.conv2d(w, stride=stride, padding=padding).permute(0, 2, 3, 1).contiguous())
+        return default_text(x.conv2d(w, stride=stride, padding=padding).permute(0, 2, 3, 1).contiguous(), target)
 
     assert "unroll(" in convolution(padding=1, stride=1)
     assert "unroll(" not in convolution(padding=0, stride=1)
     assert "unroll(" not in convolution(padding=1, stride=2)
     assert "stage(param=p1, at=(), layout=())" in convolution(padding=1, stride=2)
     assert "stage(param=p1" not in convolution(padding=1, stride=1)
+    assert "unroll(" not in convolution(padding=1, stride=1, target=AVX512)
 
 
 def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_cache():

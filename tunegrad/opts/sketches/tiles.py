@@ -331,7 +331,8 @@ def _far_panels(facts: _Facts) -> bool:
     met = any(x.depends(facts.lane.name) for x in facts.streamed) and any(
         x.depends(facts.row.name) for x in facts.streamed if facts.row is not None
     )
-    return facts.reused and met and not facts.skinny and panel >= facts.target.l2_bytes
+    hungry = facts.target.fmas_per_cycle > 1  # one FMA a cycle asks for no more than the last-level cache gives
+    return hungry and facts.reused and met and not facts.skinny and panel >= facts.target.l2_bytes
 
 
 def _split_other(facts: _Facts, axis: Axis, levels: Levels, ask: Recorder) -> tuple[str, str]:
@@ -425,7 +426,7 @@ def _unrolled(facts: _Facts, nest: _Nest, levels: Levels, tile: int, ask: Record
     if window and ask.pick("window", [False, True], int(not facts.reused)):
         return [Unroll(x) for x in steps]
     taps = [x for x in steps if facts.reused and x in facts.taps and x != steps[-1]]
-    if bool(taps) and ask.pick("taps", [True, False]):
+    if bool(taps) and ask.pick("taps", [True, False], int(facts.target.fmas_per_cycle == 1)):
         return [Unroll(x) for x in taps]
     return [Unroll(steps[-1])] if steps and steps[-1] == nest.reduces[-1] and steps[-1] in short else []
 
