@@ -29,7 +29,9 @@ def test_store_has_every_trial_that_was_committed_before_a_sigkill_exactly_once(
                 promised[int(row)] = int(n)
         finally:
             child.send_signal(signal.SIGKILL)
-            rest, errors = child.communicate()
+            # Not communicate(): it leaves out what the reads above have taken into the stream's buffer.
+            rest, errors = child.stdout.read(), child.stderr.read()
+            child.wait()
         # A line cut short by the kill is no promise.
         for line in rest.splitlines(keepends=True):
             if line.endswith("\n"):
