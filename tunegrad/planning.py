@@ -13,7 +13,6 @@ so a decision found in one model serves every model with the same kernels around
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import EXPENSIVE, LAST, ROWS, Alternatives, Edge, Fusion, Images, Schedule, blocked
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.rates import CACHE_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.target import Target
@@ -139,7 +139,7 @@ def images_text(fusion: Fusion) -> str:
 
 def images_key(fusion: Fusion) -> str:
     """The key of ``images_text`` in the store: 32 hex digits of its SHA-256, as a kernel's."""
-    return hashlib.sha256(images_text(fusion).encode()).hexdigest()[:32]
+    return key_of(images_text(fusion))
 
 
 def images_action(images: Images) -> str:

@@ -6,7 +6,6 @@ damaged (a Problem), and so is a row whose checksum does not match: a flipped bi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import zlib
@@ -18,6 +17,7 @@ from typing import Any, get_type_hints
 
 from tunegrad.db.records import Evidence, Problem, Session
 from tunegrad.errors import InternalError, StoreError
+from tunegrad.ir import keys
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 __all__ = [
@@ -81,10 +81,8 @@ class RowFault(StoreError):
     """A value of a row that breaks its rule. Never leaves the store: it becomes a Problem."""
 
 
-@lru_cache(maxsize=256)
-def key_of(kernel_text: str) -> str:
-    """The key of a kernel: 32 hex digits of the SHA-256 of its canonical text."""
-    return hashlib.sha256(kernel_text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+key_of = lru_cache(maxsize=256)(keys.key_of)
+"""The key of a kernel by its canonical text; the latest are remembered, since rows repeat them."""
 
 
 def identity(trial: Trial) -> tuple[str, Fingerprint, str, str, int]:

@@ -16,7 +16,6 @@ a change of the kernel, never of a schedule.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf, prod
@@ -27,6 +26,7 @@ from tunegrad.errors import InternalError
 from .dtypes import DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
 from .index import ALWAYS, Index, Valid, var
+from .keys import key_of
 from .layout import Layout
 
 __all__ = ["Axis", "Kernel", "Param", "Reduce", "Role", "Stage", "Store", "identity", "loads"]
@@ -170,7 +170,7 @@ class Kernel:
     @property
     def key(self) -> str:
         """The store's key: 32 hex digits of the SHA-256 of ``text``."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        return key_of(self.text)
 
     def canonical(self) -> Kernel:
         """The same kernel with canonical names.

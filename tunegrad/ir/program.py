@@ -21,7 +21,6 @@ loaded.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 from .dtypes import DType
 from .expr import Op
 from .index import Index, Valid
+from .keys import key_of
 
 __all__ = [
     "Alloc",
@@ -338,7 +338,7 @@ class Program:
     @property
     def hash(self) -> str:
         """32 hex digits that identify the program; equal programs are compiled and measured once."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        return key_of(self.text)
 
     def __str__(self) -> str:
         return self.text

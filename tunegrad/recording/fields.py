@@ -5,7 +5,6 @@ Unlike an export of a store, a record may have fields that nobody asks for: T4 f
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from tunegrad.errors import IllegalAction
+from tunegrad.ir.keys import key_of
 from tunegrad.opts import Schedule
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
@@ -94,7 +94,7 @@ def header_record(recording: Recording) -> dict[str, Any]:
 def header_of(record: Mapping[str, Any]) -> Recording:
     """The inverse. Raises Fault."""
     kernel_text, key = text(record, "kernel_text"), text(record, "kernel_key")
-    if hashlib.sha256(kernel_text.encode()).hexdigest()[:32] != key:
+    if key_of(kernel_text) != key:
         raise Fault(f"kernel_key {key!r} is not the hash of kernel_text")
     return Recording(
         kernel_name=text(record, "kernel"),

@@ -17,7 +17,6 @@ from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.portfolio import PortfolioSearcher
-from tunegrad.search.program_features import program_features
 from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomSearcher
@@ -29,7 +28,7 @@ from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
 from tunegrad.search.stopping import StopReason, StopRule
 from tunegrad.search.tree_features import tree_features
-from tunegrad.search.trial_log import TrialLog
+from tunegrad.search.trial_log import TrialLog, different
 
 __all__ = [
     "LEARNED",
@@ -78,13 +77,13 @@ __all__ = [
     "conflicts",
     "cost_model_installed",
     "decide",
+    "different",
     "distance",
     "excess",
     "gp_missing",
     "is_small",
     "make_searcher",
     "play",
-    "program_features",
     "ranking_accuracy",
     "score",
     "searcher_names",

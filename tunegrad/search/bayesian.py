@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.opts import Schedule, TraceChooser
 
-from .ledger import Row
+from .ledger import Row, Traces
 from .one_by_one import OneByOne, cautious
 from .protocols import SearchSpace
 
@@ -71,8 +71,9 @@ class BayesianSearcher(OneByOne):
         explore: float = 0.05,
         most: int = 160,
         tries: int = 200,
+        traces: Traces | None = None,
     ) -> None:
-        super().__init__(space)
+        super().__init__(space, traces)
         self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
@@ -132,12 +133,9 @@ class BayesianSearcher(OneByOne):
         if self._study is None or self._size >= self.most:
             self._study = _new_study(self.rng.getrandbits(31))
             self._pending.clear()
-            rows, kept = self.ledger.rows, self.most // 4
-            latest = range(max(0, len(rows) - kept), len(rows))
-            fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:kept]
-            chosen = sorted({*latest, *fastest})
-            self._study.add_trials(_frozen(rows[i]) for i in chosen)
-            self._size, self._used = len(chosen), len(rows)
+            chosen = self.ledger.telling(self.most // 4)
+            self._study.add_trials(map(_frozen, chosen))
+            self._size, self._used = len(chosen), len(self.ledger.rows)
         return self._study
 
     def _learn(self) -> None:

@@ -21,7 +21,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.opts import Action, Chooser, Decision, Schedule, TraceChooser
 from tunegrad.trial import Measurement
 
-from .ledger import Row, log_seconds
+from .ledger import Row, Traces, log_seconds
 from .one_by_one import OneByOne
 from .protocols import Proposal, SearchSpace
 from .random_chooser import RandomChooser
@@ -120,8 +120,9 @@ class BeamSearcher(OneByOne):
         pairs: float = 0.15,
         append: float = 0.04,
         tries: int = 200,
+        traces: Traces | None = None,
     ) -> None:
-        super().__init__(space)
+        super().__init__(space, traces)
         self.rng, self.width, self.patience, self.tries = rng, width, patience, tries
         self.explore, self.stalled, self.pairs, self.append = explore, stalled, pairs, append
         self._beam: list[_Parent] = []

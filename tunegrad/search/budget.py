@@ -30,7 +30,7 @@ from heapq import heapify, heappop, heappush
 from tunegrad.events import BudgetSpent, Event
 
 from .driver import Begun, KernelSearch, SearchTask, Step
-from .stopping import StopReason, StopRule, Watch
+from .stopping import NOTABLE, StopReason, StopRule, Watch
 
 __all__ = ["BudgetPolicy", "ModelSearch"]
 
@@ -53,7 +53,7 @@ class BudgetPolicy:
     reserve: float = 0.1
     optimism: float = 0.5
     least_headroom: float = 0.01
-    notable: float = 0.01
+    notable: float = NOTABLE
     charge_resumed: bool = True
     in_flight: int = 1
     machines: int = 1

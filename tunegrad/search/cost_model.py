@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["OPENMP", "CostModel", "Facts", "Features", "Lessons", "cost_model_installed", "ranking_accuracy"]
 
 Features = Callable[[Schedule], Mapping[str, float]]
-"""Named numbers of a schedule, by ``tree_features`` or ``program_features``. IllegalAction for one that has none."""
+"""Named numbers of a schedule, as ``tree_features`` gives them. IllegalAction for one that has none."""
 
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""

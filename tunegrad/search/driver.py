@@ -23,7 +23,7 @@ from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement, Trial
 
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
-from .trial_log import TrialLog
+from .trial_log import TrialLog, different
 
 __all__ = ["SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
 
@@ -231,10 +231,7 @@ class KernelSearch:
         texts = {s.text for s in self.defaults}
         ran = [t for t in self._known.values() if t.measurement.ran]
         ran.sort(key=lambda t: (t.measurement.seconds, t.actions not in texts))
-        different: dict[str, Trial] = {}
-        for trial in ran:
-            different.setdefault(trial.program_hash or trial.actions, trial)
-        return list(different.values())[:count]
+        return different(ran)[:count]
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 

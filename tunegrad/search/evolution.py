@@ -18,7 +18,7 @@ from random import Random
 from tunegrad.opts import Schedule, TraceChooser
 
 from .cost_model import CostModel, Facts, Features, Lessons, cost_model_installed
-from .ledger import Row
+from .ledger import Row, Traces
 from .one_by_one import OneByOne, cautious
 from .protocols import SearchSpace
 from .random_chooser import RandomChooser
@@ -60,8 +60,9 @@ class EvolutionarySearcher(OneByOne):
         tries: int = 200,
         learned: bool = True,
         lessons: Lessons | None = None,
+        traces: Traces | None = None,
     ) -> None:
-        super().__init__(space)
+        super().__init__(space, traces)
         self.rng, self.population = rng, population
         self.generations, self.children, self.tries = generations, children, tries
         self.explore, self.strangers = explore, strangers

@@ -164,12 +164,8 @@ class GpSearcher(BayesianSearcher):
         return self._study
 
     def _chosen(self) -> Sequence[Row]:
-        rows, half = self.ledger.rows, self.most // 2
-        if len(rows) <= self.most:
-            return rows
-        latest = range(len(rows) - half, len(rows))
-        fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:half]
-        return [rows[i] for i in sorted({*latest, *fastest})]
+        rows = self.ledger.rows
+        return rows if len(rows) <= self.most else self.ledger.telling(self.most // 2)
 
     def _value(self, log_s: float) -> float:
         """What a row is told with; no value may be infinite, and outliers would hide what differs among the fast."""

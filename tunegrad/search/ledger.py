@@ -17,7 +17,7 @@ from tunegrad.trial import Measurement
 from .protocols import Proposal, SearchSpace
 from .retrace import retrace
 
-__all__ = ["Ledger", "Row", "log_seconds"]
+__all__ = ["Ledger", "Row", "Traces", "log_seconds"]
 
 _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
@@ -29,6 +29,10 @@ _RETRACED = 3
 def log_seconds(measurement: Measurement) -> float:
     """The logarithm of what it took; infinity where it did not run."""
     return math.log(max(_CLOCK_TICK_S, measurement.seconds)) if measurement.ran else math.inf
+
+
+Traces = dict[str, Schedule | None]
+"""Schedules with their decisions, by text; None where they were not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,12 @@ class Ledger:
     """Texts seen, rows told, samples skipped. Mutable; ``rows`` only grows, so that a learner can read on.
 
     Schedules told without a trace (from a store) teach nothing until a sample prints the same text. For the fastest of
-    them such a sample is looked for, by ``retrace_best``.
+    them such a sample is looked for, by ``retrace_best``; ledgers of one space may share ``traces``, what it found.
     """
 
-    def __init__(self, space: SearchSpace) -> None:
+    def __init__(self, space: SearchSpace, traces: Traces | None = None) -> None:
         self.space = space
+        self._traces: Traces = {} if traces is None else traces
         self.rows: list[Row] = []
         self.skipped = 0
         self.best = math.inf
@@ -105,6 +110,13 @@ class Ledger:
         """The fastest rows with a trace that ran, fastest first; earlier ones first among equals."""
         return sorted((r for r in self.rows if r.ran), key=lambda r: r.log_s)[:count]
 
+    def telling(self, count: int) -> list[Row]:
+        """The ``count`` fastest rows, failures last, and the ``count`` latest, in the order in which they were told."""
+        rows = self.rows
+        latest = range(max(0, len(rows) - count), len(rows))
+        fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:count]
+        return [rows[i] for i in sorted({*latest, *fastest})]
+
     def untraced(self) -> list[Row]:
         """The rows without a trace that ran, fastest first; earlier ones first among equals."""
         return sorted((r for r in self._untraced.values() if r.ran), key=lambda r: r.log_s)
@@ -118,10 +130,11 @@ class Ledger:
                 continue
             self._retraced.add(text)
             try:
-                schedule = retrace(self.space, row.schedule)
+                if text not in self._traces:
+                    self._traces[text] = retrace(self.space, row.schedule)
             except IllegalAction:
                 return  # no default to start from
-            if schedule is not None:
+            if (schedule := self._traces[text]) is not None:
                 self.claim(schedule)
 
     def _add(self, row: Row) -> None:

@@ -12,7 +12,7 @@ from random import Random
 from tunegrad.opts import Chooser, Schedule
 from tunegrad.trial import Measurement
 
-from .ledger import Ledger
+from .ledger import Ledger, Traces
 from .protocols import Proposal, SearchSpace
 from .random_chooser import RandomChooser
 
@@ -24,8 +24,8 @@ class OneByOne(ABC):
 
     origin: str
 
-    def __init__(self, space: SearchSpace) -> None:
-        self.ledger = Ledger(space)
+    def __init__(self, space: SearchSpace, traces: Traces | None = None) -> None:
+        self.ledger = Ledger(space, traces)
         self._done = False
 
     @property

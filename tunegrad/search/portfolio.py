@@ -23,7 +23,7 @@ from .beam import BeamSearcher
 from .cost_model import Features, Lessons
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
-from .ledger import Ledger, log_seconds
+from .ledger import Ledger, Traces, log_seconds
 from .protocols import Proposal, Searcher, SearchSpace
 from .random import RandomSearcher
 
@@ -191,11 +191,12 @@ class PortfolioSearcher:
 def _default(
     space: SearchSpace, rng: Random, features: Features | None, lessons: Lessons | None
 ) -> dict[str, Searcher]:
-    """The searchers that are worth having together, each with randomness of its own."""
+    """The searchers that are worth having together, each with randomness of its own; a trace is looked for once."""
+    traces: Traces = {}
     beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
     return {
-        "beam": BeamSearcher(space, beam),
-        "evolutionary": EvolutionarySearcher(space, evolutionary, features, lessons=lessons),
-        "bayesian": BayesianSearcher(space, bayesian),
+        "beam": BeamSearcher(space, beam, traces=traces),
+        "evolutionary": EvolutionarySearcher(space, evolutionary, features, lessons=lessons, traces=traces),
+        "bayesian": BayesianSearcher(space, bayesian, traces=traces),
         "random": RandomSearcher(space, random),
     }

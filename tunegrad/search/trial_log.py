@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .protocols import Measured, Proposal, TrialStore
 
-__all__ = ["TrialLog"]
+__all__ = ["TrialLog", "different"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,11 @@ class TrialLog:
         """Seconds that a trial took, by its row alone, so that a resumed search reckons with the same figure."""
         spent = measurement.lower_s + measurement.compile_s + measurement.verify_s + measurement.timing_s
         return self.policy.timeout_s if measurement.status is Status.TIMED_OUT and not spent else spent
+
+
+def different(trials: Iterable[Trial]) -> list[Trial]:
+    """The first trial of each program; where a program has no hash, of each action text."""
+    first: dict[str, Trial] = {}
+    for trial in trials:
+        first.setdefault(trial.program_hash or trial.actions, trial)
+    return list(first.values())

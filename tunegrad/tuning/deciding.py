@@ -17,7 +17,7 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.events import Event
 from tunegrad.inference import LoadedModel
-from tunegrad.ir.fusion import Images, Schedule
+from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.planning import stored_images, stored_toggles
@@ -80,13 +80,14 @@ class Deciding:
         share_s = PLAN_SHARE * budget_s
         began_s, known = time.monotonic(), partial(stored_images, work.fusion, self.here, self.store)
         if share_s >= PLAN_LEAST_S:
-            work = with_images(work, self._tried(partial(self._images, work, _IMAGES_SHARE * share_s), known))
+            settled = partial(self._settled, settle_images, work, _IMAGES_SHARE * share_s)
+            work = with_images(work, self._tried(settled, known))
         else:
             work = with_images(work, known())
         toggles = partial(stored_toggles, work.fusion, self.here, self.store)
         if share_s >= PLAN_LEAST_S:
             share_s -= time.monotonic() - began_s
-            work = _toggled(work, self._tried(partial(self._toggles, work, share_s), toggles))
+            work = _toggled(work, self._tried(partial(self._settled, settle_plan, work, share_s), toggles))
         else:
             work = _toggled(work, toggles())
         picks = self._tried(
@@ -95,22 +96,9 @@ class Deciding:
         )
         return with_variants(work, picks)
 
-    def _images(self, work: Workload, share_s: float) -> Images:
-        return settle_images(
-            work.fusion,
-            self.target,
-            self.here,
-            self.store,
-            self.seconds,
-            Contest(partial(self._planned, work)),
-            self.session,
-            self.numerics,
-            time.monotonic() + share_s,
-            self.tell,
-        )
-
-    def _toggles(self, work: Workload, share_s: float) -> frozenset[int]:
-        return settle_plan(
+    def _settled(self, settle: Callable[..., _T], work: Workload, share_s: float) -> _T:
+        """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
+        return settle(
             work.fusion,
             self.target,
             self.here,

@@ -44,7 +44,6 @@ _WEIGHED = 9
 _TIE = 1.01
 """A challenger that is at most this much slower cold may still win warm."""
 
-
 _CONFIRMED = 0.05
 """The p-value of the second proof: one test of one claim, on samples of its own."""
 

@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from statistics import median
-from time import monotonic, time
+from time import monotonic
 
 from tunegrad.config import Numerics
 from tunegrad.db import Evidence, Store
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Event, WinnerPromoted
+from tunegrad.events import Event
 from tunegrad.ir.fusion import LAST, Fusion, Images, Schedule
 from tunegrad.ir.target import Target
-from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import (
     expected_parts,
     expected_plan_s,
@@ -31,10 +29,11 @@ from tunegrad.planning import (
     images_text,
     stored_images,
 )
-from tunegrad.search import TEST, decide
-from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+from tunegrad.search import decide
+from tunegrad.trial import Fingerprint
 
 from .contest import CONTEST_POLICY, Compare, contest_s
+from .decisions import DecisionRows, evidence_of
 from .plans import Measure
 
 __all__ = ["settle_images"]
@@ -83,8 +82,7 @@ def settle_images(
             continue
         verdict = decide(incumbent_s, challenger_s)
         won = verdict.promoted and work.runs(images, measure)
-        evidence = Evidence(TEST, verdict.p_value, tuple(incumbent_s), tuple(challenger_s), cold=False)
-        tried.append(_Tried(images, evidence, won))
+        tried.append(_Tried(images, evidence_of(verdict.p_value, (incumbent_s, challenger_s)), won))
         current = images if won else current
     if not tried:
         return known
@@ -136,25 +134,8 @@ class _Settling:
 
     def record(self, tried: Sequence[_Tried], tell: Callable[[Event], None]) -> None:
         """Channels-last has the first row, so that a graph without a better form is settled; then what was tried."""
-        key, text = images_key(self.fusion), images_text(self.fusion)
+        text, rows = images_text(self.fusion), DecisionRows(self.store, self.here, self.session, "plan")
         self.store.name_kernel(text, f"images of {len(self.fusion.drafts.drafts)} kernels")
-        standing_s = tried[0].evidence.incumbent_samples_s
-        number = self._add(key, text, LAST, standing_s)
-        self.store.promote(number, Evidence(_STANDING, 1.0, (), standing_s, cold=False))
+        rows.stands(text, images_action(LAST), CONTEST_POLICY, tried[0].evidence.incumbent_samples_s, _STANDING)
         for x in tried:
-            evidence = x.evidence
-            number = self._add(key, text, x.images, evidence.challenger_samples_s)
-            if x.won:
-                self.store.promote(number, evidence)
-                best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
-                name = self.store.kernel_name(key)
-                tell(WinnerPromoted(name, key, images_action(x.images), best_s, previous_s, "plan"))
-
-    def _add(self, key: str, text: str, images: Images, samples_s: tuple[float, ...]) -> int:
-        measurement = Measurement(Status.OK, samples_s)
-        return self.store.add(
-            Trial(
-                key, text, self.here, images_action(images), "", SPACE_VERSION, CONTEST_POLICY, measurement,
-                self.session, "plan", time(),
-            )
-        )  # fmt: skip
+            rows.challenged(text, images_action(x.images), x.evidence, x.won, tell)

@@ -12,22 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from statistics import median
-from time import monotonic, time
+from time import monotonic
 
 from tunegrad.config import Numerics
 from tunegrad.db import Evidence, Store
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Event, WinnerPromoted
+from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_plan, stored_s, stored_toggles
-from tunegrad.search import LEAST_EFFECT, TEST, decide
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.search import LEAST_EFFECT, decide
+from tunegrad.trial import Fingerprint, Policy
 
-from .contest import CONTEST_POLICY, Compare
+from .contest import Compare
+from .decisions import DecisionRows, evidence_of
 
 __all__ = ["settle_plan"]
 
@@ -200,9 +200,7 @@ class _Settling:
             except CandidateFailure:
                 continue
             verdict = decide(*samples)
-            incumbent, challenger = tuple(samples[0]), tuple(samples[1])
-            evidence = Evidence(TEST, verdict.p_value, incumbent, challenger, cold=False)
-            tried.append((x, evidence, verdict.promoted))
+            tried.append((x, evidence_of(verdict.p_value, samples), verdict.promoted))
             current = toggles if verdict.promoted else current
         self._record(found[0], tried)
         self.chosen = current
@@ -228,21 +226,7 @@ class _Settling:
         edge = first.edge
         kernels = [x.kernel for x in self.alternatives.region(edge)]
         self.store.name_kernel(edge.region, "plan of " + ", ".join(k.name for k in kernels))
-        number = self._add(edge, RULES, _PARTS_POLICY, (first.before_s,))
-        self.store.promote(number, Evidence(_PARTS, 1.0, (), (first.before_s,), cold=False))
+        rows = DecisionRows(self.store, self.here, self.session, "plan")
+        rows.stands(edge.region, plan_text(RULES), _PARTS_POLICY, (first.before_s,), _PARTS)
         for x, evidence, promoted in tried:
-            number = self._add(edge, x.edge.name, CONTEST_POLICY, evidence.challenger_samples_s)
-            if promoted:
-                self.store.promote(number, evidence)
-                best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
-                name = self.store.kernel_name(edge.key)
-                self.tell(WinnerPromoted(name, edge.key, plan_text(x.edge.name), best_s, previous_s, "plan"))
-
-    def _add(self, edge: Edge, name: str, policy: Policy, samples_s: tuple[float, ...]) -> int:
-        measurement = Measurement(Status.OK, samples_s)
-        return self.store.add(
-            Trial(
-                edge.key, edge.region, self.here, plan_text(name), "", SPACE_VERSION, policy, measurement,
-                self.session, "plan", time(),
-            )
-        )  # fmt: skip
+            rows.challenged(edge.region, plan_text(x.edge.name), evidence, promoted, self.tell)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tunegrad.db import Store
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
-from tunegrad.search import Shape, distance, seeds_from
+from tunegrad.search import Shape, different, distance, seeds_from
 from tunegrad.trial import Fingerprint, Policy, Trial
 
 __all__ = ["Seeding"]
@@ -71,11 +71,8 @@ class Seeding:
                 found.setdefault(trial.fingerprint, []).append(trial)
         for place in sorted(found, key=lambda f: (len(f.differences(self.here)), f.text)):
             ran = sorted((t for t in found[place] if t.measurement.ran), key=lambda t: t.measurement.seconds)
-            different: dict[str, Trial] = {}
-            for trial in ran:
-                different.setdefault(trial.program_hash or trial.actions, trial)
             if _searched(ran):
-                yield list(different.values())[:_EACH]
+                yield different(ran)[:_EACH]
 
     def _counts(self, trial: Trial, space: Space) -> bool:
         return trial.session not in self.leave_out and trial.space_version == space.version

@@ -66,7 +66,7 @@ from .roofline import Roofline, needed_flops
 from .seeding import Seeding
 from .sites import Site, open_site
 from .whole import latency_of, measure_whole
-from .workload import KernelUse, Workload, key_of, shared_kernels
+from .workload import KernelUse, Workload, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions"]
 
@@ -130,7 +130,7 @@ def run_sessions(
             row.id,
             costs,
             began_s,
-            Account(settings, SEARCH_POLICY, store, site.here, key_of(workloads), costs),
+            Account(settings, SEARCH_POLICY, store, site.here, work_key(workloads), costs),
             resumed_sessions(store, settings, SEARCH_POLICY, row.id),
         )
         starting.close()
@@ -352,9 +352,7 @@ class _Session:
 
     def _prime(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
         """Compile the defaults of all kernels in one batch."""
-        stored = {(s, t.actions) for s in searches for t in s.log.stored(s.task.key, s.space.version)}
-        fresh = [(s.task.kernel, d) for s in searches for d in s.defaults if (s, d.text) not in stored]
-        measurer.prime(fresh)
+        measurer.prime([(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts])
 
     def _finals(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> dict[str, Weighed]:
         weighed: dict[str, Weighed] = {}

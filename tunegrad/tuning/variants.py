@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from time import monotonic, time
+from time import monotonic
 
 from tunegrad.config import Numerics
-from tunegrad.db import IMPORTED, Evidence, Hit, Store
+from tunegrad.db import IMPORTED, Hit, Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Buffer, Schedule
 from tunegrad.ir.kernel import Kernel
@@ -23,11 +23,12 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of, rewrite, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.runtime import Argument
-from tunegrad.search import TEST, decide
-from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+from tunegrad.search import decide
+from tunegrad.trial import Fingerprint
 from tunegrad.variants import allowed, expected, stored_variant, variant_text
 
-from .contest import CONTEST_POLICY, bound, interleaved
+from .contest import bound, interleaved
+from .decisions import DecisionRows, evidence_of
 from .workload import Workload
 
 __all__ = ["settle_variants"]
@@ -149,16 +150,11 @@ class _Settling:
         plan = _alone(self.workload.plan, kernel.key)
         inputs = [Argument(plan.buffers[i].name, plan.buffers[i].shape, plan.buffers[i].dtype) for i in plan.inputs]
         direct, other = self._model(plan, {}, inputs), self._model(plan, {kernel.key: variant}, inputs)
-        incumbent, challenger = interleaved(direct, other)
-        verdict = decide(incumbent, challenger)
-        trial = Trial(
-            kernel.key, kernel.text, self.here, variant_text(variant), "", SPACE_VERSION, CONTEST_POLICY,
-            Measurement(Status.OK, tuple(challenger)), self.session, "variant", time(),
-        )  # fmt: skip
-        number = self.store.add(trial)
-        evidence = Evidence(TEST, verdict.p_value, tuple(incumbent), tuple(challenger), cold=False)
-        if verdict.promoted:
-            self.store.promote(number, evidence)
+        samples = interleaved(direct, other)
+        verdict = decide(*samples)
+        rows = DecisionRows(self.store, self.here, self.session, "variant")
+        evidence = evidence_of(verdict.p_value, samples)
+        rows.challenged(kernel.text, variant_text(variant), evidence, verdict.promoted)
         return verdict.promoted
 
     def _model(self, plan: Schedule, picks: Mapping[str, str], inputs: Sequence[Argument]) -> LoadedModel:

@@ -5,7 +5,6 @@ model   -->   graph   -->   prepared   -->   schedule   -->   kernels by key
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from tunegrad.db import Store
 from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.fusion import Fusion, Images, Schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.keys import key_of
 from tunegrad.ir.variants import rewrite
 from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
@@ -26,11 +26,11 @@ __all__ = [
     "KernelUse",
     "Workload",
     "cut_as_stored",
-    "key_of",
     "shared_kernels",
     "with_images",
     "with_toggles",
     "with_variants",
+    "work_key",
     "workload_of",
     "workload_of_function",
     "workload_of_spec",
@@ -67,14 +67,14 @@ class Workload:
     def key(self) -> str:
         """Names the work, not the model: 32 hex digits of what is computed how often."""
         text = "\n".join(sorted(f"{k.key} {k.uses}" for k in self.kernels))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return key_of(text)
 
 
-def key_of(workloads: Sequence[Workload]) -> str:
+def work_key(workloads: Sequence[Workload]) -> str:
     """Names the work of several models, in whatever order; of one model it is that model's key."""
     if len(workloads) == 1:
         return workloads[0].key
-    return hashlib.sha256("\n".join(sorted(w.key for w in workloads)).encode()).hexdigest()[:32]
+    return key_of("\n".join(sorted(w.key for w in workloads)))
 
 
 def shared_kernels(workloads: Sequence[Workload]) -> tuple[KernelUse, ...]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ..expr import Op
 from ..graph import MOVEMENT, GraphOp, Node
 from ..kernel import Kernel
+from ..keys import key_of
 from .build import Draft
 from .plan import Launch
 from .schedule import Fusion
@@ -44,7 +45,7 @@ class Edge:
     @property
     def key(self) -> str:
         """The region's key in the store: 32 hex digits of the SHA-256 of its text, as a kernel's."""
-        return hashlib.sha256(self.region.encode()).hexdigest()[:32]
+        return key_of(self.region)
 
 
 @dataclass(frozen=True, slots=True)

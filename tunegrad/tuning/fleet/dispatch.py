@@ -244,14 +244,9 @@ class Dispatcher:
 
     def _lose(self, seat: _Seat, why: str) -> None:
         """Everything that was with a station goes back; only the call that ran may be to blame."""
-        blamed = self._sent[seat.tickets[0]].job if seat.tickets else None
-        for ticket in seat.tickets:
-            job = self._sent.pop(ticket).job
-            job.running.discard(ticket)
-            if job is blamed:
-                job.losses.append(f"{seat.name}: {why}")
-            self._again(job)
-        seat.tickets.clear()
+        if seat.tickets:
+            self._sent[seat.tickets[0]].job.losses.append(f"{seat.name}: {why}")
+        self._take_back(seat)
         seat.losses += 1
         self._warn(f"machine {seat.name} was lost: {why}")
         if seat.losses >= _TRIES:
@@ -301,7 +296,8 @@ class Dispatcher:
         self._remove(ticket, sent)
         if answer.fingerprint != self._expected:
             fields = ", ".join(name for name, *_ in self._expected.differences(answer.fingerprint))
-            self._give_up_unlike(seat, f"it is of another kind now: other {fields}")
+            self._take_back(seat)
+            self._give_up(seat, f"it is of another kind now: other {fields}")
             self._again(job)
             return
         seat.ready, seat.losses = True, 0
@@ -311,13 +307,12 @@ class Dispatcher:
         if job.call.copies:
             self._slow.append(self._clock() - sent.sent_s)
 
-    def _give_up_unlike(self, seat: _Seat, why: str) -> None:
+    def _take_back(self, seat: _Seat) -> None:
         for ticket in seat.tickets:
             job = self._sent.pop(ticket).job
             job.running.discard(ticket)
             self._again(job)
         seat.tickets.clear()
-        self._give_up(seat, why)
 
     def _remove(self, ticket: Ticket, sent: _Sent) -> None:
         del self._sent[ticket]
