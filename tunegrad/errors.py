@@ -10,6 +10,7 @@
     │   ├── DeviceError            an unknown or absent device, a missing extra
     │   ├── StoreError             an unreadable, foreign or damaged store
     │   ├── IllegalAction          a schedule action whose rule is broken, or whose text does not parse
+    │   ├── KernelTextError        a text that is no kernel's
     │   └── MissError              no stored winner, and the caller chose on_miss="error"
     ├── CandidateFailure           a candidate schedule failed: data for the search, never its end
     │   ├── CompileFailure         the compiler refused it
@@ -35,6 +36,7 @@ __all__ = [
     "DeviceError",
     "IllegalAction",
     "InternalError",
+    "KernelTextError",
     "MissError",
     "ModelError",
     "OutOfResources",
@@ -86,6 +88,14 @@ class StoreError(UserError):
 
 class IllegalAction(UserError):
     """An action whose precondition does not hold; the state it was given is untouched."""
+
+
+class KernelTextError(UserError):
+    """A text that is no kernel's canonical text. ``offset`` is the first character that does not fit."""
+
+    def __init__(self, offset: int, found: str, expected: str) -> None:
+        super().__init__(f"kernel text, at {offset}: found {found}, expected {expected}")
+        self.offset = offset
 
 
 class MissError(UserError):

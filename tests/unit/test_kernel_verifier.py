@@ -8,7 +8,7 @@ import pytest
 
 from tests.graph_builders import conv, relu, softmax, tensor, weight
 from tunegrad.errors import VerifyError
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32
+from tunegrad.ir.dtypes import BF16, BF16X2, BOOL, F16, F32, F64, I32
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import NEVER, Range, Valid, as_index, var
@@ -73,6 +73,13 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
     "too few arguments": (kernel(Apply(Op.ADD, (LOAD,), F32)), "does not give f32"),
     "exp of an int": (kernel(Cast(Apply(Op.EXP, (Cast(LOAD, I32),), I32), F32)), "does not give i32"),
     "constant of another type": (kernel(Apply(Op.ADD, (LOAD, Const(1, F32)), F32)), "is no f32"),
+    "constant too large": (kernel(Cast(Const(1 << 31, I32), F32)), "constant 2147483648 does not fit i32"),
+    "cast to a pair": (kernel(Cast(Cast(LOAD, BF16X2), F32)), "pairs are made and taken apart by operations"),
+    "index as a pair": (kernel(store=Apply(Op.LOW, (IndexValue(A.index, BF16X2),), F32)), "can not be a bf16x2"),
+    "operation of programs": (
+        kernel(Apply(Op.DOT2_ADD, (*(Apply(Op.PAIR, (LOAD, LOAD), BF16X2),) * 2, LOAD), F32)),
+        "dot2_add is an operation of programs",
+    ),
     "index as bool": (kernel(store=Cast(IndexValue(A.index, BOOL), F32)), "can not be a bool"),
     "fold by sub": (kernel(op=Op.SUB), "can not fold"),
     "sum of bools": (kernel(Cast(LOAD, BOOL), store=Cast(Value("v", BOOL), F32)), "can not fold bool"),
@@ -132,6 +139,32 @@ def test_kernel_verifier_proves_large_kernels_without_running_through_them() -> 
     for out in (x, softmax(tensor("y", 4096, 4096))):
         for launch in schedule((out,)).launches:
             verify_kernel(launch.kernel)
+
+
+def test_kernel_verifier_leaves_out_dimensions_that_stores_count_through() -> None:
+    long, r, s = Axis("a", 1 << 20), Axis("r", 2), Axis("s", 2)
+    param = Param.dense("y", F32, (1 << 20, 4), "out")
+    evens = Store("y", (long.index, r.index * 2), Const(0.0, F32), (r,))
+    odds = Store("y", (long.index * -1 + (1 << 20) - 1, s.index * 2 + 1), Const(1.0, F32), (s,))
+    verify_kernel(Kernel((param,), (long,), (evens, odds), name="k"), points=100)
+    again = replace(odds, index=(long.index, s.index * 2))
+    with pytest.raises(VerifyError, match="stores to y write some elements twice"):
+        verify_kernel(Kernel((param,), (long,), (evens, again), name="k"), points=100)
+
+
+def test_kernel_verifier_does_not_run_through_an_axis_without_bound() -> None:
+    long = Axis("a", 1 << 40)
+    part = Store("y", (long.index,), Const(0.0, F32), (), Valid((Range(long.index, 0, 4),)))
+    with pytest.raises(VerifyError, match="can not be proved to write each element once"):
+        verify_kernel(Kernel((Param.dense("y", F32, (4,), "out"),), (long,), (part,), name="k"))
+
+
+def test_kernel_verifier_bounds_all_its_searches_together() -> None:
+    index = R.index * 2 - R.index // 2 * 3
+    k = kernel(Load("x", (A.index, index), F32, Valid((Range(R.index, 0, 4),))))
+    verify_kernel(k, points=5)
+    with pytest.raises(VerifyError, match="can not be proved to be in"):
+        verify_kernel(k, points=4)
 
 
 def test_kernel_verifier_uses_conditions_in_bounds() -> None:

@@ -29,7 +29,7 @@ from .index import ALWAYS, Index, Valid, var
 from .keys import key_of
 from .layout import Layout
 
-__all__ = ["Axis", "Kernel", "Param", "Reduce", "Role", "Stage", "Store", "identity", "loads"]
+__all__ = ["Axis", "Kernel", "Param", "Reduce", "Role", "Stage", "Store", "axis_name", "identity", "loads"]
 
 Role = Literal["in", "const", "out"]
 
@@ -180,12 +180,12 @@ class Kernel:
         """
         axes: dict[str, Axis] = {}
         for i, a in enumerate(self.axes):
-            axes[a.name] = Axis(_letter(i), a.extent)
+            axes[a.name] = Axis(axis_name(i), a.extent)
         counts = {"r": 0, "s": 0}
         for s in self.stages:
             kind = "r" if isinstance(s, Reduce) else "s"
             for a in s.axes:
-                axes[a.name] = Axis(f"{_letter(counts[kind], kind)}", a.extent)
+                axes[a.name] = Axis(axis_name(counts[kind], kind), a.extent)
                 counts[kind] += 1
         params = {p.name: f"p{i}" for i, p in enumerate(self.params)}
         values = {r.name: f"v{i}" for i, r in enumerate(self.reduces)}
@@ -239,7 +239,8 @@ class Kernel:
         return _print(self)
 
 
-def _letter(i: int, kind: str = "") -> str:
+def axis_name(i: int, kind: str = "") -> str:
+    """The canonical name of a kernel's ``i``-th shared axis; of kind ``r``, reduce axis; ``s``, axis of a store."""
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 

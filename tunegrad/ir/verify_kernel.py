@@ -1,13 +1,14 @@
 """The kernel's verifier: names, types, scopes, bounds, and that every output element is written exactly once.
 
 Bounds are proved from the index algebra and the conditions of a load, and by running through all values of the axes
-concerned where that is not enough; what neither settles is rejected.
+concerned where that is not enough; what neither settles is rejected. A dimension that all stores of an output count
+through by an axis of its own is left out of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import inf, prod
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import VerifyError
 
 from .dtypes import F32, DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from .index import Index, Valid, Var
 from .kernel import Axis, Kernel, Param, Reduce, Store
 from .op_types import fold_takes, result_type
@@ -27,22 +28,32 @@ BRUTE_FORCE = 1 << 22
 """Most points of a search through all values of some axes."""
 
 
-def verify_kernel(k: Kernel) -> None:
-    """Raise VerifyError, naming the kernel, the part and the rule, unless ``k`` is well formed."""
-    _Verifier(k).run()
+def verify_kernel(k: Kernel, points: int | None = None) -> None:
+    """Raise VerifyError, naming the kernel, the part and the rule, unless ``k`` is well formed.
+
+    ``points`` bounds all searches through values of axes together, for kernels of strangers.
+    """
+    _Verifier(k, points).run()
 
 
 class _Verifier:
-    def __init__(self, k: Kernel) -> None:
+    def __init__(self, k: Kernel, points: int | None) -> None:
         self.kernel = k
+        self.left: float = inf if points is None else points
         self.params = {p.name: p for p in k.params}
         self.values: dict[str, DType] = {}
         self.read: set[str] = set()
         self.stored: set[str] = set()
         self.scope: dict[str, int] = {}
+        self.proved: set[tuple[Index, int, Valid]] = set()
 
     def fail(self, what: str) -> VerifyError:
         return VerifyError(f"kernel {self.kernel.name}: {what}")
+
+    def searchable(self, *points: int) -> bool:
+        """Whether grids of so many points can be run through; they are charged."""
+        self.left -= sum(points)
+        return max(points) <= BRUTE_FORCE and self.left >= 0
 
     def run(self) -> None:
         k = self.kernel
@@ -104,7 +115,7 @@ class _Verifier:
                     raise self.fail(f"{x.stage} is read as {x.dtype}; earlier reductions: {self.values}")
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
-                if x.dtype.is_bool or x.dtype.bits == 16:
+                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.bits == 16:
                     raise self.fail(f"{x}: an index can not be a {x.dtype}")
             elif isinstance(x, Inside):
                 self._conditions(x.valid)
@@ -121,13 +132,19 @@ class _Verifier:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
         if type(x.value) is not kind or x.dtype.bits == 16:
             raise self.fail(f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}")
+        if kind is int and not _low(x.dtype) <= x.value < _low(x.dtype) + (1 << x.dtype.bits):
+            raise self.fail(f"constant {x.value} does not fit {x.dtype}")
 
     def _cast(self, x: Cast) -> None:
         if x.x.dtype == x.dtype or (16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)):
             raise self.fail(f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from f32 only")
+        if x.dtype.is_pair or x.x.dtype.is_pair:
+            raise self.fail(f"{x}: no cast from {x.x.dtype} to {x.dtype}; pairs are made and taken apart by operations")
 
     def _apply(self, x: Apply) -> None:
         types = [a.dtype for a in x.args]
+        if x.op is Op.DOT2_ADD:
+            raise self.fail(f"{x.op} is an operation of programs")
         if any(t.bits == 16 for t in types):
             raise self.fail(f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32")
         if result_type(x.op, types) != x.dtype:
@@ -163,16 +180,17 @@ class _Verifier:
         if valid.never:
             return
         for i, extent in zip(index, p.shape, strict=True):
-            if _within(i, extent, valid):
+            if _within(i, extent, valid) or (i, extent, valid) in self.proved:
                 continue
             names = sorted(i.names() | valid.names())
-            if prod(self.scope[n] for n in names) > BRUTE_FORCE:
+            if not self.searchable(prod(self.scope[n] for n in names)):
                 raise self.fail(f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})")
             env = _grid({n: self.scope[n] for n in names})
             values = np.asarray(i.evaluate(cast(Any, env)))
             wrong = _holds(valid, env) & ((values < 0) | (values >= extent))
             if wrong.any():
                 raise self.fail(f"{p.name}: index {i} if {valid} leaves [0, {extent})")
+            self.proved.add((i, extent, valid))
 
     def _written_once(self, p: Param, stores: list[Store]) -> None:
         if len(stores) == 1 and stores[0].valid.always:
@@ -183,24 +201,50 @@ class _Verifier:
                 raise self.fail(f"store to {p.name} runs over {points} points for {prod(p.shape)} elements")
             if _is_mixed_radix(s.index, axes, p.shape):
                 return
-        if prod(p.shape) > BRUTE_FORCE:
+        dims = [d for d in range(len(p.shape)) if not all(_counted_through(s, d, p.shape[d]) for s in stores)]
+        shape = [p.shape[d] for d in dims]
+        grids = [self._own_axes(s, dims) for s in stores]
+        if not self.searchable(prod(shape), *(prod(g.values()) for g in grids)):
             raise self.fail(f"stores to {p.name} can not be proved to write each element once")
-        places = [self._places(s, p) for s in stores]
+        places = [_places(s, dims, shape, grid) for s, grid in zip(stores, grids, strict=True)]
         found = np.concatenate(places) if places else np.zeros(0, np.int64)
-        if len(found) != prod(p.shape) or len(np.unique(found)) != len(found):
+        if len(found) != prod(shape) or len(np.unique(found)) != len(found):
             what = (
                 f"store to {p.name}{list(stores[0].index)} writes" if len(stores) == 1 else f"stores to {p.name} write"
             )
             raise self.fail(f"{what} some elements twice and some never")
 
-    def _places(self, s: Store, p: Param) -> NDArray[np.int64]:
-        """Row-major positions that a store writes, in its own order."""
-        env = _grid({a.name: a.extent for a in (*self.kernel.axes, *s.axes)})
-        count = len(next(iter(env.values()))) if env else 1
-        place = np.zeros(count, np.int64)
-        for i, extent in zip(s.index, p.shape, strict=True):
-            place = place * extent + np.asarray(i.evaluate(cast(Any, env)))
-        return place[np.broadcast_to(_holds(s.valid, env), place.shape)]
+    def _own_axes(self, s: Store, dims: list[int]) -> dict[str, int]:
+        """Extents of the axes that a store runs over, less those that count through the other dimensions."""
+        gone = {n for d, i in enumerate(s.index) if d not in dims for n in i.names()}
+        return {a.name: a.extent for a in (*self.kernel.axes, *s.axes) if a.name not in gone}
+
+
+def _counted_through(s: Store, d: int, extent: int) -> bool:
+    """Whether dimension ``d`` of a store's index is one axis, of that extent, that no other part of it uses."""
+    i = s.index[d]
+    if (i.lo, i.hi) != (0, extent - 1) or len(i.terms) != 1:
+        return False
+    atom, c = i.terms[0]
+    if not isinstance(atom, Var) or abs(c) != 1:
+        return False
+    others = [other.names() for e, other in enumerate(s.index) if e != d]
+    return i.names().isdisjoint(s.valid.names().union(*others))
+
+
+def _places(s: Store, dims: list[int], shape: list[int], grid: Mapping[str, int]) -> NDArray[np.int64]:
+    """Row-major positions, along those dimensions, that a store writes."""
+    env = _grid(grid)
+    count = len(next(iter(env.values()))) if env else 1
+    place = np.zeros(count, np.int64)
+    for d, extent in zip(dims, shape, strict=True):
+        place = place * extent + np.asarray(s.index[d].evaluate(cast(Any, env)))
+    return place[np.broadcast_to(_holds(s.valid, env), place.shape)]
+
+
+def _low(dtype: DType) -> int:
+    """The least integer of a type; pairs are two halves without a sign."""
+    return 0 if dtype.is_pair else -1 << (dtype.bits - 1)
 
 
 def _within(i: Index, extent: int, valid: Valid) -> bool:
