@@ -215,7 +215,7 @@ BOMBS = {
         "can not be proved",
     ),
     "a product of axes too long to run through": (
-        TEXT.replace("ra:6", "ra:3000 rb:3000").replace("p1[a, ra", "p1[a, (3*ra+5*rb)%7").replace("p2[ra", "p2[(ra)%6"),
+        TEXT.replace("ra:6", "ra:9999 rb:999").replace("p1[a, ra", "p1[a, (3*ra+5*rb)%7").replace("p2[ra", "p2[(ra)%6"),
         "can not be proved",
     ),
 }  # fmt: skip
