@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -58,5 +60,29 @@ def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(monke
     )
 
 
-def test_doctor_lists_every_extra_that_an_option_needs() -> None:
-    assert {"pyopencl", "matplotlib", "ray"} <= examining._EXTRAS.keys()
+def requirements(lines: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=~! ]", line)[0] for line in lines}
+
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {name: requirements(lines) for name, lines in PROJECT["optional-dependencies"].items()}
+FOR_USERS = ["opencl", "plot", "ray", "gp"]
+"""Extras that an option of tunegrad needs. The cuda extra is for a device that there is not yet."""
+
+
+def test_doctor_lists_every_package_of_the_extras_that_an_option_needs() -> None:
+    assert set().union(*(EXTRAS[name] for name in FOR_USERS)) <= examining._EXTRAS.keys()
+
+
+def test_doctor_names_an_extra_that_holds_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examining, "_version", lambda _: "")
+    hints = [re.fullmatch(r"(\w+) \(pip install 'tunegrad\[(\w+)\]'\)", row.name) for row in examining._versions()]
+    named = {found[1]: found[2] for found in hints if found}
+    assert named.keys() == examining._EXTRAS.keys()
+    for package, extra in named.items():
+        holding = [name for name in (*FOR_USERS, "bench", "test") if package in EXTRAS[name]]
+        assert extra == holding[0], f"{package} is of {holding}"
+
+
+def test_doctor_lists_every_package_that_tunegrad_needs() -> None:
+    assert requirements(PROJECT["dependencies"]) <= {row.name for row in examining._versions()}

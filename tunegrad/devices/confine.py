@@ -33,6 +33,8 @@ _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _CLONE_THREAD = 0x00010000
+_X32 = 0x40000000
+"""The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no other call has it."""
 _CALLS = {
     "x86_64": {"arch": 0xC000003E, "seccomp": 317, "clone": 56, "fork": 57, "vfork": 58, "clone3": 435},
     "aarch64": {"arch": 0xC00000B7, "seccomp": 277, "clone": 220, "clone3": 435},
@@ -67,7 +69,8 @@ def no_files() -> None:
 def no_processes() -> bool:
     """Threads, but no process, can be started from now on, in every thread; whether the system agreed.
 
-    A seccomp filter, read from the top: the jumps skip instructions when the test holds, and when it does not.
+    A seccomp filter, read from the top: the jumps skip instructions when the test holds, and when it does not. Calls
+    of another architecture (on x86_64: 32-bit ones through ``int 0x80``, and x32) are refused, whatever they ask for.
     """
     calls = _CALLS.get(platform.machine())
     if calls is None:
@@ -76,8 +79,10 @@ def no_processes() -> bool:
     program = [
         (load, 0, 0, 4),  # the architecture
         (equal, 1, 0, calls["arch"]),
-        (answer, 0, 0, _ALLOW),
+        (answer, 0, 0, _REFUSE | _EPERM),
         (load, 0, 0, 0),  # the number of the call
+        (bits, 0, 1, _X32),
+        (answer, 0, 0, _REFUSE | _EPERM),
         (equal, 0, 1, calls["clone3"]),
         (answer, 0, 0, _REFUSE | _ENOSYS),  # its flags are in memory; libc then takes clone
         *((equal, 0, 1, calls[name]) if i == 0 else (answer, 0, 0, _REFUSE | _EPERM)

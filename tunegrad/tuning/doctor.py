@@ -21,10 +21,10 @@ _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "pytest": "test",
-    "torch": "bench", "onnxruntime": "bench", "openvino": "bench",
+    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "gp", "greenlet": "gp", "threadpoolctl": "gp",
+    "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench", "openvino": "bench",
 }  # fmt: skip
-"""Packages of the extras, and the extra that each one comes with."""
+"""Packages of the extras, and the extra that each one comes with; of several, the one that a user of tunegrad needs."""
 
 
 def doctor() -> DoctorReport:
