@@ -25,6 +25,7 @@ from benchmarks.fleet_simulator import Simulated, SimulatedMachine
 from tunegrad.db import open_store
 from tunegrad.db.rows import key_of
 from tunegrad.devices import Limits
+from tunegrad.errors import InternalError
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.recording import read_recording
 from tunegrad.search import (
@@ -108,6 +109,18 @@ class RayHosts:
     def open(self, name: str) -> bool:
         """They are open."""
         return name in self._hosts
+
+    def end(self, name: str) -> None:
+        """No machine of a recording is given up."""
+        raise InternalError(f"{name} was given up")
+
+    def waiting(self) -> dict[Any, str]:
+        """None: every machine compiles for itself."""
+        return {}
+
+    def cut_off(self, source: str, why: str) -> None:
+        """Never asked for: there are no sources."""
+        raise InternalError(f"{source} is no source of code ({why})")
 
     def send(self, name: str, call: Call) -> Any:
         """Begin a call."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunegrad.errors import InternalError
 from tunegrad.tuning.fleet import Answer, Call, Engine, StationLost
 
 __all__ = ["Simulated", "SimulatedMachine"]
@@ -46,6 +47,7 @@ class Simulated:
         self.now_s = 0.0
         self.worked_s = 0.0
         self.calls: list[tuple[str, Call]] = []
+        self.ended: list[str] = []
         self._driver_s, self._message_s = driver_s, message_s
         self._count = 0
         self._ends: list[tuple[float, int]] = []
@@ -75,6 +77,19 @@ class Simulated:
         self._fail(name, "killed")
         machine.free_s = self.now_s + machine.starts_s
         return True
+
+    def end(self, name: str) -> None:
+        """Stop a machine's station."""
+        self._fail(name, "ended")
+        self.ended.append(name)
+
+    def waiting(self) -> Mapping[int, str]:
+        """None: every machine compiles for itself."""
+        return {}
+
+    def cut_off(self, source: str, why: str) -> None:
+        """Never asked for: there are no sources."""
+        raise InternalError(f"{source} is no source of code ({why})")
 
     def send(self, name: str, call: Call) -> int:
         """Begin a call after those that the machine has."""

@@ -1,5 +1,6 @@
 """Calls on machines that die, hang, dawdle and come back: every answer arrives, and none is from the wrong machine."""
 
+import heapq
 import math
 from types import SimpleNamespace
 
@@ -48,8 +49,8 @@ def fleet(*machines):
     return stations, Dispatcher(stations, MACHINE, stations, said.append), said
 
 
-def ask(number, key="k", limit_s=60.0, copies=True):
-    return Call("measure", (None, [number], 1.0, frozenset()), key, limit_s, copies)
+def ask(number, key="k", limit_s=60.0, code_limit_s=60.0, copies=True):
+    return Call("measure", (None, [number], 1.0, frozenset()), key, limit_s, code_limit_s, copies)
 
 
 def answers(dispatcher, calls):
@@ -137,9 +138,10 @@ def test_dispatch_gives_up_a_call_that_costs_three_machines():
 
 def test_dispatch_gives_up_a_machine_that_dies_again_and_again():
     sick = SimulatedMachine(Echo(), lambda call: math.inf if call.method == "hello" else 1.0)
-    _, dispatcher, said = fleet(machine(takes_s=100.0), sick)
+    stations, dispatcher, said = fleet(machine(takes_s=100.0), sick)
     assert answers(dispatcher, [ask(i, limit_s=1e4) for i in range(10)]) == [[i] for i in range(10)]
     assert said[-1] == "machine m1 is left out from here on: it was lost 3 times in a row"
+    assert stations.ended == ["m1"]
 
 
 def test_dispatch_takes_no_answer_from_a_machine_of_another_kind():
@@ -147,6 +149,7 @@ def test_dispatch_takes_no_answer_from_a_machine_of_another_kind():
     assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
     assert set(measured(stations)) == {"m0"}
     assert said == ["machine m1 is left out from here on: it is of another kind now: other arch"]
+    assert stations.ended == ["m1"]
 
 
 def test_dispatch_takes_no_answer_from_a_machine_that_changes_under_way():
@@ -197,6 +200,92 @@ def test_dispatch_a_lost_source_is_told_once_and_no_station_is_blamed():
     assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
     assert said == ["machine helper compiles no more: no compiler here"]
     assert dispatcher.machines == 2
+
+
+class Helped(Simulated):
+    """Machines whose code others compile, in turn: ``helpers`` give the seconds of a call; infinity: no code comes."""
+
+    def __init__(self, machines, helpers):
+        super().__init__(machines)
+        self.helpers, self.free, self.why = dict(helpers), dict.fromkeys(helpers, 0.0), {}
+        self.code, self.sourceless, self.turn = {}, {}, 0
+
+    def send(self, name, call):
+        if call.method != "measure" or not self.helpers:
+            return super().send(name, call)
+        self.turn += 1
+        helper = list(self.helpers)[self.turn % len(self.helpers)]
+        self.free[helper] = ready_s = max(self.now_s, self.free[helper]) + self.helpers[helper](call)
+        self.machines[name].free_s = max(self.machines[name].free_s, ready_s)
+        ticket = super().send(name, call)
+        self.code[ticket] = helper, ready_s
+        return ticket
+
+    def waiting(self):
+        return {t: helper for t, (helper, ready_s) in self.code.items() if ready_s > self.now_s}
+
+    def cut_off(self, source, why):
+        lost = [t for t, helper in self.waiting().items() if helper == source]
+        self.why[source] = why
+        del self.helpers[source]
+        for ticket in lost:
+            del self.code[ticket]
+            self.sourceless[ticket] = source
+            if ticket not in self._lost:
+                machine = self.machines[self._open[ticket][0]]
+                machine.running.remove(ticket)
+                machine.free_s = self.now_s + sum(self._open[t][2] for t in machine.running)
+                for other in machine.running:
+                    heapq.heappush(self._ends, (machine.free_s, other))
+            self._ended.add(ticket)
+
+    def take(self, ticket):
+        if ticket in self.sourceless and ticket not in self._lost:
+            del self._open[ticket]
+            raise SourceLost(source := self.sourceless.pop(ticket)) from DeviceError(self.why[source])
+        return super().take(ticket)
+
+
+def helped(count, **helpers):
+    stations = Helped({f"m{i}": machine() for i in range(count)}, helpers)
+    said = []
+    return stations, Dispatcher(stations, MACHINE, stations, said.append), said
+
+
+def opened(stations):
+    return sum(call.method == "hello" for _, call in stations.calls)
+
+
+@pytest.mark.parametrize("others", [{}, {"h1": lambda _: 0.5}])
+def test_dispatch_blames_who_compiles_for_code_that_does_not_come(others):
+    stations, dispatcher, said = helped(2, h0=lambda _: math.inf, **others)
+    jobs = [dispatcher.submit(ask(i, limit_s=4.0, code_limit_s=9.0, copies=False)) for i in range(10)]
+    assert [dispatcher.answer(job) for job in jobs] == [[i] for i in range(10)]
+    assert said == ["machine h0 compiles no more: no code within 9 s"]
+    assert [job.losses for job in jobs] == [[]] * 10
+    assert opened(stations) == dispatcher.machines == 2
+    assert list(stations.helpers) == list(others)
+
+
+def test_dispatch_waits_in_the_queue_of_one_that_compiles_slowly():
+    stations, dispatcher, said = helped(10, h0=lambda _: 3.0)
+    calls = [ask(i, limit_s=4.0, code_limit_s=5.0, copies=False) for i in range(30)]
+    assert answers(dispatcher, calls) == [[i] for i in range(30)]
+    assert stations.now_s >= 90.0
+    assert said == []
+
+
+def test_dispatch_blames_the_machine_that_hangs_once_it_has_its_code():
+    times = iter([0.0, 1.0, math.inf])
+    stations = Helped(
+        {"m0": SimulatedMachine(Echo(), lambda _: next(times, 1.0)), "m1": machine()}, {"h0": lambda _: 2.0}
+    )
+    said = []
+    dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
+    calls = [ask(i, limit_s=7.0, code_limit_s=5.0, copies=False) for i in range(10)]
+    assert answers(dispatcher, calls) == [[i] for i in range(10)]
+    assert said == ["machine m0 was lost: no answer within 7 s"]
+    assert list(stations.helpers) == ["h0"]
 
 
 def test_dispatch_drops_what_nobody_wants():

@@ -9,6 +9,7 @@ from tunegrad.devices import host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (
+    Call,
     Crew,
     EngineSpec,
     Machine,
@@ -161,7 +162,95 @@ def test_cluster_blames_who_compiles_only_for_code_that_failed(code, raised, lef
         SimpleNamespace(ray=ray, alive=dict), Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b")
     )
     stations._helpers["helper"] = object()
-    stations._code["ticket"] = "helper", "code"
+    stations._code["ticket"] = cluster._Code("station", "helper", "code")
     with pytest.raises(raised):
         stations.take("ticket")
     assert list(stations._helpers) == left
+
+
+class Actor:
+    """An actor of a Ray that is played: its methods give references by name."""
+
+    def __init__(self, name):
+        self.name = name
+        self.code = SimpleNamespace(remote=lambda _: f"code of {name}")
+        self.call = SimpleNamespace(remote=lambda *_: f"answer of {name}")
+
+
+def played(alive=dict, warn=lambda _: None, measuring=(), **ray):
+    """Stations on a Ray that is played, and the actors that it was told to kill."""
+    killed = []
+    ray = SimpleNamespace(kill=lambda actor: killed.append(actor.name), **ray)
+    nodes = SimpleNamespace(
+        ray=ray, alive=alive, share_hosts=False, ask=lambda node: node, told=lambda _, ref: COMING[ref]
+    )
+    return cluster.RayStations(nodes, Crew(TARGET, ZEN, measuring, (), ()), EngineSpec("a:b"), warn), killed
+
+
+def test_cluster_kills_the_actor_of_a_machine_that_is_given_up():
+    stations, killed = played()
+    stations._actors["a"] = Actor("a")
+    stations.end("a")
+    assert killed == ["a"]
+    assert stations._actors == {}
+    stations.end("a")
+    assert killed == ["a"]
+
+
+def test_cluster_says_which_calls_wait_for_code_and_kills_who_does_not_send_it():
+    there = []
+
+    class RayError(Exception):
+        pass
+
+    def get(ref, timeout=None):
+        raise RayError("the actor died")
+
+    stations, killed = played(
+        wait=lambda refs, **_: ([r for r in refs if r in there], []),
+        get=get,
+        exceptions=SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError),
+    )
+    stations._actors |= {"a": Actor("a"), "b": Actor("b")}
+    stations._helpers |= {"c": Actor("c"), "d": Actor("d")}
+    call = Call("measure")
+    assert [stations.send(name, call) for name in "ab"] == ["answer of a", "answer of b"]
+    assert stations.waiting() == {"answer of a": "d", "answer of b": "c"}
+    there.append("code of c")
+    assert stations.waiting() == {"answer of a": "d"}
+    stations.cut_off("d", "no code within 9 s")
+    assert (killed, list(stations._helpers)) == (["d"], ["c"])
+    with pytest.raises(SourceLost, match=r"^d$") as caught:
+        stations.take("answer of a")
+    assert str(caught.value.__cause__) == "no code within 9 s"
+
+
+COMING = {
+    "id-b": node("b", LAKE, release=cluster.RELEASE),
+    "id-c": node("c", host="host-a", release=cluster.RELEASE),
+    "id-d": node("d", release="0"),
+    "id-e": node("e", compiles_only=True, release=cluster.RELEASE),
+    "id-f": "can not be asked what it is: it ran out of memory",
+    "id-g": node("g", release=cluster.RELEASE),
+    "id-h": replace(node("b", LAKE, release=cluster.RELEASE), node="id-h"),
+}
+
+
+def test_cluster_tells_once_why_a_machine_that_came_later_is_left_out():
+    present, told = {"id-a": {}}, []
+    stations, _ = played(
+        alive=lambda: dict(present), warn=told.append, measuring=(node("a"),), wait=lambda refs, **_: (refs, [])
+    )
+    assert stations.names() == ("a",)
+    for name in "bcdefgh":
+        present[f"id-{name}"] = {"NodeManagerAddress": "10.0.0.9", "NodeManagerPort": 7}
+        stations.names()
+        stations.names()
+    assert stations.names() == ("a", "g")
+    assert told == [
+        f"left out: b: is no {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",
+        "left out: c: would disturb a, which measures on the same machine",
+        f"left out: d: has tunegrad 0, not {cluster.RELEASE}",
+        "left out: e: is kept for compiling, and came after the session had begun",
+        "left out: 10.0.0.9:7: can not be asked what it is: it ran out of memory",
+    ]

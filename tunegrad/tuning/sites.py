@@ -73,7 +73,7 @@ def open_site(
         engine = EngineSpec(
             "tunegrad.tuning.fleet:CpuEngine", (crew.target, settings.numerics, policy, limits, settings.seed, hooks)
         )
-        dispatcher = Dispatcher(cluster.open(crew, engine), crew.fingerprint, time.monotonic, warn)
+        dispatcher = Dispatcher(cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn)
         count = len(crew.measuring)
         fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
         alike = crew.fingerprint == here

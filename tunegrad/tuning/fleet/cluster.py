@@ -14,7 +14,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -27,7 +28,7 @@ from tunegrad.errors import DeviceError
 from tunegrad.opts import SPACE_VERSION
 
 from .dispatch import SourceLost, StationLost, StationRaised
-from .machines import Crew, Machine, choose_crew, kind_of
+from .machines import Crew, Machine, choose_crew, why_not
 from .work import Answer, Call, EngineSpec, Station
 
 __all__ = ["COMPILE_ONLY", "LOCAL", "RELEASE", "RayCluster", "RayStations", "survey"]
@@ -120,9 +121,9 @@ class RayCluster:
         crew = choose_crew(machines, kind, RELEASE, self.share_hosts)
         return Crew(crew.target, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out))
 
-    def open(self, crew: Crew, spec: EngineSpec) -> RayStations:
-        """Actors for a crew; they start when they are opened."""
-        self.stations = RayStations(self, crew, spec)
+    def open(self, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None) -> RayStations:
+        """Actors for a crew; they start when they are opened. ``warn`` is told of machines that come in vain."""
+        self.stations = RayStations(self, crew, spec, warn)
         return self.stations
 
     def is_here(self, machine: Machine) -> bool:
@@ -158,18 +159,35 @@ class RayCluster:
         return Machine(node["NodeID"], address, host, given.get("CPU", 0.0), target, found, release, only)
 
 
-class RayStations:
-    """``Stations`` of a crew: an actor for each machine. Machines of the crew's kind that come later are taken in."""
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The code that a call of a station needs, and the helper that compiles it."""
 
-    def __init__(self, cluster: RayCluster, crew: Crew, spec: EngineSpec) -> None:
-        self._cluster, self._ray, self._crew, self._spec = cluster, cluster.ray, crew, spec
+    station: str
+    helper: str
+    ref: Any
+
+
+class RayStations:
+    """``Stations`` of a crew: an actor for each machine.
+
+    Machines of the crew's kind that come later are taken in; ``warn`` is told once of each other one.
+    """
+
+    def __init__(
+        self, cluster: RayCluster, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._cluster, self._ray, self._crew, self._spec, self._warn = cluster, cluster.ray, crew, spec, warn
         self._machines = {m.address: m for m in crew.measuring}
         self._seen = set(cluster.alive())
         self._asked: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
         self._helpers = {m.address: self._actor(m) for m in crew.compiling}
         self._turn = 0
-        self._code: dict[Any, tuple[str, Any]] = {}
+        self._code: dict[Any, _Code] = {}
+        self._compiling: dict[Any, Any] = {}
+        self._cut_off: dict[str, str] = {}
+        self._left_out: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
         """The machines that measure and are alive, new ones of the same kind included."""
@@ -184,19 +202,24 @@ class RayStations:
         )
         for node in [n for n, ref in self._asked.items() if ref in ready]:
             ref = self._asked.pop(node)
-            if node in nodes and isinstance(found := self._cluster.told(nodes[node], ref), Machine):
-                self._welcome(found)
+            if node in nodes:
+                self._welcome(nodes[node], self._cluster.told(nodes[node], ref))
         return tuple(name for name, m in self._machines.items() if m.node in nodes)
 
     def open(self, name: str) -> bool:
         """Start a machine's actor, anew where there is one."""
-        if (old := self._actors.pop(name, None)) is not None:
-            self._ray.kill(old)
+        self.end(name)
         machine = self._machines[name]
         if machine.node not in self._cluster.alive():
             return False
         self._actors[name] = self._actor(machine)
         return True
+
+    def end(self, name: str) -> None:
+        """Kill a machine's actor; its processes go with it."""
+        self._code = {ticket: code for ticket, code in self._code.items() if code.station != name}
+        if (actor := self._actors.pop(name, None)) is not None:
+            self._ray.kill(actor)
 
     def send(self, name: str, call: Call) -> Any:
         """Begin a call; where there are machines that compile, one of them sends its code to the one that measures."""
@@ -207,8 +230,23 @@ class RayStations:
         helper = helpers[self._turn]
         code = self._helpers[helper].code.remote(call.arguments)
         ref = self._actors[name].call.remote(call.method, call.arguments, code)
-        self._code[ref] = helper, code
+        self._code[ref] = _Code(name, helper, code)
+        self._compiling[code] = ref, helper
         return ref
+
+    def waiting(self) -> Mapping[Any, str]:
+        """Calls whose code is not there yet, and who compiles it."""
+        if self._compiling:
+            codes = list(self._compiling)
+            ready, _ = self._ray.wait(codes, num_returns=len(codes), timeout=0, fetch_local=False)
+            for code in ready:
+                del self._compiling[code]
+        return dict(self._compiling.values())
+
+    def cut_off(self, source: str, why: str) -> None:
+        """Kill the actor of a machine that compiles: the calls that wait for it fail."""
+        self._cut_off.setdefault(source, why)
+        self._drop_helper(source)
 
     def done(self, tickets: Collection[Any], timeout_s: float) -> list[Any]:
         """The calls that ended; waits for one."""
@@ -224,14 +262,14 @@ class RayStations:
 
     def take(self, ticket: Any) -> Answer:
         """What a call gave. Raises StationLost, StationRaised or SourceLost."""
-        helper, code = self._code.pop(ticket, ("", None))
+        code = self._code.pop(ticket, None)
         errors = self._ray.exceptions
         try:
             answer: Answer = self._ray.get(ticket)
         except errors.RayError as error:
-            if code is not None and (why := self._fault(code)) is not None:
-                self._drop_helper(helper)
-                raise SourceLost(helper) from DeviceError(_first_line(why))
+            if code is not None and (why := self._fault(code.ref)) is not None:
+                self._drop_helper(code.helper)
+                raise SourceLost(code.helper) from DeviceError(self._cut_off.get(code.helper, _first_line(why)))
             if isinstance(error, errors.RayTaskError):
                 raise StationRaised(error) from error
             raise StationLost(_first_line(error)) from error
@@ -255,16 +293,24 @@ class RayStations:
         options = {"num_cpus": machine.cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         return remote.options(**options).remote(self._spec)
 
-    def _welcome(self, found: Machine) -> None:
-        """Take in a machine that came later, where it is of the crew's kind and nothing else measures on it."""
-        alike = kind_of(found.fingerprint) == kind_of(self._crew.fingerprint) and found.release == RELEASE
-        taken = {m.host for m in self._alive_machines()} if not self._cluster.share_hosts else set()
-        if alike and found.cpus >= 1 and not found.compiles_only and found.host not in taken:
-            self._machines[found.address] = found
+    def _welcome(self, node: dict[str, Any], found: Machine | str) -> None:
+        """Take in a machine that came later, where it can measure with the crew."""
+        if isinstance(found, Machine):
+            reason = why_not(found, self._crew, self._hosts(), RELEASE)
+            address = found.address
+        else:
+            reason, address = found, f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+        if isinstance(found, Machine) and not reason:
+            self._machines[address] = found
+        elif address not in self._left_out:
+            self._left_out.add(address)
+            self._warn(f"left out: {address}: {reason}")
 
-    def _alive_machines(self) -> Sequence[Machine]:
+    def _hosts(self) -> dict[str, str]:
+        """Where a machine measures now that no other may disturb."""
         nodes = self._cluster.alive()
-        return [m for m in self._machines.values() if m.node in nodes]
+        measuring = {} if self._cluster.share_hosts else self._machines
+        return {m.host: m.address for m in measuring.values() if m.node in nodes}
 
     def _fault(self, code: Any) -> Exception | None:
         """Why there is no code; None where there is, or may be yet."""

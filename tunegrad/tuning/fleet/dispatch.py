@@ -4,6 +4,9 @@
                  ^                |  lost, hung: back into the queue, the station started anew or given up
                  |________________|  slow, and others idle: a copy elsewhere; the first answer counts
 
+A call may need code that another machine compiles, its source. Until that is there the station is not to blame: time
+counts for the source, and one that hangs is cut off.
+
 Nothing here decides what is searched: when, where and how often a call runs changes no answer that is recorded, and the
 caller reads answers in its own order. The transport and the clock are handed in.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -78,8 +81,20 @@ class Stations(Protocol):
     def open(self, name: str) -> bool:
         """Start a station, or start it anew where there is one; False where its machine is gone."""
 
+    def end(self, name: str) -> None:
+        """Stop a station and all of its processes, for good."""
+
     def send(self, name: str, call: Call) -> Ticket:
         """Begin a call; calls of one station run one after the other."""
+
+    def waiting(self) -> Mapping[Ticket, str]:
+        """Calls whose code is not there yet, and the machine that compiles it, in the order in which it was asked.
+
+        Calls of stations that were lost stay, as long as the machine has them to do.
+        """
+
+    def cut_off(self, source: str, why: str) -> None:
+        """Let a machine compile no more; calls that wait for it end with SourceLost."""
 
     def done(self, tickets: Collection[Ticket], timeout_s: float) -> list[Ticket]:
         """Tickets whose calls have ended, well or not; waits for the first for ``timeout_s`` at most."""
@@ -147,6 +162,7 @@ class Dispatcher:
         self._free: dict[str, _Seat] = {}
         self._given_up: set[str] = set()
         self._lost_sources: set[str] = set()
+        self._compiling: dict[str, tuple[Ticket, float]] = {}
         self._queue: list[Job] = []
         self._sent: dict[Ticket, _Sent] = {}
         self._slow: deque[float] = deque(maxlen=_RECENT)
@@ -187,6 +203,11 @@ class Dispatcher:
         job.dropped = True
         if job in self._queue:
             self._queue.remove(job)
+
+    def collect(self) -> None:
+        """Take the answers that are there, without waiting for any."""
+        for ticket in self._stations.done(tuple(self._sent), 0.0):
+            self._settle(ticket)
 
     def pump(self) -> None:
         """Wait a little for something to happen, and act on it."""
@@ -259,6 +280,7 @@ class Dispatcher:
         self._note(seat)
         self._given_up.add(seat.name)
         self._seats.pop(seat.name, None)
+        self._stations.end(seat.name)
         self._warn(f"machine {seat.name} is left out from here on: {why}")
 
     def _again(self, job: Job) -> None:
@@ -323,11 +345,31 @@ class Dispatcher:
         self._note(sent.seat)
 
     def _cut_off(self, now_s: float) -> None:
+        waiting = self._stations.waiting()
+        self._cut_off_sources(waiting, now_s)
         for seat in list(self._seats.values()):
-            if seat.tickets:
+            if seat.tickets and seat.tickets[0] in waiting:
+                seat.since_s = now_s
+            elif seat.tickets:
                 limit_s = self._sent[seat.tickets[0]].job.call.limit_s
                 if now_s - seat.since_s > limit_s:
                     self._lose(seat, f"no answer within {limit_s:g} s")
+
+    def _cut_off_sources(self, waiting: Mapping[Ticket, str], now_s: float) -> None:
+        """A source answers in the order in which it was asked, so the first that waits for it is what it works on."""
+        by_source: dict[str, list[Ticket]] = {}
+        for ticket, source in waiting.items():
+            by_source.setdefault(source, []).append(ticket)
+        before, self._compiling = self._compiling, {}
+        for source, tickets in by_source.items():
+            first, since_s = before.get(source, (None, now_s))
+            if first != tickets[0]:
+                since_s = now_s
+            self._compiling[source] = tickets[0], since_s
+            calls = (self._sent[t].job.call for t in tickets if t in self._sent)
+            limit_s = max((call.code_limit_s for call in calls), default=inf)  # nobody waits any more
+            if now_s - since_s > limit_s:
+                self._stations.cut_off(source, f"no code within {limit_s:g} s")
 
     def _copy_slow(self, now_s: float) -> None:
         """Ask an idle station what a slow one was asked, where nothing else waits."""

@@ -9,14 +9,14 @@ A row says which kind of machine it is from, and answers for that kind alone. So
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
 
-__all__ = ["Crew", "Machine", "choose_crew", "kind_of"]
+__all__ = ["Crew", "Machine", "choose_crew", "kind_of", "why_not"]
 
 _BUILD = ("os", "compiler", "compiler_version")
 """Fields of a fingerprint that must agree for one machine to compile for another."""
@@ -93,16 +93,37 @@ def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, sha
     return Crew(first.target, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out))
 
 
+def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -> str:
+    """Why a machine that came late can not measure with a crew; '' where it can.
+
+    ``hosts`` are those where a machine measures already, and its address.
+    """
+    if reason := _unfit(late, release):
+        return reason
+    if late.compiles_only:
+        return "is kept for compiling, and came after the session had begun"
+    if fields := [name for name, *_ in crew.fingerprint.differences(late.fingerprint)]:
+        return f"is no {kind_of(crew.fingerprint)} but a {kind_of(late.fingerprint)}: other {', '.join(fields)}"
+    if late.host in hosts:
+        return f"would disturb {hosts[late.host]}, which measures on the same machine"
+    return ""
+
+
 def _fit(machines: Sequence[Machine], release: str) -> tuple[list[Machine], list[str]]:
     fit, left_out = [], []
     for m in machines:
-        if m.release != release:
-            left_out.append(f"{m.address}: has tunegrad {m.release}, not {release}")
-        elif m.cpus < 1:
-            left_out.append(f"{m.address}: was started with no CPUs for Ray, and takes no part")
+        if reason := _unfit(m, release):
+            left_out.append(f"{m.address}: {reason}")
         else:
             fit.append(m)
     return fit, left_out
+
+
+def _unfit(m: Machine, release: str) -> str:
+    """Why a machine can do nothing at all; '' where it can."""
+    if m.release != release:
+        return f"has tunegrad {m.release}, not {release}"
+    return "was started with no CPUs for Ray, and takes no part" if m.cpus < 1 else ""
 
 
 def _chosen(kinds: dict[str, list[Machine]], kind: str | None) -> list[Machine]:

@@ -35,14 +35,15 @@ Code = tuple[CompiledCandidate | Outcome, ...]
 class Call:
     """One call of a station. ``key`` names the kernel, whose inputs a machine keeps once it has made them.
 
-    After ``limit_s`` seconds the machine counts as hung. ``copies``: a second machine may be asked the same where the
-    first is slow.
+    After ``limit_s`` seconds the machine counts as hung; after ``code_limit_s``, one that compiles for it. ``copies``:
+    a second machine may be asked the same where the first is slow.
     """
 
     method: Method
     arguments: tuple[Any, ...] = ()
     key: str = ""
     limit_s: float = 60.0
+    code_limit_s: float = 60.0
     copies: bool = False
 
 
