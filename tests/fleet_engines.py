@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 
 from search_surface import MACHINE
 
 from tunegrad.recording import read_recording
-from tunegrad.search import ReplayMeasurer
+from tunegrad.search import Recording, ReplayMeasurer
 from tunegrad.trial import Fingerprint
 
 SPACES = Path(__file__).parent / "data" / "spaces"
@@ -46,9 +47,26 @@ class Recorded:
         pass
 
 
+class Helpless(Recorded):
+    """As ``Recorded``, but that nothing is ever compiled."""
+
+    def compile(self, kernel, texts, known):
+        time.sleep(3600.0)
+
+
+@cache
+def recording(name: str) -> Recording:
+    return read_recording(SPACES / f"{name}.jsonl.gz").recording
+
+
+@cache
 def replay(name: str) -> ReplayMeasurer:
-    return ReplayMeasurer(read_recording(SPACES / f"{name}.jsonl.gz").recording)
+    return ReplayMeasurer(recording(name))
 
 
 def recorded(names, delay_s=0.0, marker=""):
     return Recorded(tuple(names), delay_s, marker)
+
+
+def helpless(names):
+    return Helpless(tuple(names))

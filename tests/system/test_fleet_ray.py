@@ -6,16 +6,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from fleet_engines import recording
 from fleet_sessions import NAMES, InProcess, Session, fleet_of
+from search_surface import MACHINE, kernel
 
 from tunegrad.config import resolve_settings
 from tunegrad.db import open_store
+from tunegrad.devices import Limits
 from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.opts import Schedule
+from tunegrad.trial import Policy
 from tunegrad.tune import tune
-from tunegrad.tuning.fleet import EngineSpec
+from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetMeasurer
 from tunegrad.tuning.fleet.cluster import RayCluster
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")
@@ -152,14 +158,29 @@ def test_fleet_a_node_for_compiling_sends_code_to_the_one_that_measures(tmp_path
     assert len(measured) == 4
 
 
+@pytest.mark.slow
+def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
+    """Nobody blames the machine that waits for its code; once no code is to come, it compiles by itself."""
+    recorded = recording("softmax")
+    trials = list({t.program_hash: t for t in recorded.trials}.values())[:6]
+    said = []
+    with Nodes(1) as nodes:
+        nodes.add(resources={"tunegrad_compile": 1})
+        nodes.cluster.wait_for_nodes()
+        with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+            crew = ray.crew(None)
+            stations = ray.open(crew, EngineSpec("fleet_engines:helpless", (NAMES,)))
+            dispatcher = Dispatcher(stations, MACHINE, time.monotonic, said.append)
+            limits = Limits(worker_start_s=0.5, reference_s=0.0, compile_s=0.0)
+            measurer = FleetMeasurer(dispatcher, 2, limits, Policy(timeout_s=0.0))
+            kernel = SimpleNamespace(key=recorded.kernel_key)
+            found = list(measurer.measure(kernel, [Schedule.parse(t.actions) for t in trials], 1.0, ()))
+            assert dispatcher.machines == 1
+    assert said == [f"machine {crew.compiling[0].address} compiles no more: no code within 2.5 s"]
+    assert [m.measurement for m in found] == [t.measurement for t in trials]
+
+
 def real_measurements(ray, crew):
-    from search_surface import kernel
-
-    from tunegrad.devices import Limits
-    from tunegrad.opts import Schedule
-    from tunegrad.trial import Policy
-    from tunegrad.tuning.fleet import Dispatcher, FleetMeasurer
-
     policy, limits = Policy(budget_s=0.01), Limits()
     spec = EngineSpec("tunegrad.tuning.fleet:CpuEngine", (crew.target, "contract", policy, limits, 0))
     dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)

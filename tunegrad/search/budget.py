@@ -236,9 +236,14 @@ class ModelSearch:
         return i, step
 
     def _give_up(self) -> None:
-        """Close what is still under way: its measurer may stop working on it."""
-        while self._under_way:
-            self._under_way.pop()[1].close()
+        """Close what is still under way, oldest first: what was measured of it is kept, and its measurer may stop."""
+        try:
+            while self._under_way:
+                i, begun = self._under_way.popleft()
+                self.searches[i].give_up(begun)
+        finally:
+            while self._under_way:
+                self._under_way.pop()[1].close()
 
     @property
     def _unanswered(self) -> int:

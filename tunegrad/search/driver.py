@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -114,6 +115,9 @@ class _Closes(Protocol):
 class _Waits(Protocol):
     def wait(self) -> None:
         """Return once every result is there."""
+
+    def arrived(self) -> Sequence[Measured | None]:
+        """What is left to read, in order; None for what is not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +273,36 @@ class KernelSearch:
         """Take the results: commit and tell them in the order in which they were proposed, whenever they came.
 
         Each is committed before the next is measured. Where many are measured at once there is no such order: then a
-        batch is waited for, and committed as one.
+        batch is waited for, and committed as one, up to what breaks the telling off, if anything does.
         """
         if not isinstance(begun.found, _Waits):
             return self._finish(begun)
         begun.found.wait()
-        with self.log.store.together():
-            return self._finish(begun)
+        with ExitStack() as commit:
+            commit.enter_context(self.log.store.together())
+            try:
+                return self._finish(begun)
+            finally:
+                commit.close()
+
+    def give_up(self, begun: Begun) -> None:
+        """End a batch without waiting: what was measured of it is committed, and nothing is told. Closes it."""
+        try:
+            if isinstance(begun.found, _Waits):
+                with self.log.store.together():
+                    self._keep(begun, begun.found.arrived())
+        finally:
+            begun.close()
+
+    def _keep(self, begun: Begun, arrived: Sequence[Measured | None]) -> None:
+        fresh = [p for p in begun.proposals if p.schedule.text in begun.fresh]
+        for proposal, measured in zip(fresh[len(fresh) - len(arrived) :], arrived, strict=True):
+            if measured is None or proposal.schedule.text in self._known:
+                continue
+            if measured.program_hash in self._programs and not begun.repeats:
+                self._tally.same_program += 1
+            else:
+                self._see(self._commit(proposal, measured))
 
     def _finish(self, begun: Begun) -> Step:
         before_s, results, cost_s, resumed_s = self.best_s, [], 0.0, 0.0
@@ -337,6 +364,9 @@ class KernelSearch:
     def _take(self, proposal: Proposal, trial: Trial) -> None:
         """A row comes to light: tell it, and keep it if it is the best."""
         self.searcher.tell(proposal, trial.measurement)
+        self._see(trial)
+
+    def _see(self, trial: Trial) -> None:
         if trial.measurement.ran and trial.measurement.seconds < self.best_s:
             self._best = trial
 

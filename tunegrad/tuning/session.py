@@ -8,6 +8,7 @@ A search, a device and a store meet here and nowhere else.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -233,9 +234,15 @@ class _Session:
         searches = self._searches(measurer, [KernelUse(k, k.key, k.name, 1) for k in kernels])
         self._check_trials(searches)
         self._prime(searches, measurer)
-        begun = [s.begin_defaults() for s in searches]
-        for s, b in zip(searches, begun, strict=True):
-            s.finish(b)
+        under_way = deque((s, s.begin_defaults()) for s in searches)
+        try:
+            while under_way:
+                search, begun = under_way[0]
+                search.finish(begun)
+                under_way.popleft()
+        finally:
+            for search, begun in under_way:
+                search.give_up(begun)
         return {s.task.key: s.default_s for s in searches}
 
     def _check_trials(self, searches: Sequence[KernelSearch]) -> None:

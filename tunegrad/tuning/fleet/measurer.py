@@ -102,18 +102,19 @@ class FleetMeasurer:
         return found
 
     def answers(self, job: Job) -> list[Measured | None]:
-        """The results of one job, waited for; each schedule alone where machines were lost over them."""
-        try:
-            with self._costs.part("waiting"), self._interrupt.breakable():
-                found: list[Measured | None] = self._dispatcher.answer(job)
-        except JobLost as error:
-            kernel, texts, best_s, known = job.call.arguments
-            if len(texts) == 1:
-                lost = Measurement(Status.CRASHED, error=f"{len(job.losses)} machines were lost over it: {error}")
-                return [Measured("", lost)]
-            singles = [self._submit(kernel, [text], best_s, known) for text in texts]
-            return [result for single in singles for result in self.answers(single)]
+        """The results of one job, waited for. Raises JobLost."""
+        with self._costs.part("waiting"), self._interrupt.breakable():
+            found: list[Measured | None] = self._dispatcher.answer(job)
         return found
+
+    def singly(self, job: Job) -> list[Job]:
+        """Begin the schedules of a job that was lost, each alone."""
+        kernel, texts, best_s, known = job.call.arguments
+        return [self._submit(kernel, [text], best_s, known) for text in texts]
+
+    def collect(self) -> None:
+        """Take the answers that are there, without waiting."""
+        self._dispatcher.collect()
 
     def drop(self, job: Job) -> None:
         """Nobody wants the results of a job any more."""
@@ -122,7 +123,8 @@ class FleetMeasurer:
     def _submit(self, kernel: Kernel, texts: list[str], best_s: float, known: frozenset[str]) -> Job:
         each_s = self._limits.compile_s + self._policy.timeout_s + 1.0
         limit_s = self._limits.worker_start_s + self._limits.reference_s + each_s * len(texts)
-        call = Call("measure", (kernel, texts, best_s, known), kernel.key, limit_s, copies=True)
+        code_limit_s = self._limits.worker_start_s + (self._limits.compile_s + 1.0) * len(texts)
+        call = Call("measure", (kernel, texts, best_s, known), kernel.key, limit_s, code_limit_s, copies=True)
         return self._dispatcher.submit(call)
 
 
@@ -137,10 +139,28 @@ class _Results:
         return self
 
     def wait(self) -> None:
-        """Return once every result is there."""
+        """Return once every result is there. A job that cost several machines is tried schedule by schedule."""
         while self._jobs:
-            self._ready.extend(self._fleet.answers(self._jobs[0]))
+            job = self._jobs[0]
+            try:
+                found = self._fleet.answers(job)
+            except JobLost as error:
+                if len(_texts(job)) > 1:
+                    self._jobs.popleft()
+                    self._jobs.extendleft(reversed(self._fleet.singly(job)))
+                    continue
+                lost = f"{len(job.losses)} machines were lost over it: {error}"
+                found = [Measured("", Measurement(Status.CRASHED, error=lost))]
+            self._ready.extend(found)
             self._jobs.popleft()
+
+    def arrived(self) -> tuple[Measured | None, ...]:
+        """What can be read without waiting, in order; None as well for a result that is not there."""
+        self._fleet.collect()
+        found = list(self._ready)
+        for job in self._jobs:
+            found += job.answer.value if job.answer is not None else [None] * len(_texts(job))
+        return tuple(found)
 
     def __next__(self) -> Measured | None:
         if not self._ready:
@@ -158,3 +178,10 @@ class _Results:
         for job in self._jobs:
             self._fleet.drop(job)
         self._jobs.clear()
+        self._ready.clear()
+
+
+def _texts(job: Job) -> Sequence[str]:
+    _, texts, _, _ = job.call.arguments
+    found: Sequence[str] = texts
+    return found

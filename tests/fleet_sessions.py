@@ -7,13 +7,12 @@ from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 
-from fleet_engines import SPACES, replay
+from fleet_engines import recording, replay
 from search_surface import MACHINE, Clock
 
 from tunegrad.db import open_store
 from tunegrad.devices import Limits
 from tunegrad.events import CandidateMeasured
-from tunegrad.recording import read_recording
 from tunegrad.search import BudgetPolicy, KernelSearch, ModelSearch, RecordedSpace, SearchTask, TrialLog, make_searcher
 from tunegrad.trial import Policy
 from tunegrad.tuning.fleet import Dispatcher, FleetMeasurer, in_flight, job_size
@@ -37,13 +36,23 @@ class InProcess:
 class Session:
     """One search over recorded kernels. ``told`` are (kernel, actions) in the order in which rows were committed."""
 
-    def __init__(self, measurer, machines, trials, seed=0, observe: Callable[[int], None] = lambda _: None):
+    def __init__(
+        self,
+        measurer,
+        machines,
+        trials,
+        seed=0,
+        observe: Callable[[int], None] = lambda _: None,
+        store=None,
+        session="s",
+        resumed=frozenset(),
+    ):
         self.clock, self.told, self.observe = Clock(), [], observe
-        self.store = open_store(":memory:", "write")
-        log = TrialLog(self.store, MACHINE, POLICY, "s", lambda: 0.0)
+        self.store = store or open_store(":memory:", "write")
+        log = TrialLog(self.store, MACHINE, POLICY, session, lambda: 0.0, resumed)
         searches = []
         for name in NAMES:
-            r = read_recording(SPACES / f"{name}.jsonl.gz").recording
+            r = recording(name)
             kernel = SimpleNamespace(key=r.kernel_key, name=r.kernel_name)
             task = SearchTask(kernel, name, r.kernel_key, r.kernel_text, 1, 1000, 1000)
             space = RecordedSpace(r)
