@@ -254,7 +254,7 @@ class Trap:
 def test_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match="is neither a recorded space nor T4 results of one"):
+    with pytest.raises(StoreError, match="is neither a recorded space nor T4 results:"):
         read_recording(path)
 
 

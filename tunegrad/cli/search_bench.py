@@ -20,7 +20,7 @@ __all__ = ["search_bench"]
     "--spaces",
     multiple=True,
     metavar="DIR|FILE",
-    help="A recorded space, or a directory of them; may be repeated.  [default: tests/data/spaces of the checkout]",
+    help="A recorded space, T4 results, or a directory; may be repeated.  [default: tests/data/spaces of the checkout]",
 )
 @click.option("--searchers", metavar="A,B,C", help="Which searchers, beside random.  [default: all that are installed]")
 @click.option("--seeds", type=int, default=20, metavar="N", help="Searches of each kind on each space.  [default: 20]")

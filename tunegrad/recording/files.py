@@ -24,7 +24,7 @@ from tunegrad.untrusted import Fault, json_object, json_value
 
 from .fields import header_of, header_record, question_of, question_record, trial_of, trial_record
 from .t4 import parse_t4
-from .writing import write_whole
+from .writing import check_own, write_whole
 
 __all__ = ["FORMAT", "MOST_BYTES", "VERSION", "Read", "read_recording", "write_recording"]
 
@@ -51,6 +51,7 @@ class Read:
 
 def write_recording(path: Path, recording: Recording) -> None:
     """Write the file, whole or not at all. The same recording gives the same bytes. Raises StoreError."""
+    check_own(recording)
     content = "".join(f"{_sealed(record)}\n" for record in _records(recording)).encode()
     write_whole(path, content)
 
@@ -75,7 +76,7 @@ def _sealed(record: Mapping[str, Any]) -> str:
 
 
 def read_recording(path: Path) -> Read:
-    """Read a file of ours or of T4 JSON, plain or gzipped. Nothing in it can run.
+    """Read a file of ours or of T4 JSON, other tuners' included, plain or gzipped. Nothing in it can run.
 
     Raises StoreError where there is no such file, no sound header, or a newer version; a broken row is a Problem.
     """
@@ -205,8 +206,8 @@ def _foreign(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     """The recording of a T4 file."""
     try:
         document = json_value(content)
-        recording, questions, trials, bad = parse_t4(document)
+        recording, questions, trials, bad = parse_t4(document, path.name.split(".")[0])
     except Fault as error:
-        raise StoreError(f"{path}: is neither a recorded space nor T4 results of one: {error}") from error
+        raise StoreError(f"{path}: is neither a recorded space nor T4 results: {error}") from error
     problems += [Problem("results", row, why) for row, why in bad]
     return _assembled(recording, questions, trials)

@@ -14,8 +14,9 @@ from typing import Any
 
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Status
-from tunegrad.untrusted import Fault
+from tunegrad.untrusted import Fault, shortened
 
+from .configurations import parse_configurations
 from .fields import (
     MOST_PATHS,
     header_of,
@@ -27,7 +28,7 @@ from .fields import (
     text,
     trial_of,
 )
-from .writing import write_whole
+from .writing import check_own, write_whole
 
 __all__ = ["SCHEMA_VERSION", "parse_t4", "t4_document", "write_t4"]
 
@@ -54,6 +55,7 @@ Parsed = tuple[Recording, dict[int, Question], list[RecordedTrial], list[tuple[i
 
 def write_t4(path: Path, recording: Recording) -> None:
     """Write the T4 file, gzipped if its name ends in ``.gz``, whole or not at all. Raises StoreError."""
+    check_own(recording)
     write_whole(path, json.dumps(t4_document(recording), ensure_ascii=True, indent=1, allow_nan=False).encode())
 
 
@@ -101,20 +103,22 @@ def _ms(seconds: float) -> float:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def parse_t4(document: object) -> Parsed:
+def parse_t4(document: object, name: str) -> Parsed:
     """Header, questions by number, trials, and (result, why) of each that is broken. Raises Fault.
 
-    Results of other tuners are refused: without actions there is nothing that a search could propose.
+    Results of other tuners have no header of ours: their configurations are the space, ``name`` stands for a kernel's.
     """
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise Fault("it has no list of results")
     if document.get("schema_version") != SCHEMA_VERSION:
         raise Fault(f"schema_version is {document.get('schema_version')!r}, not {SCHEMA_VERSION!r}")
     head, results = document.get("tunegrad"), document["results"]
-    if not isinstance(head, dict):
-        raise Fault("it has no object tunegrad: the results are another tuner's, whose configurations are no actions")
     if len(results) > _MOST_RESULTS:
         raise Fault(f"it has {len(results):,} results; at most {_MOST_RESULTS:,} are read")
+    if "tunegrad" not in document:
+        return parse_configurations(results, name)
+    if not isinstance(head, dict):
+        raise Fault(f"tunegrad is {shortened(head)}, not an object")
     recording = header_of(head)
     asked = head.get("questions")
     if not isinstance(asked, list) or not all(isinstance(q, dict) for q in asked):

@@ -7,8 +7,17 @@ import os
 from pathlib import Path
 
 from tunegrad.errors import StoreError
+from tunegrad.search import Recording
 
-__all__ = ["write_whole"]
+__all__ = ["check_own", "write_whole"]
+
+
+def check_own(recording: Recording) -> None:
+    """Raises StoreError for another tuner's recording: without kernel and actions, a file of ours can not hold it."""
+    if recording.foreign:
+        raise StoreError(
+            f"{recording.kernel_name}: results of another tuner are read for search-bench, and not written"
+        )
 
 
 def write_whole(path: Path, content: bytes) -> None:
