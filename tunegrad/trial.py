@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
-__all__ = ["Fingerprint", "Measurement", "Policy", "Status", "Trial"]
+__all__ = ["CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Status", "Trial"]
+
+
+Cache = Literal["cold", "constants", "warm"]
+"""What is evicted from the caches before each sample: all that a launch touches, its constants only, or nothing.
+
+In a model that runs over and over, a kernel finds its inputs and outputs where the kernels before it left them, and its
+constants, where all of them together do not fit, in memory: that is ``constants``.
+"""
+
+CACHES: tuple[Cache, ...] = get_args(Cache)
 
 
 class Status(StrEnum):
@@ -24,13 +34,13 @@ class Status(StrEnum):
 class Policy:
     """How a candidate is timed; stored with each row, since figures of two policies do not compare.
 
-    ``cache`` says whether caches are evicted before each sample. A sample is one launch (or a fixed run of
+    ``cache`` says what is evicted before each sample. A sample is one launch (or a fixed run of
     back-to-back launches for very short kernels, divided out). Repeats adapt between ``min_samples`` and
     ``max_samples`` until the statistic's relative interval is under ``tolerance`` or the candidate is clearly losing.
     ``budget_s`` bounds the timing of one candidate, ``timeout_s`` its life in the worker.
     """
 
-    cache: Literal["cold", "warm"] = "warm"
+    cache: Cache = "warm"
     statistic: Literal["median", "min"] = "median"
     clock: str = "monotonic_raw"
     min_samples: int = 3

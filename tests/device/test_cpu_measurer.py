@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tunegrad.devices.bench import Bench
 from tunegrad.devices.cpu import compile_llvm, host_target
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
 from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.native import Launch
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var
@@ -129,6 +130,22 @@ def test_cold_policy_is_measured_by_single_launches():
     row = _measure(_bench("hostile:reference"), hostile.GOOD, hostile.IO, policy=policy)
     assert row.status is Status.OK
     assert len(row.samples_s) == 3
+
+
+@pytest.mark.parametrize(("cache", "buffers"), [("warm", 0), ("constants", 1), ("cold", 4)])
+def test_what_is_evicted_is_as_the_policy_says(monkeypatch, cache, buffers):
+    bench = _bench("test_cpu_measurer:reversed_reference")
+    evicted: set[int] = set()
+    time = bench.team.time
+
+    def spied(launch: Launch, samples: int, inner: int = 1, cold: Sequence[tuple[int, int]] = ()) -> tuple[float, ...]:
+        evicted.update(address for address, _ in cold)
+        return time(launch, samples, inner, cold)
+
+    monkeypatch.setattr(bench.team, "time", spied)
+    policy = Policy(cache=cache, min_samples=3, max_samples=3, budget_s=0.5)
+    assert _measure(bench, PACKED, PACKED_IO, policy=policy).status is Status.OK
+    assert len(evicted) == buffers, "of x, y, r (y packed, the only constant that is read) and out"
 
 
 def test_a_kernel_is_verified_on_two_different_input_sets():

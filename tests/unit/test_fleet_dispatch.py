@@ -303,9 +303,9 @@ def test_fleet_that_is_renewed_compares_in_fresh_processes_from_then_on():
     _, dispatcher, _ = fleet(machine())
     measurer = FleetMeasurer(dispatcher, 1, Limits(), Policy())
     pair, kernel = (Schedule(()), Schedule(())), SimpleNamespace(key="k")
-    before = measurer.compare(kernel, *pair, rounds=5, cold=True)
+    before = measurer.compare(kernel, *pair, rounds=5, cache="cold")
     measurer.renew()
-    after = [measurer.compare(kernel, *pair, rounds=5, cold=cold) for cold in (True, False)]
+    after = [measurer.compare(kernel, *pair, rounds=5, cache=cache) for cache in ("cold", "warm")]
     assert (before, after) == (((0.0,), (0.0,)), [((1.0,), (1.0,))] * 2)
 
 
@@ -314,5 +314,5 @@ def test_machine_starts_one_fresh_process_for_each_renewal():
     engine = CpuEngine(host_target(1), "contract", Policy(), Limits(), 0)
     engine._measurer = SimpleNamespace(renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare"))
     for renewals in (0, 1, 1, 2):
-        engine.compare(None, "", "", 5, True, renewals)
+        engine.compare(None, "", "", 5, "cold", renewals)
     assert done == ["compare", "renew", "compare", "compare", "renew", "compare"]

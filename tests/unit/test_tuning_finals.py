@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pytest
+
 from tunegrad.db import IMPORTED, Evidence, key_of, open_store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.finals import Effort, Weighed, finals
 from tunegrad.tuning.measuring import CandidateMeasurer, Samples
 
@@ -59,6 +61,7 @@ class Scripted:
     later: Mapping[str, float] = field(default_factory=dict)
     renewed: int = 0
     compared: list[tuple[str, str, bool, int]] = field(default_factory=list)
+    caches: set[Cache] = field(default_factory=set)
 
     def prime(self, work: object) -> None:
         pass
@@ -66,9 +69,11 @@ class Scripted:
     def renew(self) -> None:
         self.renewed += 1
 
-    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         if self.broken in (a.text, b.text):
             raise CandidateFailure("it broke")
+        self.caches.add(cache)
+        cold = cache != "warm"
         self.compared.append((a.text, b.text, cold, rounds))
         times = (self.later if self.renewed else {}) or (self.cold if cold else self.warm)
         sides = [tuple(times[s.text] * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b)]
@@ -129,6 +134,46 @@ def test_slower_cold_is_out_after_a_few_rounds_however_fast_warm():
     assert Final({DEFAULT: 2.0, A: 1.0}, measurer).run() == [DEFAULT]
     assert measurer.compared[0] == (DEFAULT, A, True, 5)
     assert [c for c in measurer.compared if c[2]] == measurer.compared[:1]
+
+
+@dataclass(frozen=True)
+class Param:
+    role: str
+
+
+@dataclass(frozen=True)
+class Reads:
+    """A kernel by the roles of its parameters."""
+
+    params: tuple[Param, ...]
+
+
+@pytest.mark.parametrize("roles", [("in", "const", "out"), ("in", "out")])
+def test_in_a_model_whose_constants_do_not_fit_kernels_meet_without_their_constants_only(roles):
+    slower = Scripted({DEFAULT: 2.0, A: 1.0}, {DEFAULT: 1.0, A: 2.0})
+    final = Final({DEFAULT: 2.0, A: 1.0}, slower)
+    evicting = [replace(t, policy=Policy(cache="constants")) for t in final.search.trials]
+    final.store = open_store(":memory:", "write")
+    final.search = replace(final.search, trials=evicting, task=Task(kernel=Reads(tuple(map(Param, roles)))))
+    with final.store.session("tune", 0, {}, "0", "s"):
+        for t in evicting:
+            final.store.add(t)
+    assert final.run() == [DEFAULT, A]
+    assert slower.caches == {"constants"}
+    assert [e.cold for _, e in final.store.promotions(key_of(TEXT), HERE)] == ["const" in roles] * 2
+    assert final.weighed[key_of(TEXT)].winner_s < 1.1
+
+
+def test_a_winner_that_was_timed_otherwise_is_met_by_whatever_was_fastest():
+    times = {DEFAULT: 2.0, A: 0.9, B: 1.0}
+    final = Final({A: 0.5}, Scripted(times, times))
+    final.run()
+    final.search.trials[:] = [replace(trial(t, times[t]), policy=Policy(cache="constants")) for t in (DEFAULT, B)]
+    for t in final.search.trials:
+        final.store.add(t)
+    final.search = replace(final.search, task=Task(kernel=Reads(())))
+    assert final.run() == [A], "B met A, whose 0.5 was with warm caches, and lost"
+    assert (A, B) in [(a, b) for a, b, *_ in final.measurer.compared]
 
 
 def test_each_challenger_meets_the_winner_of_the_last_match():
@@ -218,7 +263,7 @@ def test_nothing_that_ran_promotes_nothing():
     assert final.weighed == {}
 
 
-def test_default_and_winner_are_weighed_warm():
+def test_default_and_winner_of_a_small_model_are_weighed_warm():
     final = Final({DEFAULT: 2.0, A: 1.0}, Scripted({DEFAULT: 2.0, A: 1.0}, {DEFAULT: 20.0, A: 10.0}))
     final.run()
     weighed = final.weighed[key_of(TEXT)]

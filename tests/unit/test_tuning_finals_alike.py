@@ -14,6 +14,7 @@ from tunegrad.config import resolve_model
 from tunegrad.devices import CpuMeasurer, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
+from tunegrad.trial import Cache
 from tunegrad.tuning.finals import Effort
 from tunegrad.tuning.measuring import CandidateMeasurer, Samples
 from tunegrad.tuning.session import SEARCH_POLICY
@@ -37,7 +38,7 @@ class Machine(Scripted):
         super().renew()
         self.luck = {}
 
-    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         sides: tuple[list[float], list[float]] = ([], [])
         for turn in range(rounds):
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
@@ -88,8 +89,8 @@ def test_finals_of_equals_promote_one_in_twenty_at_most(slowness, placed, effort
 @pytest.mark.parametrize("slowness", [steady, drifting, bursty, slowing], ids=lambda x: x.__name__)
 def test_finals_find_a_challenger_that_is_a_tenth_faster(slowness):
     class Faster(Machine):
-        def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
-            sides = super().compare(kernel, a, b, rounds, cold)
+        def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+            sides = super().compare(kernel, a, b, rounds, cache)
             both = [tuple(s * (0.9 if x.text == A else 1.0) for s in t) for x, t in zip((a, b), sides, strict=True)]
             return both[0], both[1]
 
@@ -108,8 +109,8 @@ class Twins(Scripted):
         super().renew()
         self.real.renew()
 
-    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
-        return self.real.compare(self.kernel, self.schedule, self.schedule, rounds, cold)
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+        return self.real.compare(self.kernel, self.schedule, self.schedule, rounds, cache)
 
 
 @pytest.mark.slow

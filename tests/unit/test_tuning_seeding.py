@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tunegrad.db import Store, open_store
+from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Space
@@ -100,3 +100,16 @@ def test_rows_of_another_space_version_lend_nothing(store: Store) -> None:
 def test_text_of_a_stranger_that_is_no_schedule_lends_nothing(store: Store) -> None:
     keep(store, product(48), 3, actions="__import__('os').system('true')", origin="imported:beam")
     assert lent(store, product(64)) == []
+
+
+def test_winner_that_was_timed_otherwise_is_the_first_seed(store: Store) -> None:
+    otherwise = Policy(cache="constants")
+    keep(store, product(48), 3)
+    keep(store, product(64), 8, policy=otherwise)
+    keep(store, product(64), 9, policy=otherwise)
+    assert lent(store, product(64)) == [3]
+    winner = store.trials(product(64).key)[0]
+    found = store.id_of(winner)
+    assert found is not None
+    store.promote(found, Evidence("mannwhitneyu", 0.001, (2e-3,), (1e-3,), cold=True))
+    assert lent(store, product(64)) == [8, 3]

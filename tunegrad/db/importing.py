@@ -21,7 +21,7 @@ from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
 from tunegrad.db.records import IMPORTED, Evidence, Session
 from tunegrad.db.rows import admit, admit_evidence, identity, key_of
 from tunegrad.errors import IllegalAction, InternalError, StoreError
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import CACHES, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.untrusted import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
 
 __all__ = ["MAX_LINE_BYTES", "MAX_ROWS", "ActionRule", "Reading", "Refusal", "actions_fault", "read_export"]
@@ -69,7 +69,7 @@ def _ended(name: str, value: Any) -> float | None:
 
 
 _POLICY = {
-    "cache": exact("cold", "warm"),
+    "cache": exact(*CACHES),
     "statistic": exact("median", "min"),
     "clock": text(100),
     "min_samples": integer(0, 10**6),

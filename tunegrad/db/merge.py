@@ -99,7 +99,7 @@ def _settled(contents: Contents) -> Contents:
 
 
 def _held(trial: Trial) -> Evidence:
-    return Evidence(HELD, 1.0, (), trial.measurement.samples_s, cold=trial.policy.cache == "cold")
+    return Evidence(HELD, 1.0, (), trial.measurement.samples_s, cold=trial.policy.cache != "warm")
 
 
 # ---- trials

@@ -12,10 +12,11 @@ from tunegrad.devices.cpu import Executable
 from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset, same_bytes
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
-from tunegrad.devices.timing import inner_repeats, sample_adaptively
+from tunegrad.devices.pulse import Pulse
+from tunegrad.devices.timing import inner_repeats, sample_quietly
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = ["Bench", "Reply"]
 
@@ -23,7 +24,14 @@ _POISON = 0xFF
 _READ = ("in", "const", "pack")
 _REPLACED = ("in",)
 _HOPELESS = 8.0
-"""A candidate whose verified run takes this many times the best time is not run again."""
+_HOPELESS_S = 2e-3
+"""A candidate whose verified run takes this many times the best time, and this long, is not run again.
+
+A short one may have waited for threads to wake up.
+"""
+
+_PROMISING = 1.1
+"""Where a candidate would, undisturbed, take at most this much of the best time, a quiet moment is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +57,16 @@ class _Bound:
     io: KernelIO
     dataset: Dataset
 
-    @property
-    def memory(self) -> tuple[tuple[int, int], ...]:
-        """All that a launch reads or writes, as (address, bytes)."""
-        buffers = [*(self.dataset.buffer(param, self.io) for param in self.io.params), self.workspace]
+    def evicted(self, cache: Cache) -> tuple[tuple[int, int], ...]:
+        """What is evicted before each sample, as (address, bytes). Packed constants are what is read of them."""
+        if cache == "warm":
+            return ()
+        params, buffers = self.io.params, [self.workspace]
+        if cache == "constants":
+            packed = {p.source for p in self.io.packs}
+            params = tuple(p for p in params if p.role == "pack" or (p.role == "const" and p.name not in packed))
+            buffers = []
+        buffers += [self.dataset.buffer(param, self.io) for param in params]
         return tuple((b.address, b.nbytes) for b in buffers if b.nbytes)
 
 
@@ -74,6 +88,7 @@ class Bench:
         self._limits = limits
         self._seed = seed
         self.team = Team(target.threads, pin_caller=True)
+        self._pulse = Pulse(target, self.team)
         self._datasets = DatasetCache(limits.cache_bytes)
 
     def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
@@ -99,19 +114,19 @@ class Bench:
             return self._examine(bound, policy, best_s, start, facts)
 
     def compare(
-        self, candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cold: bool
+        self, candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not prepared."""
         dataset = self._datasets.get(candidate.kernel_key)
         if dataset is None:
             return None
         bound = tuple(self._bind(compiled, dataset) for compiled in pair)
-        dropped = [each.memory if cold else () for each in bound]
+        dropped = [each.evicted(cache) for each in bound]
         try:
             for each in bound:
                 dataset.fill(0, each.io)
             first = [min(self.team.time(b.launch, 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
-            inner = [inner_repeats(seconds, cold) for seconds in first]
+            inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
             samples: tuple[list[float], list[float]] = ([], [])
             for turn in range(rounds):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
@@ -123,7 +138,7 @@ class Bench:
 
     def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
         max_error = 0.0
-        hopeless_s = best_s * _HOPELESS if best_s > 0 else math.inf
+        hopeless_s = max(_HOPELESS_S, best_s * _HOPELESS) if best_s > 0 else math.inf
         count = len(bound.dataset.sets)
         for index in range(count):
             self._fill(bound, index)
@@ -169,13 +184,15 @@ class Bench:
         bound.workspace.bytes.fill(_POISON)
 
     def _time(self, bound: _Bound, policy: Policy, best_s: float) -> tuple[float, ...]:
-        dropped = bound.memory if policy.cache == "cold" else ()
+        dropped = bound.evicted(policy.cache)
 
         def sampler(samples: int, inner: int) -> Sequence[float]:
             return self.team.time(bound.launch, samples, inner, dropped)
 
         losing_s = best_s * self._limits.losing_factor if best_s > 0 else math.inf
-        return sample_adaptively(sampler, policy, losing_s)
+        promising_s = best_s * _PROMISING if best_s > 0 else math.inf
+        slowness, wait_s = self._pulse.slowness, self._limits.quiet_s
+        return sample_quietly(sampler, slowness, policy, losing_s, promising_s, wait_s, alone=bool(dropped))
 
 
 def _inspect(bound: _Bound, outputs: bool = True, read: Collection[str] = _READ) -> _Fault:

@@ -138,7 +138,8 @@ class Limits:
 
     A second input set is used where the first reference took less than ``second_set_s``; timing stops early where a
     candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs and references that
-    the timing worker, and the references that this process, keep.
+    the timing worker, and the references that this process, keep. ``quiet_s``: how long a moment is waited for in which
+    nothing disturbs the timing of a candidate that may be good.
     """
 
     compile_s: float = 5.0
@@ -150,3 +151,4 @@ class Limits:
     second_set_s: float = 1.0
     worker_start_s: float = 60.0
     losing_factor: float = 1.5
+    quiet_s: float = 0.05

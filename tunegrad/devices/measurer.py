@@ -18,7 +18,7 @@ from tunegrad.devices.peak import MachineLimits
 from tunegrad.devices.pool import Died, Ending, Finished, TimedOut, WorkerPool
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = ["CpuMeasurer"]
 
@@ -119,7 +119,7 @@ class CpuMeasurer:
         return outcomes
 
     def compare(
-        self, candidate: Candidate, a: CompiledCandidate, b: CompiledCandidate, rounds: int = 15, cold: bool = True
+        self, candidate: Candidate, a: CompiledCandidate, b: CompiledCandidate, rounds: int = 15, cache: Cache = "cold"
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Interleaved samples in seconds of two candidates of one kernel that were both measured OK before.
 
@@ -127,7 +127,7 @@ class CpuMeasurer:
         """
         limit_s = 10.0 + rounds * 2.0
         for _ in range(2):
-            ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cold, limit_s=limit_s)
+            ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cache, limit_s=limit_s)
             if isinstance(ending, TimedOut):
                 raise CandidateTimeout(f"{a.name} against {b.name}: over {limit_s:g} s")
             if isinstance(ending, Died):

@@ -10,7 +10,7 @@ from tunegrad.devices.cpu import Executable
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.ir.target import Target
 
-__all__ = ["MachineLimits", "measure_limits"]
+__all__ = ["MachineLimits", "fma_text", "measure_limits"]
 
 _FMA_STEPS = 100_000
 _ACCUMULATORS = 12
@@ -70,7 +70,7 @@ def measure_limits(target: Target, team: Team) -> MachineLimits:
 def _fma(target: Target, team: Team, threads: int, lanes: int) -> float:
     out = Buffer(threads * lanes * 4)
     table = BufferTable([out.address], out)
-    with Executable.load(compile_llvm(_fma_text(lanes), target), "peak_fma") as kernel:
+    with Executable.load(compile_llvm(fma_text(lanes, _FMA_STEPS), target), "peak_fma") as kernel:
         seconds = min(team.time(Launch(kernel.address, table.address, 0, threads), _SAMPLES))
     return 2.0 * lanes * _ACCUMULATORS * _FMA_STEPS * threads / seconds
 
@@ -93,8 +93,11 @@ def _stream(
     return float(share) * len(arrays) * threads / seconds
 
 
-def _fma_text(lanes: int) -> str:
-    """Independent accumulators, enough to cover the latency of two FMA units; operands never leave registers."""
+def fma_text(lanes: int, steps: int) -> str:
+    """A kernel ``peak_fma`` of ``steps`` times 12 vector FMAs a thread, whose operands never leave registers.
+
+    Its accumulators are independent, and enough to cover the latency of two FMA units.
+    """
     vector = f"<{lanes} x float>"
     names = range(_ACCUMULATORS)
     phis = "\n".join(f"  %a{i} = phi {vector} [ {_splat(lanes, i)}, %entry ], [ %b{i}, %loop ]" for i in names)
@@ -120,7 +123,7 @@ loop:
 {phis}
 {fmas.replace("@llvm.fma(", intrinsic + "(")}
   %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, {_FMA_STEPS}
+  %more = icmp ult i64 %i1, {steps}
   br i1 %more, label %loop, label %done
 done:
 {sums}

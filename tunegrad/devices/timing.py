@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from tunegrad.trial import Policy
 
-__all__ = ["inner_repeats", "relative_interval", "sample_adaptively"]
+__all__ = ["QUIET", "inner_repeats", "relative_interval", "sample_adaptively", "sample_quietly"]
 
 Sampler = Callable[[int, int], Sequence[float]]
 
@@ -19,10 +20,22 @@ _SHORT_S = 20e-6
 _SAMPLE_S = 40e-6
 _MAX_INNER = 4096
 
+_TRIES = 4
+_TRYING = 0.3
+"""Launches before something is losing, and the part of its budget that they may take. The first ones find caches, and
+threads, as what ran before them left them: a kernel of 12 us took 280 at first.
+"""
 
-def inner_repeats(once_s: float, cold: bool) -> int:
-    """Launches per sample: one, or enough to fill 40 us where one takes under 20 us. A cold sample is one launch."""
-    if cold or once_s >= _SHORT_S:
+QUIET = 1.15
+"""Moments in which a fixed piece of arithmetic takes at most this much longer than it can are undisturbed."""
+
+_ENOUGH = 5
+"""Samples of undisturbed moments that are looked for."""
+
+
+def inner_repeats(once_s: float, alone: bool) -> int:
+    """Launches per sample: one, or enough to fill 40 us where one takes under 20 us; one where they stand ``alone``."""
+    if alone or once_s >= _SHORT_S:
         return 1
     return max(1, min(_MAX_INNER, math.ceil(_SAMPLE_S / max(once_s, 1e-9))))
 
@@ -49,20 +62,23 @@ def sample_adaptively(
     policy: Policy,
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
+    alone: bool = False,
 ) -> tuple[float, ...]:
     """Samples in seconds until the interval is under ``policy.tolerance``, the budget is spent, or it is losing.
 
-    Losing: every sample so far, of at least two, took longer than ``losing_s``. The first launch calibrates and is
-    kept only where nothing follows it.
+    ``alone``: something is evicted before each sample, so that a sample is one launch. Losing: every sample so far took
+    longer than ``losing_s``, and there were several, but of a long one two. The first launch calibrates and is kept
+    only where nothing follows it.
     """
-    cold = policy.cache == "cold"
     start = clock()
     first = list(sampler(1, 1))
-    if first[0] > losing_s:
+    while min(first) > losing_s and len(first) < _TRIES:
+        if len(first) > 1 and clock() - start > _TRYING * policy.budget_s:
+            break
         first.extend(sampler(1, 1))
     if clock() - start > policy.budget_s or min(first) > losing_s:
-        return tuple(first)
-    inner = inner_repeats(min(first), cold)
+        return tuple(first[1:] if len(first) == _TRIES else first)
+    inner = inner_repeats(min(first), alone)
     samples: list[float] = []
     step = max(1, policy.min_samples)
     while True:
@@ -73,3 +89,35 @@ def sample_adaptively(
             break
         step = max(1, len(samples) // 2)
     return tuple(samples)
+
+
+def sample_quietly(
+    sampler: Sampler,
+    slowness: Callable[[], float],
+    policy: Policy,
+    losing_s: float = math.inf,
+    promising_s: float = math.inf,
+    wait_s: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    alone: bool = False,
+) -> tuple[float, ...]:
+    """As ``sample_adaptively``; but what may be good is not judged by a disturbed moment.
+
+    ``slowness`` says how much longer a fixed piece of arithmetic takes just now than it can. Where that disturbed the
+    samples, and they would be at most ``promising_s`` without it, samples of quiet moments are looked for, one by one,
+    for ``wait_s`` seconds at most. Where there are too few, the first ones stand.
+    """
+    before = slowness()
+    samples = sample_adaptively(sampler, policy, losing_s, clock, alone)
+    slow = max(before, slowness())
+    if slow <= QUIET or median(samples) > slow * promising_s:
+        return samples
+    inner, quiet, end_s = inner_repeats(min(samples), alone), list[float](), clock() + wait_s
+    enough = min(max(_ENOUGH, policy.min_samples), policy.max_samples)
+    while clock() < end_s and len(quiet) < enough:
+        if slowness() > QUIET:
+            continue
+        taken = sampler(1, inner)
+        if slowness() <= QUIET:
+            quiet.extend(taken)
+    return tuple(quiet) if len(quiet) >= policy.min_samples else samples

@@ -30,7 +30,7 @@ from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, 
 from tunegrad.devices.peak import MachineLimits, measure_limits
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
 from tunegrad.ir.target import Target
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
     "EXIT_MEMORY", "compare_pair", "compile_candidate", "machine_limits", "measure", "prepare", "refer", "retire",
@@ -123,10 +123,10 @@ def measure(candidate: Candidate, compiled: CompiledCandidate, policy: Policy, b
 
 
 def compare_pair(
-    candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cold: bool
+    candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Interleaved samples of two candidates; None: not prepared."""
-    return _workbench().compare(candidate, pair, rounds, cold)
+    return _workbench().compare(candidate, pair, rounds, cache)
 
 
 def machine_limits(target: Target) -> MachineLimits:

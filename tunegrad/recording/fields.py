@@ -15,7 +15,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import Schedule
 from tunegrad.search import Question, RecordedTrial, Recording
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status
+from tunegrad.trial import CACHES, Fingerprint, Measurement, Policy, Status
 from tunegrad.untrusted import Fault, anything, free_text, integer, listing, number, shortened
 
 __all__ = [
@@ -126,7 +126,7 @@ def _policy(value: object) -> Policy:
         raise Fault(f"policy does not have the fields {', '.join(hints)}")
     read = {int: whole, float: real}
     found: dict[str, Any] = {name: read.get(kind, text)(value, name) for name, kind in hints.items()}
-    for name, valid in (("cache", ("cold", "warm")), ("statistic", ("median", "min"))):
+    for name, valid in (("cache", CACHES), ("statistic", ("median", "min"))):
         if found[name] not in valid:
             raise Fault(f"policy.{name} is {shortened(found[name])}, not {' or '.join(valid)}")
     return Policy(**found)

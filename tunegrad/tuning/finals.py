@@ -1,16 +1,18 @@
 """The finals of one kernel: its best few timed again, interleaved and full size; a challenger must be proved faster.
 
     nothing promoted yet     the default schedule is the first incumbent
-    each challenger in turn  was faster in the search, with warm caches
-        cold                 proved faster: it wins; clearly slower: it is out
-        warm                 where cold is a tie: proved faster, it wins
+    each challenger in turn  was faster in the search
+        caches as in a model proved faster: it wins; clearly slower: it is out
+        otherwise            where that is a tie: proved faster, it wins
     ties                     keep the incumbent
     all kernels done         a fresh process: new memory, code at new addresses
-    each new leader          proved faster than the incumbent again, cold or else warm: it is promoted
+    each new leader          proved faster than the incumbent again: it is promoted
 
-So what is promoted is faster under one policy by a test, and not slower under the other, in two processes. The stored
-evidence is the second proof: its samples had no part in choosing who is tested. In the end the default and the winner
-are weighed once more, interleaved: what a report says of them must not hang on one noisy moment.
+Caches as in a model: without the constants, where all of them together do not fit (the policy says so); that is all
+then. Small models have kernels tried with nothing in the caches, then with everything. So what is promoted is proved
+faster in one state, and not slower in the other, in two processes. The stored evidence is the second proof: its samples
+had no part in choosing who is tested. In the end the default and the winner are weighed once more, interleaved: what a
+report says of them must not hang on one noisy moment.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import TEST, KernelSearch, decide
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .measuring import Samples, SessionMeasurer
 
@@ -42,7 +44,7 @@ _WEIGHED = 9
 """Rounds of the default against the winner."""
 
 _TIE = 1.01
-"""A challenger that is at most this much slower cold may still win warm."""
+"""A challenger that is at most this much slower in the first state of the caches may still win in the second."""
 
 _CONFIRMED = 0.05
 """The p-value of the second proof: one test of one claim, on samples of its own."""
@@ -70,7 +72,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Medians of interleaved runs with warm caches: of the default schedule, and of the winner."""
+    """Medians of interleaved runs, caches as in the search: of the default schedule, and of the winner."""
 
     default_s: float
     winner_s: float
@@ -78,13 +80,17 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class _Lineup:
-    """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first."""
+    """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first.
+
+    ``caches``: the states of the caches in which they meet.
+    """
 
     search: KernelSearch
     default: Trial | None
     incumbent: Trial
     promoted: bool
     challengers: tuple[Trial, ...]
+    caches: tuple[Cache, ...]
 
 
 def finals(
@@ -125,16 +131,18 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
     held = [t for t, e in promotions if t.space_version == search.space.version and not e.imported]
     default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
     incumbent = held[-1] if held else default or ranked[-1]
-    faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]
+    timed = next((t for t in ranked if t.actions == incumbent.actions), incumbent)  # as the others were
+    faster = tuple(t for t in ranked if _faster(t, timed))[: effort.challengers]
     if held and (not faster or not search.statuses):
         return None
-    return _Lineup(search, default, incumbent, bool(held), faster)
+    caches: tuple[Cache, ...] = ("constants",) if ranked[0].policy.cache == "constants" else ("cold", "warm")
+    return _Lineup(search, default, incumbent, bool(held), faster, caches)
 
 
 def _faster(a: Trial, b: Trial) -> bool:
-    """Whether a may beat b: it is another program and was faster, or what b took is only what a file says."""
-    claimed = b.origin.startswith(IMPORTED)
-    return a.program_hash != b.program_hash and (claimed or a.measurement.seconds < b.measurement.seconds)
+    """Whether a may beat b: it is another program and was faster, or what b took is a claim or was timed otherwise."""
+    known = not b.origin.startswith(IMPORTED) and a.policy.cache == b.policy.cache
+    return a.program_hash != b.program_hash and (not known or a.measurement.seconds < b.measurement.seconds)
 
 
 def _stake_s(lineup: _Lineup) -> float:
@@ -160,6 +168,7 @@ class _Settling:
         self._effort, self._rounds, self._challengers = effort, effort.rounds, lineup.challengers
         self._incumbent, self._promoted = lineup.incumbent, lineup.promoted
         self._leader = lineup.incumbent
+        self._caches = lineup.caches
 
     @property
     def claimed(self) -> bool:
@@ -176,7 +185,7 @@ class _Settling:
             except CandidateFailure as error:
                 self._observe(Warned(f"kernel {self._task.name}: no final for {challenger.actions!r}: {error}"))
         if not self._promoted:
-            self._crown(self._incumbent.measurement.samples_s, self._incumbent.policy.cache == "cold")
+            self._crown(self._incumbent.measurement.samples_s, self._incumbent.policy.cache)
 
     def confirm(self) -> None:
         """Promote the leader where it is proved faster than the incumbent once more."""
@@ -184,11 +193,11 @@ class _Settling:
         if not self.claimed:
             return
         try:
-            for cold in (True, False):
-                samples = self._compare(leader, self._rounds, cold, self._incumbent)
+            for cache in self._caches:
+                samples = self._compare(leader, self._rounds, cache, self._incumbent)
                 verdict = decide(*samples, alpha=_CONFIRMED, least_effect=_NOTABLE)
                 if verdict.promoted:
-                    self._crown_leader(Evidence(TEST, verdict.p_value, *samples, cold=cold))
+                    self._crown_leader(Evidence(TEST, verdict.p_value, *samples, cold=self._cold(cache)))
                     return
                 if _ratio(samples) > _TIE:
                     return
@@ -196,10 +205,10 @@ class _Settling:
             self._observe(Warned(f"kernel {self._task.name}: no second final for {leader.actions!r}: {error}"))
 
     def weigh(self, default: Trial) -> Weighed | None:
-        """The default and the winner, warm and interleaved; None where one of them does not run any more."""
+        """The default and the winner, interleaved; None where one of them does not run any more."""
         pair = Schedule.parse(default.actions), Schedule.parse(self._incumbent.actions)
         try:
-            samples = self._measurer.compare(self._task.kernel, *pair, rounds=_WEIGHED, cold=False)
+            samples = self._measurer.compare(self._task.kernel, *pair, rounds=_WEIGHED, cache=self._caches[-1])
         except CandidateFailure as error:
             self._observe(Warned(f"kernel {self._task.name}: the winner was not weighed: {error}"))
             return None
@@ -209,26 +218,27 @@ class _Settling:
         return Weighed(median(samples[0]), median(samples[1]))
 
     def _meet(self, challenger: Trial) -> None:
-        cold = self._samples(challenger, cold=True)
-        if not self._promoted:
-            self._crown(cold[0], cold=True)
-        ahead = decide(*cold, least_effect=_NOTABLE).promoted
-        if not ahead and _ratio(cold) <= _TIE:
-            ahead = decide(*self._samples(challenger, cold=False), least_effect=_NOTABLE).promoted
-        if ahead:
-            self._leader = challenger
+        for cache in self._caches:
+            samples = self._samples(challenger, cache)
+            if not self._promoted:
+                self._crown(samples[0], cache)
+            if decide(*samples, least_effect=_NOTABLE).promoted:
+                self._leader = challenger
+                return
+            if _ratio(samples) > _TIE:
+                return
 
-    def _samples(self, challenger: Trial, cold: bool) -> Samples:
+    def _samples(self, challenger: Trial, cache: Cache) -> Samples:
         """Interleaved samples; few where the challenger is not ahead after some, since more could not prove it."""
-        first = self._compare(challenger, _TRIED, cold, self._leader)
+        first = self._compare(challenger, _TRIED, cache, self._leader)
         if _ratio(first) >= 1.0:
             return first
-        rest = self._compare(challenger, max(1, self._rounds - _TRIED), cold, self._leader)
+        rest = self._compare(challenger, max(1, self._rounds - _TRIED), cache, self._leader)
         return first[0] + rest[0], first[1] + rest[1]
 
-    def _compare(self, challenger: Trial, rounds: int, cold: bool, incumbent: Trial) -> Samples:
+    def _compare(self, challenger: Trial, rounds: int, cache: Cache, incumbent: Trial) -> Samples:
         pair = Schedule.parse(incumbent.actions), Schedule.parse(challenger.actions)
-        return self._measurer.compare(self._task.kernel, *pair, rounds=rounds, cold=cold)
+        return self._measurer.compare(self._task.kernel, *pair, rounds=rounds, cache=cache)
 
     def _crown_leader(self, evidence: Evidence) -> None:
         leader, before = self._leader, self._incumbent
@@ -239,9 +249,15 @@ class _Settling:
         )
         self._incumbent = leader
 
-    def _crown(self, samples: tuple[float, ...], cold: bool) -> None:
+    def _cold(self, cache: Cache) -> bool:
+        """Whether anything is evicted: not where constants are, and a kernel has none."""
+        if cache == "constants":
+            return any(p.role == "const" for p in self._task.kernel.params)
+        return cache == "cold"
+
+    def _crown(self, samples: tuple[float, ...], cache: Cache) -> None:
         """The first winner of a kernel: the incumbent, with nothing to compare it to."""
-        self._promote(self._incumbent, Evidence(_FIRST, 1.0, (), samples, cold=cold))
+        self._promote(self._incumbent, Evidence(_FIRST, 1.0, (), samples, cold=self._cold(cache)))
         self._promoted = True
 
     def _promote(self, trial: Trial, evidence: Evidence) -> None:

@@ -18,7 +18,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy, Status
 
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
@@ -38,7 +38,7 @@ class SessionMeasurer(Measurer, Protocol):
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """These will be asked for soon."""
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
 
     def renew(self) -> None:
@@ -105,7 +105,7 @@ class CandidateMeasurer:
         for schedule, result in zip(schedules, code, strict=True):
             self._primed[kernel.key, schedule.text] = result
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         """Interleaved samples, in seconds, of two schedules that were measured before.
 
         Raises CandidateFailure when one of them fails after all.
@@ -113,7 +113,7 @@ class CandidateMeasurer:
         self.prime([(kernel, a), (kernel, b)])
         pair = self._code(kernel, a), self._code(kernel, b)
         with self._costs.part("timing"), self._interrupt.breakable():
-            return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cold=cold)
+            return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cache=cache)
 
     def renew(self) -> None:
         """Let what follows run in a fresh process: other memory, code at other addresses."""

@@ -48,7 +48,12 @@ class Seeding:
             return ()
         rows = [list(lent) for lent in self._sources(kernel, space)]
         texts = [lent[rank].actions for rank in range(_EACH) for lent in rows if rank < len(lent)]
-        return seeds_from(space, texts, _MOST)
+        return seeds_from(space, [*self._winner(kernel, space), *texts], _MOST)
+
+    def _winner(self, kernel: Kernel, space: Space) -> list[str]:
+        """What was found for this kernel here when candidates were timed in another way."""
+        found = [t for t, _ in self.store.promotions(kernel.key, self.here) if self._counts(t, space)]
+        return [found[-1].actions] if found else []
 
     def _sources(self, kernel: Kernel, space: Space) -> Iterator[Sequence[Trial]]:
         """The fastest rows of each of the nearest kernels and machines."""

@@ -20,7 +20,7 @@ from tunegrad import __version__
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Hooks, Limits
+from tunegrad.devices import Hooks, Limits, host_target
 from tunegrad.errors import CandidateFailure, DeviceError
 from tunegrad.events import (
     BudgetSpent,
@@ -69,10 +69,10 @@ from .sites import Site, open_site
 from .whole import latency_of, measure_whole
 from .workload import KernelUse, Workload, shared_kernels, work_key
 
-__all__ = ["SEARCH_POLICY", "run_session", "run_sessions"]
+__all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 
 SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=10.0)
-"""How candidates are timed during a search; finalists are timed again, cold and interleaved."""
+"""How candidates of small models are timed during a search; finalists are timed again, cold and interleaved."""
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
@@ -105,6 +105,7 @@ def run_sessions(
     if settings.device != "cpu":
         raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
     check_searcher(settings.searcher)
+    policy = search_policy(workloads, host_target(settings.threads))
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
     with ExitStack() as stack:
@@ -113,10 +114,10 @@ def run_sessions(
         store = stack.enter_context(open_store(settings.store, "write"))
         interrupt = stack.enter_context(Interrupt())
         site = stack.enter_context(
-            open_site(settings, SEARCH_POLICY, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
+            open_site(settings, policy, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
         )
         settings = replace(settings, in_flight=site.in_flight)
-        record = session_record(settings, SEARCH_POLICY)
+        record = session_record(settings, policy)
         row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
@@ -131,11 +132,23 @@ def run_sessions(
             row.id,
             costs,
             began_s,
-            Account(settings, SEARCH_POLICY, store, site.here, work_key(workloads), costs),
-            resumed_sessions(store, settings, SEARCH_POLICY, row.id),
+            Account(settings, policy, store, site.here, work_key(workloads), costs),
+            resumed_sessions(store, settings, policy, row.id),
+            policy,
         )
         starting.close()
         return session.run()
+
+
+def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
+    """How candidates of these models are timed: constants evicted, where the cores' own caches do not hold them all.
+
+    Between two runs of a kernel a model reads all its other constants, so that what one kernel that runs alone has in
+    its caches says little of it: see decision 0020.
+    """
+    held = target.threads * target.l2_bytes
+    constants = sum(b.nbytes for w in workloads for b in w.plan.buffers if b.role == "const")
+    return replace(SEARCH_POLICY, cache="constants") if constants > held else SEARCH_POLICY
 
 
 @dataclass(slots=True)
@@ -157,6 +170,7 @@ class _Session:
     began_s: float
     account: Account
     resumed: frozenset[str]
+    policy: Policy
     named: dict[str, Kernel] = field(default_factory=dict)
 
     @property
@@ -255,14 +269,14 @@ class _Session:
     def _trials_left(self) -> int | None:
         """How many more candidates may be measured; None for any number."""
         most = self.settings.max_trials
-        return None if most is None else max(0, most - self.store.count({self.id, *self.resumed}, SEARCH_POLICY))
+        return None if most is None else max(0, most - self.store.count({self.id, *self.resumed}, self.policy))
 
     def _searches(
         self, measurer: SessionMeasurer, uses: Sequence[KernelUse], seeded: bool = False
     ) -> tuple[KernelSearch, ...]:
-        seeding = Seeding(self.store, self.here, SEARCH_POLICY, self.resumed | {self.id})
+        seeding = Seeding(self.store, self.here, self.policy, self.resumed | {self.id})
         store = ChargedTrials(self.store, self.costs)
-        log = TrialLog(store, self.here, SEARCH_POLICY, self.id, time.time, self.resumed)
+        log = TrialLog(store, self.here, self.policy, self.id, time.time, self.resumed)
         searches = []
         self.named.update((use.name, use.kernel) for use in uses)
         with self.costs.part("asking"):
@@ -290,7 +304,7 @@ class _Session:
 
     def _announce(self) -> None:
         s, kernels = self.settings, shared_kernels(self.workloads)
-        known = sum(len(self.store.trials(u.key, self.here, SEARCH_POLICY)) for u in kernels)
+        known = sum(len(self.store.trials(u.key, self.here, self.policy)) for u in kernels)
         peak = self.roofline.peak_flops_per_s
         self.tell(
             SessionStarted(

@@ -25,7 +25,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.runtime import Argument
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import allowed, expected, stored_variant, variant_text
+from tunegrad.variants import allowed, stored_variant, variant_text
 
 from .contest import bound, interleaved
 from .decisions import DecisionRows, evidence_of
@@ -35,9 +35,6 @@ __all__ = ["settle_variants"]
 
 _CLOSE = 1.2
 """Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
-
-_CLOSE_LARGE = 2.0
-"""The same where the constants are a good part of the last-level cache."""
 
 
 def settle_variants(
@@ -73,8 +70,6 @@ def settle_variants(
     for g, keys in groups.items():
         if monotonic() < deadline_s:
             picks = work.close_calls(keys, totals[g], picks)
-        elif work.depends_on_caches(next(k for k in open_kernels if k.key == keys[0])):
-            picks |= {k.key: expected(k, target, numerics) for k in open_kernels if k.key in keys}
     for kernel in open_kernels:
         if picks[kernel.key] != DIRECT and not work.record(kernel, picks[kernel.key]):
             picks[kernel.key] = DIRECT
@@ -117,8 +112,7 @@ class _Settling:
     def close_calls(self, keys: Sequence[str], sums: Mapping[str, float], picks: dict[str, str]) -> dict[str, str]:
         """``picks`` with the close rivals of these kernels tried in the whole model."""
         mine = picks[keys[0]]
-        kernel = next(u.kernel for u in self.workload.kernels if u.key == keys[0])
-        for rival in [v for v in sums if v != mine and self._close(kernel, (mine, v), sums)]:
+        for rival in [v for v in sums if v != mine and sums[v] < inf and sums[v] <= _CLOSE * sums[mine]]:
             if self.current is None:
                 self.current = self._model(self.workload.plan, picks, self.workload.inputs)
             other_picks = {**picks, **dict.fromkeys(keys, rival)}
@@ -126,24 +120,6 @@ class _Settling:
             if decide(*interleaved(self.current, other)).promoted:
                 picks, self.current = other_picks, other
         return picks
-
-    def _close(self, kernel: Kernel, pair: tuple[str, str], sums: Mapping[str, float]) -> bool:
-        """Whether the parts' times do not decide.
-
-        They are near, or were taken with constants in a cache that the whole model needs for others.
-        """
-        mine, rival = pair
-        limit = _CLOSE_LARGE if self.depends_on_caches(kernel, pair) else _CLOSE
-        return sums[rival] < inf and sums[rival] <= limit * sums[mine]
-
-    def depends_on_caches(self, kernel: Kernel, variants: Sequence[str] = ()) -> bool:
-        """Whether one of the variants (of all) has constants that are a good part of the last-level cache."""
-        return any(
-            p.role == "const" and p.nbytes > self.target.cached_bytes // 4
-            for v in variants or variants_of(kernel)
-            for part in parts_of(kernel, v)
-            for p in part.params
-        )
 
     def record(self, kernel: Kernel, variant: str) -> bool:
         """Time the variant alone against the direct kernel: a row, and its promotion where a test says it is faster."""

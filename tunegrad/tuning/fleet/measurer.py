@@ -15,7 +15,7 @@ from tunegrad.errors import CandidateFailure, DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.measuring import Samples
@@ -69,10 +69,10 @@ class FleetMeasurer:
         jobs = [self._submit(kernel, [s.text for s in part], best_s, programs) for part in parts]
         return _Results(self, jobs, programs)
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cold: bool) -> Samples:
+    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         """Interleaved samples, in seconds, of two schedules, on one machine. Raises CandidateFailure."""
         limit_s = _COMPARE_S + 2 * self._limits.reference_s + 4.0 * rounds
-        arguments = kernel, a.text, b.text, rounds, cold, self._renewals
+        arguments = kernel, a.text, b.text, rounds, cache, self._renewals
         job = self._dispatcher.submit(Call("compare", arguments, kernel.key, limit_s))
         try:
             with self._costs.part("timing"), self._interrupt.breakable():

@@ -22,7 +22,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
-from tunegrad.trial import Fingerprint, Policy
+from tunegrad.trial import Cache, Fingerprint, Policy
 from tunegrad.tuning.measuring import CandidateMeasurer, Samples
 
 __all__ = ["Answer", "Call", "Code", "CpuEngine", "Engine", "EngineSpec", "Failed", "Method", "Station"]
@@ -88,7 +88,7 @@ class Engine(Protocol):
     def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
         """Compile for the machines that measure."""
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool, renewals: int) -> Samples:
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure.
 
         ``renewals`` counts how often fresh processes were asked for: where it grew, this runs in one.
@@ -125,12 +125,12 @@ class CpuEngine:
         """Compile on all cores."""
         return tuple(self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known))
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cold: bool, renewals: int) -> Samples:
+    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int) -> Samples:
         """Interleaved samples of two schedules, compiled here first. Raises CandidateFailure."""
         if renewals > self._renewals:
             self._renewals = renewals
             self._measurer.renew()
-        return self._measurer.compare(kernel, Schedule.parse(a), Schedule.parse(b), rounds, cold)
+        return self._measurer.compare(kernel, Schedule.parse(a), Schedule.parse(b), rounds, cache)
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The measured peaks of this machine."""
