@@ -1,4 +1,4 @@
-"""Two plans of one model against each other: whole, compiled, in turns."""
+"""Plans of one model against each other: whole, compiled, in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tunegrad.trial import Fingerprint, Policy
 
 from .whole import chosen_kernel
 
-__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "contest_s", "interleaved"]
+__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "contest_s", "interleaved", "profiled", "profiled_s"]
 
 _ROUNDS = 12
 _RUNS = 3
@@ -68,3 +68,21 @@ def interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             samples[side].append(min((a, b)[side].benchmark_s(_RUNS)[1:]))
     return samples
+
+
+def profiled(models: Sequence[LoadedModel]) -> list[list[tuple[float, ...]]]:
+    """Seconds of every launch, by model and by turn, of models that run in turns; the first run only warms the caches.
+
+    Each kernel is timed where the whole model leaves its inputs and constants.
+    """
+    turns: list[list[tuple[float, ...]]] = [[] for _ in models]
+    for turn in range(_ROUNDS):
+        for i in range(len(models)) if turn % 2 == 0 else reversed(range(len(models))):
+            models[i].benchmark_s(1)
+            turns[i].append(tuple(s for _, s in models[i].profile_s(_RUNS - 1)))
+    return turns
+
+
+def profiled_s(models_s: Sequence[float]) -> float:
+    """Seconds that ``profiled`` takes, about, by what each model takes."""
+    return _ROUNDS * _RUNS * sum(models_s)

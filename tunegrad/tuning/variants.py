@@ -1,40 +1,46 @@
 """Which variant each kernel of a model runs as, settled by measuring before its kernels are searched.
 
 every part of every variant, default schedules   -->   verified and timed by the device, rows in the store
-the fastest sum per kernel                       -->   the first picks
-whole model, one pick changed, interleaved       -->   close calls are decided where caches are as they will be
-the variant alone against the direct kernel      -->   a row and a promotion: ``variant(NAME)``
+sums of parts, of kernels that multiply alike    -->   the direct kernels, and the variants that are near the best
+whole models of these, launch by launch, in turns  -->   the fastest; a row and a promotion each: ``variant(NAME)``
+
+A variant's constants may be nine times the direct kernel's: only a whole model shows what reading them costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
+from statistics import median
 from time import monotonic
 
 from tunegrad.config import Numerics
 from tunegrad.db import IMPORTED, Hit, Store
+from tunegrad.errors import CandidateFailure
 from tunegrad.inference import LoadedModel
-from tunegrad.ir.fusion import Buffer, Schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.layout import Layout
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of, rewrite, variants_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.runtime import Argument
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import allowed, stored_variant, variant_text
 
-from .contest import bound, interleaved
+from .contest import bound, profiled, profiled_s
 from .decisions import DecisionRows, evidence_of
 from .workload import Workload
 
 __all__ = ["settle_variants"]
 
-_CLOSE = 1.2
+_NEAR = 1.6
 """Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
+
+_LEAST_S = 1.0
+"""A contest that takes no longer is held, however little time is left."""
+
+_Samples = dict[str, list[float]]
+"""Seconds of a kernel's launches in whole models, turn by turn, by variant."""
 
 
 def settle_variants(
@@ -50,30 +56,69 @@ def settle_variants(
     """A variant by key for every kernel of the workload that has several.
 
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. What the store
-    has settled is left as it is.
+    has settled is left as it is. Where ``deadline_s`` leaves no time for whole models, the sums of parts decide, and
+    nothing is settled.
     """
     names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
     picks = _settled(workload, names, here, store)
     open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1]
     if not open_kernels:
         return picks
-    work = _Settling(workload, target, store, here, session)
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
     seconds = measure(list(parts.values()))
     sums = {k.key: {v: sum(seconds[p.key] for p in parts_of(k, v)) for v in names[k.key]} for k in open_kernels}
-    groups: dict[tuple[str, ...], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for k in open_kernels:
-        groups.setdefault(_work_of(k), []).append(k.key)
-    totals = {g: {v: sum(sums[key][v] for key in keys) for v in sums[keys[0]]} for g, keys in groups.items()}
-    for g, keys in groups.items():
-        picks |= dict.fromkeys(keys, min(totals[g], key=lambda v, g=g: (totals[g][v], v != DIRECT)))  # type: ignore[misc]
-    for g, keys in groups.items():
-        if monotonic() < deadline_s:
-            picks = work.close_calls(keys, totals[g], picks)
-    for kernel in open_kernels:
-        if picks[kernel.key] != DIRECT and not work.record(kernel, picks[kernel.key]):
-            picks[kernel.key] = DIRECT
+        alike.setdefault(_work_of(k), []).append(k.key)
+    groups = [_Group(tuple(keys), {v: sum(sums[k][v] for k in keys) for v in sums[keys[0]]}) for keys in alike.values()]
+    picks |= {key: g.near[0] for g in groups for key in g.keys}
+    contested = [g for g in groups if len(g.near) > 1]
+    if not contested:
+        return picks
+    contest = _Contest(workload, target, here, store, picks, contested)
+    uses = {u.key: u.uses for u in workload.kernels}
+    least_s = sum(uses[key] * min(sums[key].values()) for g in groups for key in g.keys)
+    if monotonic() + profiled_s([least_s] * contest.models) > max(deadline_s, monotonic() + _LEAST_S):
+        return picks
+    try:
+        samples = contest.samples()
+    except CandidateFailure:
+        return picks
+    rows = DecisionRows(store, here, session, "variant")
+    texts = {k.key: k.text for k in open_kernels}
+    for g in contested:
+        picks |= dict.fromkeys(g.keys, _fastest(g, samples, texts, rows))
     return picks
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Kernels whose variants multiply the same shapes, and what each variant of all of them takes in parts."""
+
+    keys: tuple[str, ...]
+    sums: Mapping[str, float]
+
+    @property
+    def near(self) -> tuple[str, ...]:
+        """The variants that may be best, most hopeful first, and the direct one, which the best is compared with."""
+        ranked = sorted(self.sums, key=lambda v: (self.sums[v], v != DIRECT))
+        limit_s = _NEAR * self.sums[ranked[0]]
+        near = [v for v in ranked if self.sums[v] <= limit_s and self.sums[v] < inf]
+        return tuple(dict.fromkeys([*near, DIRECT]))
+
+
+def _fastest(group: _Group, samples: Mapping[str, _Samples], texts: Mapping[str, str], rows: DecisionRows) -> str:
+    """The fastest variant of a group in whole models, or the direct one, where none is proved faster.
+
+    What came nearest has a row for every kernel, with a promotion where it was.
+    """
+    totals = {v: [sum(turn) for turn in zip(*(samples[k][v] for k in group.keys), strict=True)] for v in group.near}
+    best = min((v for v in totals if v != DIRECT), key=lambda v: median(totals[v]))
+    verdict = decide(totals[DIRECT], totals[best])
+    for key in group.keys:
+        evidence = evidence_of(verdict.p_value, (samples[key][DIRECT], samples[key][best]))
+        rows.challenged(texts[key], variant_text(best), evidence, verdict.promoted)
+    return best if verdict.promoted else DIRECT
 
 
 def _settled(
@@ -98,57 +143,49 @@ def _work_of(kernel: Kernel) -> tuple[str, ...]:
     return tuple(p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces)
 
 
-@dataclass(slots=True)
-class _Settling:
-    """The steps that need whole models. Mutable: it keeps the model of the picks so far."""
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """Whole models in which each group runs as each of its near variants once; the others as picked."""
 
     workload: Workload
     target: Target
-    store: Store
     here: Fingerprint
-    session: str
-    current: LoadedModel | None = None
+    store: Store
+    picks: Mapping[str, str]
+    groups: Sequence[_Group]
 
-    def close_calls(self, keys: Sequence[str], sums: Mapping[str, float], picks: dict[str, str]) -> dict[str, str]:
-        """``picks`` with the close rivals of these kernels tried in the whole model."""
-        mine = picks[keys[0]]
-        for rival in [v for v in sums if v != mine and sums[v] < inf and sums[v] <= _CLOSE * sums[mine]]:
-            if self.current is None:
-                self.current = self._model(self.workload.plan, picks, self.workload.inputs)
-            other_picks = {**picks, **dict.fromkeys(keys, rival)}
-            other = self._model(self.workload.plan, other_picks, self.workload.inputs)
-            if decide(*interleaved(self.current, other)).promoted:
-                picks, self.current = other_picks, other
-        return picks
+    @property
+    def models(self) -> int:
+        """How many models that takes."""
+        return max(len(g.near) for g in self.groups)
 
-    def record(self, kernel: Kernel, variant: str) -> bool:
-        """Time the variant alone against the direct kernel: a row, and its promotion where a test says it is faster."""
-        plan = _alone(self.workload.plan, kernel.key)
-        inputs = [Argument(plan.buffers[i].name, plan.buffers[i].shape, plan.buffers[i].dtype) for i in plan.inputs]
-        direct, other = self._model(plan, {}, inputs), self._model(plan, {kernel.key: variant}, inputs)
-        samples = interleaved(direct, other)
-        verdict = decide(*samples)
-        rows = DecisionRows(self.store, self.here, self.session, "variant")
-        evidence = evidence_of(verdict.p_value, samples)
-        rows.challenged(kernel.text, variant_text(variant), evidence, verdict.promoted)
-        return verdict.promoted
+    def samples(self) -> dict[str, _Samples]:
+        """Seconds of one launch of each kernel of the groups. Raises CandidateFailure."""
+        lineups = [self._lineup(i) for i in range(self.models)]
+        found: dict[str, _Samples] = {}
+        for picks, turns in zip(lineups, profiled([self._model(p) for p in lineups]), strict=True):
+            for key, taken in self._by_kernel(picks, turns).items():
+                found.setdefault(key, {}).setdefault(picks[key], taken)
+        return found
 
-    def _model(self, plan: Schedule, picks: Mapping[str, str], inputs: Sequence[Argument]) -> LoadedModel:
-        return bound(self.workload.name, rewrite(plan, picks), inputs, self.target, self.here, self.store)
+    def _lineup(self, number: int) -> dict[str, str]:
+        return {**self.picks, **{key: g.near[number % len(g.near)] for g in self.groups for key in g.keys}}
 
+    def _model(self, picks: Mapping[str, str]) -> LoadedModel:
+        plan = rewrite(self.workload.plan, picks)
+        return bound(self.workload.name, plan, self.workload.inputs, self.target, self.here, self.store)
 
-def _alone(plan: Schedule, key: str) -> Schedule:
-    """The first launch of a kernel as a schedule of its own; buffers that it reads are flat inputs."""
-    launch = next(x for x in plan.launches if x.kernel.key == key)
-    buffers: list[Buffer] = []
-    for i, (p, old) in enumerate(zip(launch.kernel.params, launch.args, strict=True)):
-        b = plan.buffers[old]
-        flat = Layout.row_major((b.layout.size,))
-        if p.role == "const":
-            buffers.append(replace(b, id=i))
-        else:
-            role: str = "output" if p.role == "out" else "input"
-            buffers.append(Buffer(i, b.dtype, flat.shape, flat, role, f"b{i}"))  # type: ignore[arg-type]
-    inputs = tuple(b.id for b in buffers if b.role == "input")
-    outputs = tuple(b.id for b in buffers if b.role == "output")
-    return Schedule(tuple(buffers), (replace(launch, args=tuple(range(len(buffers)))),), inputs, outputs)
+    def _by_kernel(self, picks: Mapping[str, str], turns: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+        """Turn by turn, the mean over a kernel's launches of what all its parts took."""
+        wanted = {key for g in self.groups for key in g.keys}
+        places: dict[str, list[slice]] = {}
+        at = 0
+        for launch in self.workload.plan.launches:
+            key = launch.kernel.key
+            count = len(parts_of(launch.kernel, picks.get(key, DIRECT)))
+            if key in wanted:
+                places.setdefault(key, []).append(slice(at, at + count))
+            at += count
+        return {
+            key: [sum(sum(turn[s]) for s in slices) / len(slices) for turn in turns] for key, slices in places.items()
+        }
