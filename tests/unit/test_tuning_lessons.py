@@ -88,7 +88,7 @@ def test_lessons_are_of_the_kernels_that_are_searched_and_not_of_those_that_the_
     settings = SimpleNamespace(searcher="evolutionary")
     session = SimpleNamespace(
         store=store, here=None, resumed=frozenset(), id="now", costs=Costs(), settings=settings, named={"pool": POOL},
-        target=TARGET,
+        target=TARGET, policy=None,
     )  # fmt: skip
     uses = [SimpleNamespace(name="gemm", kernel=GEMM)]
     with pytest.raises(InterruptedError):

@@ -7,6 +7,7 @@
     ties                     keep the incumbent
     all kernels done         a fresh process: new memory, code at new addresses
     each new leader          proved faster than the incumbent again: it is promoted
+    all kernels once more    the best few in the whole model: see ``model_finals``
 
 Caches as in a model: without the constants, where all of them together do not fit (the policy says so); that is all
 then. Small models have kernels tried with nothing in the caches, then with everything. So what is promoted is proved
@@ -18,7 +19,7 @@ report says of them must not hang on one noisy moment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
@@ -32,7 +33,7 @@ from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .measuring import Samples, SessionMeasurer
 
-__all__ = ["Effort", "Weighed", "finals"]
+__all__ = ["CONFIRMED", "NOTABLE", "Contestant", "Effort", "Weighed", "finals"]
 
 _FIRST = "first"
 """The test of a winner that nothing came before."""
@@ -46,10 +47,10 @@ _WEIGHED = 9
 _TIE = 1.01
 """A challenger that is at most this much slower in the first state of the caches may still win in the second."""
 
-_CONFIRMED = 0.05
+CONFIRMED = 0.05
 """The p-value of the second proof: one test of one claim, on samples of its own."""
 
-_NOTABLE = 0.01
+NOTABLE = 0.01
 """What the second proof must show: where a process puts memory and code makes a schedule half a per cent faster."""
 
 
@@ -79,6 +80,20 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
+class Contestant:
+    """A kernel in the last round: its winner, and those that it met or that it won over, the fastest first."""
+
+    key: str
+    winner: Trial
+    others: tuple[Trial, ...]
+
+    @property
+    def field(self) -> tuple[Trial, ...]:
+        """The winner, then the others."""
+        return (self.winner, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
 class _Lineup:
     """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first.
 
@@ -101,10 +116,12 @@ def finals(
     effort: Effort,
     observe: Callable[[Event], None],
     weighed: dict[str, Weighed],
+    in_model: Callable[[Sequence[Contestant]], Mapping[str, tuple[Trial, Evidence]]] = lambda _: {},
 ) -> None:
     """Settle the winner of every kernel where something changed, the most to gain first; the evidence is stored.
 
-    ``weighed`` is filled by kernel key, as far as an interrupt lets it get.
+    ``in_model`` is the last round: new winners, with their evidence. ``weighed`` is filled by kernel key, as far as an
+    interrupt lets it get.
     """
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
     lineups.sort(key=_stake_s, reverse=True)
@@ -115,8 +132,12 @@ def finals(
         settling.run()
     if any(settling.claimed for settling in settlings):
         measurer.renew()
-    for lineup, settling in zip(lineups, settlings, strict=True):
+    for settling in settlings:
         settling.confirm()
+    proved = in_model([settling.contestant for settling in settlings])
+    for lineup, settling in zip(lineups, settlings, strict=True):
+        if (found_there := proved.get(lineup.search.task.key)) is not None:
+            settling.crown(*found_there)
         if lineup.default is not None and (found := settling.weigh(lineup.default)) is not None:
             weighed[lineup.search.task.key] = found
 
@@ -168,12 +189,24 @@ class _Settling:
         self._effort, self._rounds, self._challengers = effort, effort.rounds, lineup.challengers
         self._incumbent, self._promoted = lineup.incumbent, lineup.promoted
         self._leader = lineup.incumbent
+        self._first = lineup.incumbent
         self._caches = lineup.caches
 
     @property
     def claimed(self) -> bool:
         """Whether a challenger is ahead of the incumbent."""
         return self._leader is not self._incumbent
+
+    @property
+    def contestant(self) -> Contestant:
+        """Who holds the title now, and who else was in the final."""
+        others = (*self._challengers, self._first)
+        return Contestant(self._task.key, self._incumbent, tuple(t for t in others if t is not self._incumbent))
+
+    def crown(self, trial: Trial, evidence: Evidence) -> None:
+        """Promote whom another proof found."""
+        self._leader = trial
+        self._crown_leader(evidence)
 
     def run(self) -> None:
         """Let every challenger meet the leader of that moment."""
@@ -195,7 +228,7 @@ class _Settling:
         try:
             for cache in self._caches:
                 samples = self._compare(leader, self._rounds, cache, self._incumbent)
-                verdict = decide(*samples, alpha=_CONFIRMED, least_effect=_NOTABLE)
+                verdict = decide(*samples, alpha=CONFIRMED, least_effect=NOTABLE)
                 if verdict.promoted:
                     self._crown_leader(Evidence(TEST, verdict.p_value, *samples, cold=self._cold(cache)))
                     return
@@ -222,7 +255,7 @@ class _Settling:
             samples = self._samples(challenger, cache)
             if not self._promoted:
                 self._crown(samples[0], cache)
-            if decide(*samples, least_effect=_NOTABLE).promoted:
+            if decide(*samples, least_effect=NOTABLE).promoted:
                 self._leader = challenger
                 return
             if _ratio(samples) > _TIE:

@@ -19,7 +19,7 @@ from random import Random
 from tunegrad import __version__
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
-from tunegrad.db import Store, open_store
+from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Hooks, Limits, host_target
 from tunegrad.errors import CandidateFailure, DeviceError
 from tunegrad.events import (
@@ -51,16 +51,17 @@ from tunegrad.search import (
     cost_model_installed,
     make_searcher,
 )
-from tunegrad.trial import Fingerprint, Policy
+from tunegrad.trial import Fingerprint, Policy, Trial
 
 from .account import LEAST_S, Account, resumed_sessions, session_record
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
-from .finals import Effort, Weighed, finals
+from .finals import Contestant, Effort, Weighed, finals
 from .goal import Goal
 from .interrupt import Interrupt
 from .lessons import Teacher, features_of
 from .measuring import SessionMeasurer
+from .model_finals import settle_in_model
 from .pace import near_s
 from .report import Finish, report_of
 from .roofline import Roofline, needed_flops
@@ -381,12 +382,23 @@ class _Session:
         effort = Effort(deadline_s=time.monotonic() + share_s)
         self.interrupt.forgive()
         try:
-            finals(searches, measurer, self.store, self.here, effort, self.tell, weighed)
+            in_model = partial(self._finals_in_model, effort.deadline_s)
+            finals(searches, measurer, self.store, self.here, effort, self.tell, weighed, in_model)
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
             self.tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
         return weighed
+
+    def _finals_in_model(
+        self, deadline_s: float, contestants: Sequence[Contestant]
+    ) -> dict[str, tuple[Trial, Evidence]]:
+        """Who is proved faster than the winners in the models; a kernel of several counts in the first of them."""
+        found: dict[str, tuple[Trial, Evidence]] = {}
+        for work in self.workloads if self.site.runs_models else ():
+            left = [c for c in contestants if c.key not in found]
+            found |= settle_in_model(work, left, self.store, self.target, self.here, deadline_s)
+        return found
 
     def _whole(self, work: Workload) -> RunReport | None:
         if not self.site.runs_models:

@@ -17,7 +17,7 @@ from tunegrad.trial import Fingerprint
 
 from .workload import Workload
 
-__all__ = ["chosen_kernel", "latency_of", "measure_whole"]
+__all__ = ["chosen_kernel", "latency_of", "measure_whole", "model_of"]
 
 _LATENCY_RUNS = 21
 
@@ -38,6 +38,16 @@ def latency_of(
 
     Raises CandidateFailure where a kernel has no schedule that runs.
     """
+    return median(model_of(workload, actions, store, target, here).benchmark_s(_LATENCY_RUNS)[1:])
+
+
+def model_of(
+    workload: Workload, actions: Mapping[str, str], store: Store, target: Target, here: Fingerprint
+) -> LoadedModel:
+    """The model with these actions by kernel key; kernels without any as the store or default says.
+
+    Raises CandidateFailure where a kernel has no schedule that runs.
+    """
     chosen = {}
     for use in workload.kernels:
         if use.key in actions:
@@ -45,8 +55,7 @@ def latency_of(
             chosen[use.key] = Choice(use.kernel, "hit", actions[use.key]), code
         else:
             chosen[use.key] = chosen_kernel(use.kernel, target, here, store)
-    model = LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target)
-    return median(model.benchmark_s(_LATENCY_RUNS)[1:])
+    return LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target)
 
 
 def chosen_kernel(kernel: Kernel, target: Target, here: Fingerprint, store: Store) -> tuple[Choice, Code]:

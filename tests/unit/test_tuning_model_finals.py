@@ -1,0 +1,137 @@
+"""The last round of the finals, on models whose launches take what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tunegrad.errors import CandidateFailure
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning import model_finals
+from tunegrad.tuning.finals import Contestant
+from tunegrad.tuning.model_finals import Proved, settle_in_model
+
+HERE = Fingerprint((("device", "cpu"),))
+PLAN = ("conv", "pool", "conv", "copy")
+"""The launches of the model."""
+
+
+def trial(key: str, actions: str, seconds: float = 1.0) -> Trial:
+    measured = Measurement(Status.OK, (seconds,) * 3)
+    return Trial(key, key, HERE, actions, f"{key} {actions}", 1, Policy(), measured, "s", "beam", 1.0)
+
+
+def contestant(key: str, *actions: str, seconds: float = 1.0) -> Contestant:
+    winner, *others = (trial(key, a, seconds) for a in actions)
+    return Contestant(key, winner, tuple(others))
+
+
+@dataclass
+class Machine:
+    """What a launch takes by kernel and actions, in the first round and, where it is another, in the second one."""
+
+    times: Mapping[tuple[str, str], float]
+    later: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    rounds: int = 0
+    made: list[dict[str, str]] = field(default_factory=list)
+
+    def model_of(self, work: object, actions: Mapping[str, str], *_: object) -> Any:
+        if "broken" in actions.values():
+            raise CandidateFailure("it does not compile")
+        self.made.append(dict(actions))
+        return SimpleNamespace(actions=actions, benchmark_s=lambda runs: [1e-3] * runs)
+
+    def profiled(self, models: Sequence[Any]) -> list[list[tuple[float, ...]]]:
+        self.rounds += 1
+        times = self.times if self.rounds == 1 else {**self.times, **self.later}
+        return [[self._turn(m.actions, times, 1.0 + 1e-4 * t) for t in range(12)] for m in models]
+
+    @staticmethod
+    def _turn(actions: Mapping[str, str], times: Mapping[tuple[str, str], float], drift: float) -> tuple[float, ...]:
+        return tuple(times[key, actions.get(key, "")] * drift for key in PLAN)
+
+
+TIMES = {
+    ("conv", "a"): 2.0, ("conv", "b"): 1.5, ("conv", "c"): 1.0, ("pool", "a"): 1.0, ("pool", "b"): 1.0,
+    ("conv", ""): 2.0, ("pool", ""): 1.0, ("copy", ""): 0.1, ("copy", "a"): 0.1, ("copy", "b"): 0.01,
+}  # fmt: skip
+
+
+@pytest.fixture
+def final(monkeypatch):
+    def run(machine: Machine, *contestants: Contestant, deadline_s: float = inf) -> Proved:
+        monkeypatch.setattr(model_finals, "model_of", machine.model_of)
+        monkeypatch.setattr(model_finals, "profiled", machine.profiled)
+        launches = [SimpleNamespace(kernel=SimpleNamespace(key=key)) for key in PLAN]
+        uses = [SimpleNamespace(key=key, uses=PLAN.count(key)) for key in dict.fromkeys(PLAN)]
+        work = SimpleNamespace(plan=SimpleNamespace(launches=launches, buffers=()), kernels=uses)
+        nothing = cast(Any, None)
+        return settle_in_model(cast(Any, work), contestants, nothing, nothing, HERE, deadline_s)
+
+    return run
+
+
+def test_the_fastest_in_the_model_is_proved_twice_on_samples_of_its_own(final):
+    machine = Machine(TIMES, later={("conv", "c"): 1.1})
+    found = final(machine, contestant("conv", "a", "b", "c"), contestant("pool", "a", "b"))
+    assert {key: t.actions for key, (t, _) in found.items()} == {"conv": "c"}
+    _, evidence = found["conv"]
+    assert min(evidence.challenger_samples_s) == 1.1
+    assert min(evidence.incumbent_samples_s) == 2.0
+    assert evidence.p_value < 0.05
+    assert not evidence.cold
+    assert machine.made[-1] == {"conv": "c", "pool": "a"}
+
+
+def test_who_is_faster_once_is_not_promoted(final):
+    assert final(Machine(TIMES, later={("conv", "c"): 2.0}), contestant("conv", "a", "c")) == {}
+
+
+def test_nobody_is_promoted_where_the_whole_becomes_slower(final):
+    class Spoilt(Machine):
+        """In the second round the schedule that won makes the kernel after it slow."""
+
+        def profiled(self, models: Sequence[Any]) -> list[list[tuple[float, ...]]]:
+            found = super().profiled(models)
+            if self.rounds == 2:
+                found[1] = [(c1, 9.0, c2, rest) for c1, _, c2, rest in found[1]]
+            return found
+
+    assert final(Spoilt(TIMES), contestant("conv", "a", "c"), contestant("pool", "a", "b")) == {}
+
+
+def test_ties_need_one_round(final):
+    machine = Machine(TIMES)
+    assert final(machine, contestant("pool", "a", "b")) == {}
+    assert machine.rounds == 1
+
+
+def test_a_kernel_that_takes_next_to_nothing_is_left_as_it_is(final):
+    small = contestant("copy", "a", "b", seconds=1e-3)
+    assert final(Machine(TIMES), contestant("conv", "a", "b"), small).keys() == {"conv"}
+    assert final(Machine(TIMES), small).keys() == {"copy"}, "alone it takes all there is"
+
+
+def test_of_kernels_of_another_model_nothing_is_made(final):
+    machine = Machine(TIMES)
+    assert final(machine, contestant("elsewhere", "a", "b")) == {}
+    assert machine.made == []
+
+
+def test_there_are_fewer_models_where_time_is_short_and_none_where_there_is_none(final, monkeypatch):
+    monkeypatch.setattr(model_finals, "monotonic", lambda: 0.0)
+    three = contestant("conv", "a", "b", "c")
+    whole, short, none = Machine(TIMES), Machine(TIMES), Machine(TIMES)
+    assert final(whole, three, deadline_s=1.0)["conv"][0].actions == "c"
+    assert final(short, three, deadline_s=0.17)["conv"][0].actions == "b"
+    assert final(none, three, deadline_s=0.1) == {}
+    assert (len(whole.made), len(short.made), none.made) == (4, 3, [])
+
+
+def test_a_schedule_that_does_not_compile_here_changes_nothing(final):
+    assert final(Machine(TIMES), contestant("conv", "a", "broken")) == {}
