@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
+from kernel_corpus import corpus_kernel
 from store_exports import WORLD, make, promotion, trial
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.cli.app import run
 from tunegrad.cli.store.tables import plain
-from tunegrad.db import Contents, open_store
+from tunegrad.db import Contents, key_of, open_store
 from tunegrad.db.export import export_lines
 from tunegrad.trial import Fingerprint
 
@@ -182,6 +184,29 @@ def test_store_verify_salvages_what_is_sound(tmp_path, out):
     assert run(["store", "verify", "--store", str(path), "--salvage", str(tmp_path / "new.db")]) == 3
     assert out()[1] == f"{tmp_path / 'new.db'}: 1 trials and 1 promotions saved\n"
     assert run(["store", "verify", "--store", str(tmp_path / "new.db")]) == 0
+
+
+def test_store_verify_names_kernels_that_are_not_read_back_and_calls_them_no_damage(tmp_path, out):
+    path = tmp_path / "a.db"
+    kernel = corpus_kernel("gemm")
+    with open_store(path, "write") as store:
+        store.add(replace(numbered(1), kernel_key=kernel.key, kernel_text=kernel.text))
+    assert run(["store", "verify", "--store", str(path)]) == 0
+    assert out()[1] == ""
+    with open_store(path, "write") as store:
+        store.add(numbered(2))
+        store.name_kernel(KERNEL, "mm\x1b[2J")
+    assert run(["store", "verify", "--store", str(path)]) == 0
+    (line,) = out()[1].splitlines()
+    assert line.startswith(
+        f"{path}: no damage, but no kernel to this version: kernel {KEY} mm\\x1b[2J: kernel text, at "
+    )
+    with open_store(path, "write") as store:
+        for i in range(9):
+            text = f"kernel {i}"
+            store.add(replace(numbered(3), kernel_key=key_of(text), kernel_text=text))
+    assert run(["store", "verify", "--store", str(path)]) == 0
+    assert (len(lines := out()[1].splitlines()), lines[-1]) == (9, f"{path}: and 2 more")
 
 
 def test_store_text_is_escaped_before_it_reaches_a_terminal():

@@ -26,6 +26,7 @@ from tunegrad.db.reading import read_contents
 from tunegrad.db.records import IMPORTED, STOPPED, Evidence, Problem, Session, Stats
 from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.db.texts import UnreadText, unread_texts
 from tunegrad.db.why import Why, why
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "Stats",
     "Store",
     "StoreDiff",
+    "UnreadText",
     "Why",
     "WinnerChange",
     "WinnerFacts",
@@ -70,5 +72,6 @@ __all__ = [
     "prune_store",
     "read_contents",
     "salvage_store",
+    "unread_texts",
     "why",
 ]

@@ -14,6 +14,8 @@ from tunegrad.cli.place import store_path
 
 __all__ = ["export", "stats", "verify"]
 
+_NAMED = 8
+
 
 @click.command(epilog=example("tunegrad store stats --store tuned.db"))
 @store_option
@@ -39,15 +41,22 @@ def stats(store: str | None, as_json: bool) -> None:
 def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: bool) -> None:
     """Check the file and every row; exits with 3 when something is damaged.
 
-    Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was read.
+    Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was read. Kernels whose
+    texts can not be read back are named on stderr; their rows are sound.
     """
+    from tunegrad.cli.store.tables import plain
     from tunegrad.cli.tables import problems_text
-    from tunegrad.db import open_store
+    from tunegrad.db import open_store, unread_texts
 
     path = store_path(store)
     with open_store(path, "read") as opened:
         problems = opened.verify()
+        unread = () if problems else tuple(unread_texts(opened))
     emit(problems, problems_text(path, problems), as_json=as_json)
+    for text in unread[:_NAMED]:
+        note(f"{path}: no damage, but no kernel to this version: {plain(str(text))}")
+    if len(unread) > _NAMED:
+        note(f"{path}: and {len(unread) - _NAMED} more")
     if salvage is not None:
         from tunegrad.db import salvage_store
 

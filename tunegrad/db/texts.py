@@ -1,0 +1,33 @@
+"""Kernels of a store whose texts are no kernel's to this version: their rows are found by key, and teach nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tunegrad.db.protocol import Store
+from tunegrad.errors import KernelTextError
+from tunegrad.ir.parse_kernel import parse_kernel
+
+__all__ = ["UnreadText", "unread_texts"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadText:
+    """A kernel that can not be read back, and why."""
+
+    key: str
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"kernel {f'{self.key} {self.name}'.strip()}: {self.reason}"
+
+
+def unread_texts(store: Store) -> Iterator[UnreadText]:
+    """Every kernel with trials whose text does not parse, by key. No damage: of another version, or by hand."""
+    for key, text in store.kernels():
+        try:
+            parse_kernel(text)
+        except KernelTextError as error:
+            yield UnreadText(key, store.kernel_name(key), str(error))
