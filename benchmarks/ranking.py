@@ -3,8 +3,9 @@
     python -m benchmarks.ranking
 
 Within a space: trained on 200 random rows (or two thirds), tested on 300 others, by decisions, by the facts of the loop
-tree, and by both; in brackets only the pairs that are more than 5 % apart. A new kernel: trained on 0, 8 or 32 rows of
-its own, with and without 200 rows of each other kernel of the same machine. Means of three draws.
+tree, and by both; in brackets only the pairs that are more than 5 % apart. A new kernel: trained on 0, 8 or 24 rows of
+its own, without and with what a session is taught by a store of the other recorded kernels of the same machine. Means
+of three draws; kernels are read back from the recordings' texts.
 """
 
 from __future__ import annotations
@@ -12,52 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from tunegrad.config import resolve_settings
+from tunegrad.db import open_store
 from tunegrad.devices import host_target
-from tunegrad.frontend import InputSpec, Model, Tensor
-from tunegrad.frontend.nn import Conv2d, Module
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.variants import parts_of
+from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.recording import read_recording
-from tunegrad.search import CostModel, Facts, Lessons, Recording, ranking_accuracy, tree_features
-from tunegrad.tuning.workload import workload_of_spec
-from tunegrad.variants import allowed
+from tunegrad.search import CostModel, Facts, Lessons, Recording, TrialLog, ranking_accuracy, tree_features
+from tunegrad.trial import Trial
+from tunegrad.tuning.lessons import Teacher
 
 SPACES = Path(__file__).parents[1] / "tests" / "data" / "spaces"
-SEEDS, TRAINED, TESTED, TAUGHT = 3, 200, 300, 200
-
-
-class ColumnSum(Module):
-    """(rows, columns) to (columns)."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.sum(0)
-
-
-class Depthwise(Module):
-    """One 3x3 window a channel, and relu."""
-
-    def __init__(self, channels: int) -> None:
-        self.conv = Conv2d(channels, channels, 3, padding=1, groups=channels)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.conv(x).relu()
-
-
-def column_sum(batch: int = 1) -> Model:
-    """The recorded column sum; the batch is not used."""
-    return Model.of("colsum", ColumnSum, (InputSpec("x", (1024 * batch, 1024)),))
-
-
-def depthwise(batch: int = 1) -> Model:
-    """The recorded depthwise convolution."""
-    return Model.of("depthwise", partial(Depthwise, 128), (InputSpec("x", (batch, 128, 28, 28)),))
+SEEDS, TRAINED, TESTED = 3, 200, 300
+OWN = (0, 8, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +42,16 @@ class Row:
     log_s: float
 
 
-@cache
-def kernels() -> dict[str, Kernel]:
-    """Every kernel that a space may have been recorded of, by key."""
-    found: dict[str, Kernel] = {}
-    for name in ("resnet18", "resnet50", "encoder", "benchmarks.ranking:column_sum", "benchmarks.ranking:depthwise"):
-        for use in workload_of_spec(resolve_settings(name).model, 0, "contract").kernels:
-            parts = (p for v in allowed(use.kernel, "contract") for p in parts_of(use.kernel, v))
-            found |= {k.key: k for k in (use.kernel, *parts)}
-    return found
-
-
-def rows_of(recording: Recording) -> list[Row]:
-    """One row for each program that ran; nothing where the kernel is not one of the models' any more."""
-    kernel = kernels().get(recording.kernel_key)
-    if kernel is None:
-        return []
+def target_of(recording: Recording) -> Target:
+    """The machine of a recording, as far as facts depend on it."""
     fields = dict(recording.fingerprint.fields)
-    target = replace(host_target(2), l1_bytes=int(fields["l1"]), l2_bytes=int(fields["l2"]))
-    space, found = Space(kernel, target), {}
+    return replace(host_target(2), l1_bytes=int(fields["l1"]), l2_bytes=int(fields["l2"]))
+
+
+def rows_of(recording: Recording, kernel: Kernel) -> list[Row]:
+    """One row for each program that ran."""
+    space = Space(kernel, target_of(recording))
+    found: dict[str, Row] = {}
     for t in recording.trials:
         if t.measurement.ran and t.program_hash not in found:
             decisions = {recording.questions[q].name: float(choice) for q, choice in t.paths[0]}
@@ -121,18 +85,27 @@ def within(rows: Sequence[Row], kind: str) -> str:
     return f"{fmean(a for a, _ in found):.2f} ({fmean(b for _, b in found):.2f})"
 
 
-def lessons_of(others: Sequence[Sequence[Row]]) -> Lessons:
-    """Some rows of other kernels, as a session would hand them to a searcher."""
-    drawn = [(Random(1).sample(rows, min(TAUGHT, len(rows))), min(r.log_s for r in rows)) for rows in others]
-    return Lessons(
-        tuple(r.facts for rows, _ in drawn for r in rows), tuple(r.log_s - best for rows, best in drawn for r in rows)
-    )
+def trials_of(r: Recording) -> Iterator[Trial]:
+    """A recording's rows as a store has them."""
+    for t in r.trials:
+        yield Trial(
+            r.kernel_key, r.kernel_text, r.fingerprint, t.actions, t.program_hash, r.space_version, r.policy,
+            t.measurement, "recorded", "recorded",
+        )  # fmt: skip
 
 
-def new_kernel(rows: Sequence[Row], others: Sequence[Sequence[Row]]) -> Iterator[tuple[float, float]]:
-    """(without, with lessons) for 0, 8 and 32 own rows, pairs more than 5 % apart."""
-    lessons = lessons_of(others)
-    for own in (0, 8, 32):
+def lessons_of(recording: Recording, kernel: Kernel, others: Sequence[Recording]) -> Lessons:
+    """What a session on the kernel is taught by a store of the others."""
+    with open_store(":memory:", "write") as store:
+        for trial in (t for r in others for t in trials_of(r)):
+            store.add(replace(trial, policy=recording.policy))
+        log = TrialLog(store, recording.fingerprint, recording.policy, "new", float)
+        return Teacher.of([kernel], target_of(recording), log, dict(store.kernels())).lessons(kernel.key)
+
+
+def new_kernel(rows: Sequence[Row], lessons: Lessons) -> Iterator[tuple[float, float]]:
+    """(without, with lessons) for a few own rows, pairs more than 5 % apart."""
+    for own in OWN:
         pairs = []
         for seed in range(SEEDS):
             drawn = Random(seed).sample(rows, len(rows))
@@ -142,17 +115,22 @@ def new_kernel(rows: Sequence[Row], others: Sequence[Sequence[Row]]) -> Iterator
 
 
 def main() -> None:
-    """Print one table row a space, and the spaces whose kernel is gone."""
+    """Print one table row a space, and the means."""
     recordings = {f.name.removesuffix(".jsonl.gz"): read_recording(f).recording for f in sorted(SPACES.iterdir())}
-    rows = {name: found for name, r in recordings.items() if (found := rows_of(r))}
-    print("| space | decisions | facts | both | 0 own rows | 8 own rows | 32 own rows |\n|---|---|---|---|---|---|---|")
-    for name, mine in rows.items():
-        machine = recordings[name].fingerprint
-        others = [r for n, r in rows.items() if n != name and recordings[n].fingerprint == machine]
-        early = " | ".join(f"{a:.2f}, {b:.2f}" for a, b in new_kernel(mine, others))
-        print(f"| {name} | {within(mine, 'decisions')} | {within(mine, 'facts')} | {within(mine, 'both')} | {early} |")
-    for name in recordings.keys() - rows.keys():
-        print(f"{name}: its kernel is none of the models' any more")
+    columns = " | ".join(f"{own} own rows" for own in OWN)
+    print(f"| space | decisions | facts | both | {columns} |\n|---|---|---|---|{'---|' * len(OWN)}")
+    pairs = []
+    for name, mine in recordings.items():
+        kernel = parse_kernel(mine.kernel_text)
+        rows = rows_of(mine, kernel)
+        others = [r for n, r in recordings.items() if n != name and r.fingerprint == mine.fingerprint]
+        pairs.append(list(new_kernel(rows, lessons_of(mine, kernel, others))))
+        early = " | ".join(f"{a:.2f}, {b:.2f}" for a, b in pairs[-1])
+        print(f"| {name} | {within(rows, 'decisions')} | {within(rows, 'facts')} | {within(rows, 'both')} | {early} |")
+    means = " | ".join(
+        f"{fmean(p[i][0] for p in pairs):.2f}, {fmean(p[i][1] for p in pairs):.2f}" for i in range(len(OWN))
+    )
+    print(f"| mean | | | | {means} |")
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ class TuneSettings:
     the kind of its machines that measure. ``in_flight`` proposals are measured at once; a session sets it by the
     machines that it finds.
     ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it, and learners are told what
-    the store knows of the models' other kernels.
+    the store knows of the device's other kernels.
     """
 
     model: ModelSpec

@@ -380,6 +380,8 @@ class StoreSuite:
         store.add(trial("a"))
         store.add(trial("b"))
         assert store.kernels() == [(key_of(MATMUL), MATMUL)]
+        assert store.kernels(trial("a").fingerprint) == [(key_of(MATMUL), MATMUL)]
+        assert store.kernels(SKY) == []
 
     def test_store_spend_is_a_time(self, store):
         with pytest.raises(InternalError, match=r"spend of model m is -1\.0"):

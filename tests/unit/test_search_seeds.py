@@ -50,6 +50,13 @@ def test_distance_to_another_epilogue_comes_after_every_equal_structure() -> Non
     assert far < other
 
 
+def test_shape_of_a_text_of_nobody_has_no_numbers_that_are_too_large() -> None:
+    text = product(64, 64, 64).text
+    huge = Shape.of(text.replace(" a:64", f" a:{'9' * 5_000}"))
+    assert huge.extents == (64, 64)
+    assert distance(shape(product(64, 64, 64)), huge) is None
+
+
 def test_distance_to_another_pattern_or_far_away_is_none() -> None:
     rows = np.ones((64, 64), np.float32)
     (sums,) = workload_of_function(lambda x: x.sum(axis=1), (rows,)).kernels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from search_surface import MACHINE
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.trial import Policy
-from tunegrad.tuning.account import Account, resumed_sessions, session_record
+from tunegrad.tuning.account import Account, resumed_sessions, session_record, sessions_since
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.goal import Goal
 
@@ -84,6 +85,17 @@ def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_
         with store.session("tune", 0, session_record(settings, Policy()), "0", name):
             pass
     assert resumed_sessions(store, SETTINGS, Policy(), "mine") == {"larger", "patient"}
+
+
+def test_sessions_since_the_first_of_some_are_those_that_began_with_or_after_it() -> None:
+    clock = count()
+    with open_store(":memory:", "write", clock=lambda: float(next(clock))) as store:
+        for name in ("before", "mine", "between", "again", "after"):
+            with store.session("tune", 0, {}, "0", name):
+                pass
+        assert sessions_since(store, frozenset({"again", "mine"})) == {"mine", "between", "again", "after"}
+        assert sessions_since(store, frozenset({"again"})) == {"again", "after"}
+        assert sessions_since(store, frozenset({"unknown"})) == {"unknown"}
 
 
 def goal(predicted_ms: list[float], measured_ms: list[float], target_ms: float) -> tuple[list[bool], Goal]:

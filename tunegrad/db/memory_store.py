@@ -93,10 +93,11 @@ class MemoryStore(BaseStore):
         self._check_open()
         return sum(t.session in sessions and t.policy.text == policy.text for t in self._trials.values())
 
-    def kernels(self) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key."""
+    def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
+        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
         self._check_open()
-        return sorted({t.kernel_key: t.kernel_text for t in self._trials.values()}.items())
+        trials = (t for t in self._trials.values() if fingerprint is None or t.fingerprint == fingerprint)
+        return sorted({t.kernel_key: t.kernel_text for t in trials}.items())
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""

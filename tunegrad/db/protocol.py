@@ -59,8 +59,8 @@ class Store(Protocol):
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy (by its text)."""
 
-    def kernels(self) -> Sequence[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key."""
+    def kernels(self, fingerprint: Fingerprint | None = None) -> Sequence[tuple[str, str]]:
+        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of the stored trial that is the same as this one."""

@@ -152,9 +152,14 @@ class SqliteStore(BaseStore):
         marks = ", ".join("?" * len(sessions))
         return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
 
-    def kernels(self) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key."""
-        rows = self._select("SELECT key, text FROM kernels k WHERE id IN (SELECT kernel FROM trials) ORDER BY key")
+    def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
+        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
+        where, wanted = "t.kernel = k.id", {}
+        if fingerprint is not None:
+            where += f" AND t.fingerprint = {_FINGERPRINT}"
+            wanted["fingerprint"] = dump_fingerprint(fingerprint)
+        trials = f"SELECT 1 FROM trials t WHERE {where}"
+        rows = self._select(f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted)
         return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
 
     def id_of(self, trial: Trial) -> int | None:

@@ -24,6 +24,7 @@ FARTHEST = 12.0
 """Kernels whose extents are farther apart than this (sum of the logarithms of their ratios, base 2) lend no seeds."""
 
 _NUMBER = re.compile(r"(?<![\w.])\d+")
+_EXTENT = re.compile(r":([0-9]{1,15})(?![0-9])")
 _SAMPLES = 120
 _UNMATCHED = 0.25
 
@@ -45,8 +46,8 @@ class Shape:
         lines = [line.strip() for line in text.splitlines()]
         axes = [line for line in lines if line.startswith("axis ")]
         reductions = [line for line in lines if " over " in line]
-        extents = [n for line in axes for n in re.findall(r":(\d+)", line)]
-        extents += [n for line in reductions for n in re.findall(r":(\d+)", line.split(" in ", 1)[0])]
+        extents = [n for line in axes for n in _EXTENT.findall(line)]
+        extents += [n for line in reductions for n in _EXTENT.findall(line.split(" in ", 1)[0])]
         pattern = "\n".join(_NUMBER.sub("#", line) for line in (*axes, *reductions))
         return Shape(_NUMBER.sub("#", text), pattern, tuple(map(int, extents)))
 

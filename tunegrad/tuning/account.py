@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import STOPPED, Store
@@ -18,7 +19,7 @@ from tunegrad.trial import Fingerprint, Policy
 
 from .costs import Costs
 
-__all__ = ["LEAST_S", "Account", "resumed_sessions", "session_record"]
+__all__ = ["LEAST_S", "Account", "resumed_sessions", "session_record", "sessions_since"]
 
 LEAST_S = 0.05
 """A budget with less than this left is spent."""
@@ -112,6 +113,13 @@ def resumed_sessions(store: Store, settings: TuneSettings, policy: Policy, mine:
     asked = _questions(json.dumps(session_record(settings, policy)))
     same = [s for s in store.sessions() if s.id != mine and s.command == "tune" and s.seed == settings.seed]
     return frozenset(s.id for s in same if _questions(s.settings) == asked)
+
+
+def sessions_since(store: Store, mine: frozenset[str]) -> frozenset[str]:
+    """These sessions, and all that began after the first of them: what they measured it did not know."""
+    began_s = {s.id: s.started_s for s in store.sessions()}
+    first_s = min((began_s[name] for name in mine if name in began_s), default=inf)
+    return mine | {name for name, s in began_s.items() if s >= first_s}
 
 
 def _questions(text: str) -> Mapping[str, object]:

@@ -1,29 +1,46 @@
 """What the store knows of other kernels on this device, in the terms of a searcher's cost model.
 
-    rows of each kernel, from before this session --> facts of their loop trees  --> lessons of all kernels but one,
-                                                      times over its fastest         for the search of that one
+    the session's own kernels, then of all others of the store      --> those with rows of this machine, from before
+    the nearest of each in turns, read back from their texts            this session: a number of them at most
+    rows of each, evenly spread over their times                    --> facts of their loop trees
+                                                                        times over the kernel's fastest
+    lessons of all kernels but one                                  --> for the search of that one
 
-Rows of the sessions that this one continues are left out, as those of this session are: a search that was cut short is
-to ask what it asked the first time.
+Rows of the sessions that this one continues are left out, as those of this session are, and all that began since: a
+search that was cut short is to ask what it asked the first time. What a file claims teaches nothing.
+
+The bounds count kernels and rows, not seconds, for the same reason.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from tunegrad.errors import IllegalAction
+from tunegrad.db import IMPORTED
+from tunegrad.errors import IllegalAction, KernelTextError
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.search import Facts, Features, Lessons, TrialLog, tree_features
+from tunegrad.search import Facts, Features, Lessons, Shape, TrialLog, distance, tree_features
 from tunegrad.trial import Trial
 
-__all__ = ["MOST_ROWS", "Teacher", "features_of"]
+__all__ = ["MOST_KERNELS", "MOST_ROWS", "Teacher", "features_of"]
 
 MOST_ROWS = 600
 """Rows of all kernels together; the facts of one take about a millisecond."""
+
+MOST_KERNELS = 40
+"""Kernels that teach; each has its part of the rows. Reading one back takes a millisecond, of Winograd's some ten."""
+
+_FEWEST = 4
+"""Fewer rows of a kernel that ran say little of what makes it slow; of many only the default was measured."""
+
+_MOST_READ = 20_000
+"""Rows that are read from the store before no further kernel is looked at, at some 40 microseconds each."""
 
 
 def features_of(space: Space) -> Features:
@@ -38,15 +55,32 @@ class Teacher:
     known: Mapping[str, Lessons]
 
     @staticmethod
-    def of(kernels: Iterable[Kernel], target: Target, log: TrialLog, most: int = MOST_ROWS) -> Teacher:
-        """Read what was stored before this session. Takes a second at most."""
-        different = {k.key: k for k in kernels if not k.fixed}
-        old = {*log.resumed, log.session}
-        stored = {key: [t for t in log.stored(key, SPACE_VERSION) if t.session not in old] for key in different}
-        taught = {key: rows for key, rows in stored.items() if any(t.measurement.ran for t in rows)}
-        each = most // max(1, len(taught))
-        found = {key: _lessons(Space(different[key], target), _spread(rows, each)) for key, rows in taught.items()}
-        return Teacher(found)
+    def of(
+        kernels: Iterable[Kernel],
+        target: Target,
+        log: TrialLog,
+        others: Mapping[str, str] | None = None,
+        leave_out: Collection[str] = (),
+        most: int = MOST_ROWS,
+    ) -> Teacher:
+        """Read what was stored before this session. Takes a second or two at most.
+
+        ``others`` are texts of further kernels by their keys; rows of the sessions in ``leave_out`` do not count.
+        """
+        mine = {k.key: k for k in kernels if not k.fixed}
+        rows = _Rows(log, frozenset((*leave_out, *log.resumed, log.session)))
+        taught = {key: (k, found) for key, k in mine.items() if (found := rows.of(key))}
+        for key, text in _nearest(mine, others or {}):
+            if len(taught) >= MOST_KERNELS or rows.read >= _MOST_READ:
+                break
+            found = rows.of(key)
+            kernel = _read_back(text) if found else None
+            if kernel is not None:
+                taught[key] = kernel, found
+        shares = _shares({key: len(found) for key, (_, found) in taught.items()}, most)
+        return Teacher(
+            {key: _lessons(Space(k, target), _spread(found, shares[key])) for key, (k, found) in taught.items()}
+        )
 
     def lessons(self, key: str) -> Lessons:
         """What all kernels but that one teach."""
@@ -55,6 +89,72 @@ class Teacher:
             tuple(row for lessons in others for row in lessons.rows),
             tuple(log_s for lessons in others for log_s in lessons.log_s),
         )
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows that may teach: measured on this machine, before this session. Mutable: it counts what it has read."""
+
+    log: TrialLog
+    leave_out: frozenset[str]
+    read: int = 0
+
+    def of(self, key: str) -> Sequence[Trial]:
+        """Those of a kernel; none where hardly any ran."""
+        stored = self.log.stored(key, SPACE_VERSION)
+        found = [t for t in stored if t.session not in self.leave_out and not t.origin.startswith(IMPORTED)]
+        self.read += len(found)
+        return found if sum(t.measurement.ran for t in found) >= _FEWEST else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What says how near two kernels are: their shapes; where nothing carries over, what they reduce, and sizes."""
+
+    shape: Shape
+    reductions: tuple[str, ...]
+    log_size: float
+
+    @staticmethod
+    def of(text: str) -> _Kind:
+        shape = Shape.of(text)
+        reductions = tuple(line.split(" in ", 1)[0] for line in shape.pattern.splitlines() if " in " in line)
+        return _Kind(shape, reductions, sum(math.log2(max(1, n)) for n in shape.extents))
+
+    def apart(self, other: _Kind) -> tuple[int, float]:
+        """0 to 3 for what they have in common, then how far apart they are in that."""
+        near = distance(self.shape, other.shape)
+        if near is not None:
+            return near
+        return 2 if self.reductions == other.reductions else 3, abs(self.log_size - other.log_size)
+
+
+def _nearest(mine: Mapping[str, Kernel], others: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Other kernels, those nearest to each of mine first, in turns."""
+    kinds = {key: _Kind.of(text) for key, text in others.items() if key not in mine}
+    ranked = []
+    for kind in (_Kind.of(k.text) for k in mine.values()):
+        near = sorted((kind.apart(other), key) for key, other in kinds.items())
+        ranked.append([key for _, key in near])
+    for key in dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))):
+        yield key, others[key]
+
+
+def _read_back(text: str) -> Kernel | None:
+    """The kernel of a text; None where it is none, or its schedule is fixed."""
+    try:
+        kernel = parse_kernel(text)
+    except KernelTextError:
+        return None  # of another version, or a stranger's
+    return None if kernel.fixed else kernel
+
+
+def _shares(counts: Mapping[str, int], most: int) -> dict[str, int]:
+    """How many rows of each: the same of all that have so many, all of the others."""
+    shares: dict[str, int] = {}
+    for key in sorted(counts, key=lambda key: (counts[key], key)):
+        shares[key] = min(counts[key], (most - sum(shares.values())) // (len(counts) - len(shares)))
+    return shares
 
 
 def _spread(rows: Sequence[Trial], most: int) -> list[Trial]:

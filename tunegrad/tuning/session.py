@@ -53,7 +53,7 @@ from tunegrad.search import (
 )
 from tunegrad.trial import Fingerprint, Policy, Trial
 
-from .account import LEAST_S, Account, resumed_sessions, session_record
+from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
 from .finals import Contestant, Effort, Weighed, finals
@@ -275,16 +275,18 @@ class _Session:
     def _searches(
         self, measurer: SessionMeasurer, uses: Sequence[KernelUse], seeded: bool = False
     ) -> tuple[KernelSearch, ...]:
-        seeding = Seeding(self.store, self.here, self.policy, self.resumed | {self.id})
+        since = sessions_since(self.store, self.resumed | {self.id}) if seeded else frozenset[str]()
+        seeding = Seeding(self.store, self.here, self.policy, since)
         store = ChargedTrials(self.store, self.costs)
         log = TrialLog(store, self.here, self.policy, self.id, time.time, self.resumed)
         searches = []
         self.named.update((use.name, use.kernel) for use in uses)
         with self.costs.part("asking"):
             learned = self.settings.searcher in LEARNED and cost_model_installed()
-            # Of these kernels alone: what was tried to decide the plan is tried no more when this session is resumed.
-            kernels = (use.kernel for use in uses)
-            teacher = Teacher.of(kernels, self.target, log) if learned and seeded else Teacher({})
+            teacher = Teacher({})
+            if learned and seeded:
+                others = dict(self.store.kernels(self.here))
+                teacher = Teacher.of([use.kernel for use in uses], self.target, log, others, since)
         for use in uses:
             self.store.name_kernel(use.kernel.text, use.name)
             with self.costs.part("asking"):
