@@ -115,7 +115,8 @@ class Twins(Scripted):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_finals_of_a_program_against_itself_promote_one_in_twenty_at_most_on_this_machine():
+@pytest.mark.parametrize("cache", ["warm", "constants"])
+def test_finals_of_a_program_against_itself_promote_one_in_twenty_at_most_on_this_machine(cache):
     target = host_target()
     kernels = list(workload_of_spec(resolve_model("resnet")).plan.kernels().values())
     with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
@@ -124,6 +125,6 @@ def test_finals_of_a_program_against_itself_promote_one_in_twenty_at_most_on_thi
         for i in range(TIMES):
             kernel, _ = kernels[i % len(kernels)]
             twins = Twins(real, kernel, Space(kernel, target).defaults()[0])
-            promoted += Final({DEFAULT: 1.3, A: 1.0, B: 1.1, C: 1.2}, twins).run() != [DEFAULT]
+            promoted += Final({DEFAULT: 1.3, A: 1.0, B: 1.1, C: 1.2}, twins, cache=cache).run() != [DEFAULT]
             started += twins.renewed
     assert promoted <= 0.05 * TIMES, f"{promoted} of {TIMES}, {started} were proved again in a fresh process"

@@ -149,11 +149,13 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
         return None
     # What an imported file promoted was not measured here: it is a challenger like any other.
     promotions = store.promotions(search.task.key, fingerprint)
-    held = [t for t, e in promotions if t.space_version == search.space.version and not e.imported]
+    known = [t for t, e in promotions if t.space_version == search.space.version and not e.imported]
+    # One that was timed otherwise is a seed of this search, and holds the title as it was timed now.
+    held = [t for t in known if t.policy.cache == ranked[0].policy.cache]
     default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
-    incumbent = held[-1] if held else default or ranked[-1]
-    timed = next((t for t in ranked if t.actions == incumbent.actions), incumbent)  # as the others were
-    faster = tuple(t for t in ranked if _faster(t, timed))[: effort.challengers]
+    before = next((t for t in ranked if known and t.actions == known[-1].actions), None)
+    incumbent = held[-1] if held else before or default or ranked[-1]
+    faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]
     if held and (not faster or not search.statuses):
         return None
     caches: tuple[Cache, ...] = ("constants",) if ranked[0].policy.cache == "constants" else ("cold", "warm")
@@ -161,9 +163,9 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
 
 
 def _faster(a: Trial, b: Trial) -> bool:
-    """Whether a may beat b: it is another program and was faster, or what b took is a claim or was timed otherwise."""
-    known = not b.origin.startswith(IMPORTED) and a.policy.cache == b.policy.cache
-    return a.program_hash != b.program_hash and (not known or a.measurement.seconds < b.measurement.seconds)
+    """Whether a may beat b: it is another program and was faster, or what b took is only what a file says."""
+    claimed = b.origin.startswith(IMPORTED)
+    return a.program_hash != b.program_hash and (claimed or a.measurement.seconds < b.measurement.seconds)
 
 
 def _stake_s(lineup: _Lineup) -> float:
