@@ -6,7 +6,8 @@ to clean up (inline, fold control flow, drop what is dead); nothing here unrolls
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ __all__ = ["assembly", "compile_llvm", "compiler_version"]
 OptLevel = Literal[0, 1, 2, 3]
 Stage = Literal["parse", "passes", "emit"]
 
-PIPELINE = 3
+PIPELINE = 4
 """Bumped when a list of passes below changes: objects and measurements of another list are another compiler's."""
 
 _MAX_MESSAGE = 4000
@@ -40,15 +41,17 @@ def compiler_version() -> str:
 def compile_llvm(text: str, target: Target, opt_level: OptLevel = 2, watch: Callable[[Stage], None] = _nobody) -> bytes:
     """Compile LLVM IR text to an ELF relocatable object for ``target``.
 
-    ``opt_level``: 0 code generation only; 1 a short function pipeline (simplifycfg and dce: a tenth of the time
-    of 2's passes); 2 LLVM's O1 module pipeline with loop-invariant motion; 3 its O2. Needs no device.
+    ``opt_level``: 0 code generation only; 1 a short function pipeline (simplifycfg, dce and loop-simplify: a tenth of
+    the time of 2's passes) and code generation that leaves loop counters as they are; 2 LLVM's O1 module pipeline with
+    loop-invariant motion; 3 its O2. Needs no device.
     ``watch`` is told when each stage is over.
 
     Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can not be selected.
     """
     module, machine = _optimised(text, target, opt_level, watch)
     try:
-        image = bytes(machine.emit_object(module))
+        with _code_generation(opt_level):
+            image = bytes(machine.emit_object(module))
     except RuntimeError as error:
         raise CompileFailure(_message("emit", error)) from error
     watch("emit")
@@ -65,7 +68,8 @@ def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> st
     if isinstance(source, bytes):
         return _disassemble(source)
     module, machine = _optimised(source, target, opt_level, _nobody)
-    return str(machine.emit_assembly(module))
+    with _code_generation(opt_level):
+        return str(machine.emit_assembly(module))
 
 
 def _optimised(text: str, target: Target, opt_level: OptLevel, watch: Callable[[Stage], None]) -> tuple[Any, Any]:
@@ -97,9 +101,28 @@ def _run_light(module: Any, machine: Any) -> None:
     # No combining: code generation does it again, and kernels were as fast without (benchmarked over two models).
     passes.add_simplify_cfg_pass()
     passes.add_dead_code_elimination_pass()
+    passes.add_loop_simplify_pass()  # a preheader for what code generation moves out of a loop
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
+
+
+@contextmanager
+def _without_strength_reduction() -> Iterator[None]:
+    """Code generation without LLVM's loop strength reduction, which takes a quarter of it and gains nothing here.
+
+    It is an option of the whole process: llvmlite's lock, which each of its calls takes, keeps it from everybody else.
+    """
+    with llvm.ffi.lib._lock:  # noqa: SLF001  # there is no public way to hold it
+        llvm.set_option("tunegrad", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("tunegrad", "-disable-lsr=false")
+
+
+def _code_generation(opt_level: OptLevel) -> AbstractContextManager[None]:
+    return _without_strength_reduction() if opt_level == 1 else nullcontext()
 
 
 def _run_module(module: Any, machine: Any, speed_level: int) -> None:

@@ -1,0 +1,79 @@
+"""Whole buffers at once, on all threads of a team: compare, copy, fill, and judge an output.
+
+A candidate is verified by passing over every byte that it read or wrote, which took as long as compiling it when numpy
+did it on one core. What can be decided in one pass is decided here; what is wrong is looked at again in numpy.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tunegrad.devices.bulk_ir import BULK_EXPORTS, RESULT_BYTES, bulk_text
+from tunegrad.devices.codegen import compile_llvm
+from tunegrad.devices.host import host_target
+from tunegrad.devices.loader import Library
+from tunegrad.devices.native import Team
+from tunegrad.devices.tolerance import Bar, Mismatch
+
+__all__ = ["Bulk"]
+
+_SHARED_BYTES = 256 << 10
+"""Buffers below this are one thread's: waking the others would take longer."""
+
+
+@functools.cache
+def _library() -> Library:
+    return Library(compile_llvm(bulk_text(), host_target()), BULK_EXPORTS, {})
+
+
+class Bulk:
+    """Operations on whole buffers of this process, with ``team``'s threads where they are large enough.
+
+    Arrays are contiguous. One call at a time, and none while a kernel runs on the team.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._addresses = _library().addresses
+        self._results: npt.NDArray[np.uint64] = np.zeros((team.threads, RESULT_BYTES // 8), np.uint64)
+
+    def same(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+        """Whether two arrays hold the same bits; NaN equals itself."""
+        if a.nbytes != b.nbytes:
+            return False
+        found = self._run("tg_same", a.nbytes, a.ctypes.data, b.ctypes.data, a.nbytes)
+        return bool(found[:, 0].all())
+
+    def copy(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+        """Make the bits of ``to`` those of ``source``, which has as many bytes and is elsewhere."""
+        if to.nbytes != source.nbytes:
+            raise ValueError(f"copy of {source.nbytes} bytes to {to.nbytes}")
+        self._run("tg_copy", to.nbytes, to.ctypes.data, source.ctypes.data, to.nbytes)
+
+    def fill(self, to: npt.NDArray[Any], byte: int) -> None:
+        """Set every byte of an array."""
+        self._run("tg_fill", to.nbytes, to.ctypes.data, byte, to.nbytes)
+
+    def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
+        """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""
+        if bar.dtype.name == "f32" and bar.special is None:
+            picked = got if bar.indices is None else got[bar.indices]
+            if picked.size == bar.expected.size:
+                found = self._run(
+                    "tg_judge", 5 * picked.nbytes, picked.ctypes.data, bar.expected.ctypes.data,
+                    bar.allowed.ctypes.data, picked.size,
+                )  # fmt: skip
+                if found[:, 0].all():
+                    return Mismatch(-1, 0.0, 0.0, 0.0, float(found[:, 1].view(np.float64).max()))
+        return bar.judge(got)
+
+    def _run(self, name: str, nbytes: int, *words: int) -> npt.NDArray[np.uint64]:
+        """What each thread found."""
+        threads = self._team.threads if nbytes >= _SHARED_BYTES else 1
+        args = np.array([*words, threads], np.uint64)
+        self._team.run(self._addresses[name], args.ctypes.data, self._results.ctypes.data, threads)
+        return self._results[:threads]
