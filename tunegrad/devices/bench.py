@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tunegrad.devices.buffers import Buffer
+from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.cpu import Executable
-from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset, same_bytes
+from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
@@ -89,6 +90,7 @@ class Bench:
         self._seed = seed
         self.team = Team(target.threads, pin_caller=True)
         self._pulse = Pulse(target, self.team)
+        self._bulk = Bulk(self.team)
         self._datasets = DatasetCache(limits.cache_bytes)
 
     def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
@@ -105,6 +107,7 @@ class Bench:
         start = time.monotonic()
         facts = Measurement(Status.OK, lower_s=compiled.lower_s, compile_s=compiled.compile_s)
         try:
+            dataset.pack([compiled.io], self._bulk)
             bound = self._bind(compiled, dataset)
         except CompileFailure as error:
             return Reply(replace(facts, status=Status.COMPILE_ERROR, error=str(error)))
@@ -120,11 +123,12 @@ class Bench:
         dataset = self._datasets.get(candidate.kernel_key)
         if dataset is None:
             return None
+        dataset.pack([compiled.io for compiled in pair], self._bulk)
         bound = tuple(self._bind(compiled, dataset) for compiled in pair)
         dropped = [each.evicted(cache) for each in bound]
         try:
             for each in bound:
-                dataset.fill(0, each.io)
+                dataset.fill(0, each.io, self._bulk)
             first = [min(self.team.time(b.launch, 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
             inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
             samples: tuple[list[float], list[float]] = ([], [])
@@ -145,7 +149,7 @@ class Bench:
             once_s = self.team.time(bound.launch, 1)[0]
             hopeless = once_s > hopeless_s
             # The next set replaces what is read; constants, and all of the last set, are looked at after the timing.
-            fault = _inspect(bound, read=_READ if hopeless else _REPLACED if index + 1 < count else ())
+            fault = _inspect(bound, self._bulk, read=_READ if hopeless else _REPLACED if index + 1 < count else ())
             max_error = max(max_error, fault.max_error)
             if fault.error:
                 spent = time.monotonic() - start
@@ -157,7 +161,7 @@ class Bench:
         verified = time.monotonic()
         samples = self._time(bound, policy, best_s)
         timed = time.monotonic()
-        fault = _inspect(bound, outputs=all(p.role != "inout" for p in bound.io.params))
+        fault = _inspect(bound, self._bulk, outputs=all(p.role != "inout" for p in bound.io.params))
         measurement = replace(
             facts,
             status=Status.WRONG if fault.error else Status.OK,
@@ -180,8 +184,8 @@ class Bench:
         return _Bound(executable, table, workspace, launch, compiled.io, dataset)
 
     def _fill(self, bound: _Bound, index: int) -> None:
-        bound.dataset.fill(index, bound.io)
-        bound.workspace.bytes.fill(_POISON)
+        bound.dataset.fill(index, bound.io, self._bulk)
+        self._bulk.fill(bound.workspace.bytes, _POISON)
 
     def _time(self, bound: _Bound, policy: Policy, best_s: float) -> tuple[float, ...]:
         dropped = bound.evicted(policy.cache)
@@ -195,7 +199,7 @@ class Bench:
         return sample_quietly(sampler, slowness, policy, losing_s, promising_s, wait_s, alone=bool(dropped))
 
 
-def _inspect(bound: _Bound, outputs: bool = True, read: Collection[str] = _READ) -> _Fault:
+def _inspect(bound: _Bound, bulk: Bulk, outputs: bool = True, read: Collection[str] = _READ) -> _Fault:
     """What the last run did wrong, if anything: guards first, then parameters of ``read`` roles, then every output.
 
     Where an output is wrong, all that is only read is looked at: writing to it is the worse fault.
@@ -208,32 +212,36 @@ def _inspect(bound: _Bound, outputs: bool = True, read: Collection[str] = _READ)
         damage = dataset.buffer(param, io).check_guards()
         if damage:
             return _Fault(f"{param.name}: {damage}", damaged=True)
-    fault = _overwritten(bound, read)
+    fault = _overwritten(bound, bulk, read)
     if not fault.error and outputs:
-        fault = _compare_outputs(bound)
+        fault = _compare_outputs(bound, bulk)
         if fault.error:
-            return replace(worse, max_error=fault.max_error) if (worse := _overwritten(bound, _READ)).error else fault
+            return (
+                replace(worse, max_error=fault.max_error)
+                if (worse := _overwritten(bound, bulk, _READ)).error
+                else fault
+            )
     return fault
 
 
-def _overwritten(bound: _Bound, roles: Collection[str]) -> _Fault:
+def _overwritten(bound: _Bound, bulk: Bulk, roles: Collection[str]) -> _Fault:
     """Whether the candidate wrote to a buffer that it may only read."""
     dataset, io = bound.dataset, bound.io
     for param in io.params:
         if param.role in roles:
             buffer = dataset.buffer(param, io)
-            if not same_bytes(buffer.bytes, dataset.pristine(param, io)):
+            if not bulk.same(buffer.bytes, dataset.pristine(param, io)):
                 return _Fault(f"{param.name}: the candidate wrote to this {param.role} buffer", damaged=True)
     return _Fault("")
 
 
-def _compare_outputs(bound: _Bound) -> _Fault:
+def _compare_outputs(bound: _Bound, bulk: Bulk) -> _Fault:
     max_error = 0.0
     for param in bound.io.params:
         bar = bound.dataset.bar(param) if param.role in ("out", "inout") else None
         if bar is None:
             continue
-        verdict = bar.judge(bound.dataset.buffer(param, bound.io).array(param.dtype))
+        verdict = bulk.judge(bar, bound.dataset.buffer(param, bound.io).array(param.dtype))
         max_error = max(max_error, verdict.max_error)
         if verdict.first >= 0:
             error = (

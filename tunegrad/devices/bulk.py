@@ -18,6 +18,7 @@ from tunegrad.devices.host import host_target
 from tunegrad.devices.loader import Library
 from tunegrad.devices.native import Team
 from tunegrad.devices.tolerance import Bar, Mismatch
+from tunegrad.errors import InternalError
 
 __all__ = ["Bulk"]
 
@@ -51,7 +52,7 @@ class Bulk:
     def copy(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
         """Make the bits of ``to`` those of ``source``, which has as many bytes and is elsewhere."""
         if to.nbytes != source.nbytes:
-            raise ValueError(f"copy of {source.nbytes} bytes to {to.nbytes}")
+            raise InternalError(f"copy of {source.nbytes} bytes to {to.nbytes}")
         self._run("tg_copy", to.nbytes, to.ctypes.data, source.ctypes.data, to.nbytes)
 
     def fill(self, to: npt.NDArray[Any], byte: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.buffers import Buffer
+from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.inputs import draw_inputs
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
 from tunegrad.devices.tolerance import Bar
@@ -40,13 +41,14 @@ class InputSet:
 class Dataset:
     """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now.
 
-    ``held`` has the array that was copied into each buffer: what sets share is copied once. ``bars`` holds what outputs
-    are compared with, by set, parameter and dtype.
+    ``held`` has the array that was copied into each buffer: what sets share is copied once. ``packs`` holds each packed
+    constant twice, as candidates read it and as it must be. ``bars`` holds what outputs are compared with, by set,
+    parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
     buffers: dict[Parameter, Buffer] = field(default_factory=dict)
-    packs: dict[Pack, tuple[Buffer, Array]] = field(default_factory=dict)
+    packs: dict[Pack, tuple[Buffer, Buffer]] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
     held: dict[Parameter, Array] = field(default_factory=dict)
     loaded: int = -1
@@ -65,7 +67,7 @@ class Dataset:
         return tuple(s.references for s in self.sets)
 
     def buffer(self, param: Parameter, io: KernelIO) -> Buffer:
-        """The working buffer of a parameter, made on first use; a packed constant comes filled."""
+        """The working buffer of a parameter, made on first use; that of a packed constant by ``pack``."""
         if param.role == "pack":
             return self._packed(param, io)[0]
         found = self.buffers.get(param)
@@ -75,7 +77,31 @@ class Dataset:
 
     def pristine(self, param: Parameter, io: KernelIO) -> Array:
         """What the working buffer of a parameter that is read must hold after a run."""
-        return self._packed(param, io)[1] if param.role == "pack" else self.sets[self.loaded].inputs[param.name]
+        return self._packed(param, io)[1].bytes if param.role == "pack" else self.sets[self.loaded].inputs[param.name]
+
+    def pack(self, ios: Sequence[KernelIO], bulk: Bulk) -> None:
+        """Make the packed constants of what runs next; the oldest ones give way, and their memory is used again."""
+        wanted = {pack: param for io in ios for pack, param in _packs(io)}
+        for pack, param in wanted.items():
+            if pack in self.packs:
+                continue
+            nbytes = param.elements * buffer_dtype(param.dtype).itemsize
+            buffer, pristine = self._spare(nbytes, wanted) or (Buffer(nbytes, False), Buffer(nbytes, False))
+            pack.run(self.sets[0].inputs[pack.source], buffer.array(param.dtype))
+            bulk.copy(pristine.bytes, buffer.bytes)
+            self.packs[pack] = buffer, pristine
+
+    def _spare(self, nbytes: int, wanted: Collection[Pack]) -> tuple[Buffer, Buffer] | None:
+        """The memory of a packed constant that gives way; None where there is room for more, or none is of ``nbytes``."""
+        if len(self.packs) < _PACKS:
+            return None
+        idle = [pack for pack in self.packs if pack not in wanted]
+        fits = next((pack for pack in idle if self.packs[pack][0].nbytes == nbytes), None)
+        if fits is None:
+            for pack in idle[: len(self.packs) + 1 - _PACKS]:
+                del self.packs[pack]
+            return None
+        return self.packs.pop(fits)
 
     def bar(self, param: Parameter) -> Bar | None:
         """What an output must meet for the inputs that are loaded; None where it has no reference."""
@@ -88,32 +114,25 @@ class Dataset:
             found = self.bars[key] = Bar.of(param.dtype, reference)
         return found
 
-    def fill(self, index: int, io: KernelIO) -> None:
+    def fill(self, index: int, io: KernelIO, bulk: Bulk) -> None:
         """Load input set ``index`` into the buffers of ``io`` and poison its outputs with NaN patterns."""
         for param in io.params:
             buffer = self.buffer(param, io)
             if param.role == "out":
-                buffer.bytes.fill(0xFF)
+                bulk.fill(buffer.bytes, 0xFF)
             elif param.role != "pack":
                 source = self.sets[index].inputs[param.name]
                 if param.role == "inout" or self.held.get(param) is not source:
-                    buffer.array(param.dtype)[:] = source
+                    to = buffer.array(param.dtype)
+                    if to.dtype == source.dtype:
+                        bulk.copy(to, source)
+                    else:
+                        to[:] = source
                     self.held[param] = source
         self.loaded = index
 
-    def _packed(self, param: Parameter, io: KernelIO) -> tuple[Buffer, Array]:
-        pack = next((p for p in io.packs if p.name == param.name), None)
-        if pack is None:
-            raise InternalError(f"pack {param.name}: the program has no Pack of that name")
-        found = self.packs.get(pack)
-        if found is None:
-            values = np.ascontiguousarray(pack.run(self.sets[0].inputs[pack.source]))
-            buffer = Buffer(param.elements * buffer_dtype(param.dtype).itemsize, touched=False)
-            buffer.array(param.dtype)[:] = values
-            found = self.packs[pack] = (buffer, values)
-            while len(self.packs) > _PACKS:
-                del self.packs[next(iter(self.packs))]
-        return found
+    def _packed(self, param: Parameter, io: KernelIO) -> tuple[Buffer, Buffer]:
+        return self.packs[next(pack for pack, packed in _packs(io) if packed == param)]
 
 
 class DatasetCache:
@@ -156,6 +175,16 @@ def make_dataset(
         if time.monotonic() - start > limits.second_set_s:
             break
     return Dataset(tuple(sets))
+
+
+def _packs(io: KernelIO) -> Iterator[tuple[Pack, Parameter]]:
+    """Each packed constant of a program with its parameter."""
+    by_name = {p.name: p for p in io.packs}
+    for param in io.params:
+        if param.role == "pack":
+            if param.name not in by_name:
+                raise InternalError(f"pack {param.name}: the program has no Pack of that name")
+            yield by_name[param.name], param
 
 
 def load_hook(path: str) -> Callable[..., Any]:

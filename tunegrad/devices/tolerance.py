@@ -78,7 +78,8 @@ class Bar:
     @staticmethod
     def of(dtype: str, reference: Reference) -> Bar:
         """The bar that a reference sets."""
-        kind, expected = buffer_dtype(dtype), reference.values.reshape(-1)
+        kind = buffer_dtype(dtype)
+        expected = np.ascontiguousarray(reference.values.reshape(-1), np.float64 if kind.is_float else None)
         if kind.is_pair:
             expected = _halves(expected)
         allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)

@@ -23,10 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tunegrad.errors import InternalError
 
 from .dtypes import DType
 from .expr import Op
@@ -115,35 +118,56 @@ class Pack:
             total *= e
         return total
 
-    def run(self, source: NDArray[np.generic]) -> NDArray[np.generic]:
-        """The packed flat array, from the flat ``source`` buffer."""
+    def run(self, source: NDArray[np.generic], into: NDArray[np.generic] | None = None) -> NDArray[np.generic]:
+        """The packed flat array, from the flat ``source`` buffer; ``into``, where that is given, is filled with it."""
+        flat = np.empty(self.size, source.dtype) if into is None else into
         shape = (1,) * len(self.extents)
         env: dict[str, NDArray[np.int64]] = {}
         for i, (v, e) in enumerate(zip(self.variables, self.extents, strict=True)):
             env[v] = np.arange(e, dtype=np.int64).reshape((*shape[:i], e, *shape[i + 1 :]))
-        keep = np.ones(shape, bool)
+        keep = np.full(shape, not self.valid.never)
         for r in self.valid:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
             keep = keep & (at >= r.lo) & (at < r.hi)
-        picked = self._strided(source)
-        if picked is None:
+        steps = [self.offset.coefficient(v) for v in self.variables]
+        counts = [s for s in steps if s is not None and s >= 0]
+        if len(counts) == len(steps) and keep.size <= _PARTS:
+            _copy_valid(flat.reshape(self.extents), keep, source, self.offset.const, counts)
+        else:
             offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
             picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
-        if self.valid.always:
-            return np.array(np.broadcast_to(picked, self.extents), order="C").reshape(-1)
-        return np.where(np.broadcast_to(keep, self.extents), picked, source.dtype.type(0)).reshape(-1)
+            flat.reshape(self.extents)[...] = picked if self.valid.always else np.where(keep, picked, 0)
+        return flat
 
-    def _strided(self, source: NDArray[np.generic]) -> NDArray[np.generic] | None:
-        """The elements as a view, invalid ones arbitrary, where the offset only grows with each variable; else None."""
-        steps = [self.offset.coefficient(v) for v in self.variables]
-        if any(s is None or s < 0 for s in steps) or self.offset.const < 0:
-            return None
-        counts = [s or 0 for s in steps]
-        last = self.offset.const + sum(s * (e - 1) for s, e in zip(counts, self.extents, strict=True))
-        if last >= source.size:  # only where invalid: those elements exist, and are masked
-            source = np.concatenate([source, np.zeros(last + 1 - source.size, source.dtype)])
-        strides = [s * source.itemsize for s in counts]
-        return np.lib.stride_tricks.as_strided(source[self.offset.const :], self.extents, strides, writeable=False)
+
+_PARTS = 4096
+"""Conditions of more distinct elements than this are looked at one by one."""
+
+
+def _copy_valid(
+    to: NDArray[np.generic], keep: NDArray[np.bool_], source: NDArray[np.generic], start: int, steps: list[int]
+) -> None:
+    """``to[i, j, ..] = source[start + i*steps[0] + ..]`` where ``keep``, broadcast to ``to``, is true; else zero.
+
+    Where it is neither true nor false everywhere, the dimension that moves furthest is taken apart.
+    """
+    if not keep.any():
+        to[...] = 0
+    elif keep.all():
+        last = start + sum(s * (n - 1) for s, n in zip(steps, to.shape, strict=True))
+        if start < 0 or last >= source.size:
+            raise InternalError(f"pack: elements {start} to {last} of a constant of {source.size}")
+        strides = [s * source.itemsize for s in steps]
+        to[...] = np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False)
+    else:
+        d = max((d for d, n in enumerate(keep.shape) if n > 1), key=lambda d: steps[d])
+        whole = np.asarray(np.moveaxis(keep, d, 0).reshape(to.shape[d], -1).all(axis=1))
+        ends = [0, *(np.flatnonzero(whole[1:] != whole[:-1]) + 1).tolist(), to.shape[d]]
+        for lo, hi in pairwise(ends):
+            # what holds for a whole run is copied at once; the rest one by one, so that the condition gets simpler
+            for a, b in [(lo, hi)] if whole[lo] else [(i, i + 1) for i in range(lo, hi)]:
+                part = (slice(None),) * d + (slice(a, b),)
+                _copy_valid(to[part], keep[part], source, start + a * steps[d], steps)
 
 
 @dataclass(frozen=True, slots=True)

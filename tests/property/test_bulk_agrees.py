@@ -1,0 +1,124 @@
+"""Native passes over whole buffers say what numpy says, whatever the values, sizes and threads."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunegrad.devices import Team
+from tunegrad.devices.bulk import Bulk
+from tunegrad.devices.dataset import same_bytes
+from tunegrad.devices.job import Reference
+from tunegrad.devices.tolerance import Bar
+from tunegrad.errors import InternalError
+
+LARGE = 200_003
+"""Elements of f32 that all threads share, and that are no whole number of vectors."""
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def bulk(request):
+    team = Team(request.param)
+    yield Bulk(team)
+    team.close()
+
+
+values = st.one_of(
+    st.floats(width=32),
+    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e-45, 3.4e38]),
+)
+
+
+@given(data=st.data())
+def test_bulk_verdict_is_that_of_numpy(bulk, data):
+    expected = data.draw(st.lists(values, max_size=40))
+    count = len(expected)
+    near = [e * (1 + data.draw(st.sampled_from([0.0, 0.0, 1e-7, 5e-6, 1e-5, -2e-5, 1.0]))) for e in expected]
+    for at in data.draw(st.lists(st.integers(0, max(0, count - 1)), max_size=2)) if count else []:
+        near[at] = data.draw(values)
+    picks = data.draw(st.none() | st.lists(st.integers(0, count - 1), min_size=1)) if count else None
+    indices = None if picks is None else np.array(picks, np.int64)
+    wanted = np.array(expected, np.float64)
+    bar = Bar.of("f32", Reference(wanted if indices is None else wanted[indices], 9, indices))
+    with np.errstate(over="ignore"):
+        got = np.array(near, np.float64).astype(np.float32)
+    said, oracle = bulk.judge(bar, got), bar.judge(got)
+    assert repr(said) == repr(oracle)  # repr: NaN is not equal to itself
+
+
+def test_bulk_asks_numpy_only_where_something_is_bad(bulk, monkeypatch):
+    def judge(*_):
+        raise AssertionError
+
+    bar, got = Bar.of("f32", Reference(np.ones(20))), np.ones(20, np.float32)
+    monkeypatch.setattr(Bar, "judge", judge)
+    assert bulk.judge(bar, got).first == -1
+    got[19] = 2.0
+    with pytest.raises(AssertionError):
+        bulk.judge(bar, got)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f64", "i32", "bool"])
+def test_bulk_verdict_of_other_types_is_that_of_numpy(bulk, dtype):
+    kind = {"f16": np.float16, "f64": np.float64, "i32": np.int32, "bool": np.uint8}[dtype]
+    bar = Bar.of(dtype, Reference(np.array([1.0, 0.0, 1.0]) if dtype[0] == "f" else np.array([1, 0, 1])))
+    for third in (1, 0):
+        got = np.array([1, 0, third], kind)
+        assert bulk.judge(bar, got) == bar.judge(got)
+
+
+def test_bulk_judges_every_element_of_a_large_output(bulk):
+    rng = np.random.default_rng(5)
+    expected = rng.standard_normal(LARGE)
+    bar, got = Bar.of("f32", Reference(expected, 64)), expected.astype(np.float32)
+    assert bulk.judge(bar, got) == bar.judge(got)
+    for at in (0, 7, 8, 63, 64, LARGE // 3, LARGE // 2 - 1, LARGE // 2, LARGE - 1):
+        for wrong in (np.nan, np.inf, got[at] + 1.0):
+            kept, got[at] = got[at], wrong
+            said = bulk.judge(bar, got)
+            assert repr(said) == repr(bar.judge(got))
+            assert (said.first, said.bad) == (at, 1)
+            got[at] = kept
+
+
+def test_bulk_judges_an_output_of_another_size_like_numpy(bulk):
+    bar = Bar.of("f32", Reference(np.zeros(4)))
+    assert bulk.judge(bar, np.zeros(3, np.float32)) == bar.judge(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 4097, 300_000, 1_000_001])
+def test_bulk_sees_each_byte_that_differs(bulk, nbytes):
+    a = np.random.default_rng(nbytes).integers(0, 256, nbytes).astype(np.uint8)
+    b = a.copy()
+    assert bulk.same(a, b)
+    for at in {0, nbytes // 3, nbytes // 2, nbytes - 1} if nbytes else ():
+        b[at] ^= 1
+        assert not bulk.same(a, b)
+        assert not same_bytes(a, b)
+        b[at] ^= 1
+
+
+def test_bulk_compares_bits_and_sizes(bulk):
+    nan = np.array([np.nan, -0.0], np.float32)
+    assert bulk.same(nan, nan.copy())
+    assert not bulk.same(nan, np.array([np.nan, 0.0], np.float32))
+    assert not bulk.same(nan, nan[:1])
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 65, 300_000, 1_000_001])
+def test_bulk_copies_and_fills_all_of_a_buffer_and_no_more(bulk, nbytes):
+    source = np.random.default_rng(nbytes).integers(0, 255, nbytes).astype(np.uint8)
+    room = np.full(nbytes + 2, 7, np.uint8)
+    bulk.copy(room[1:-1], source)
+    assert np.array_equal(room, np.concatenate([[7], source, [7]]))
+    bulk.fill(room[1:-1], 0xFF)
+    assert np.array_equal(room, np.concatenate([[7], np.full(nbytes, 0xFF), [7]]))
+
+
+def test_bulk_refuses_a_copy_of_another_size(bulk):
+    with pytest.raises(InternalError, match="copy of 3 bytes to 4"):
+        bulk.copy(np.zeros(4, np.uint8), np.zeros(3, np.uint8))
