@@ -18,7 +18,7 @@ from typing import Any, Literal
 from tunegrad.devices import Executable, KernelIO, Lowered, Parameter, compile_llvm, compiler_version
 from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program import Program, walk
+from tunegrad.ir.program import Program, size
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
@@ -40,7 +40,7 @@ def lowered(program: Program, target: Target | None = None) -> Lowered:
 
     Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``.
     """
-    count = sum(1 for _ in walk(program.body))
+    count = size(program.body)
     if count > MAX_INSTRUCTIONS:
         raise OutOfResources(f"program of {count} instructions: at most {MAX_INSTRUCTIONS}")
     params = tuple(Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)

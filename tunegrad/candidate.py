@@ -6,7 +6,8 @@ The workers import the functions below by name (``HOOKS``); a payload carries al
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import pickle
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -45,11 +46,32 @@ _AXIS_SAMPLES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One candidate as it travels: the schedule is text, as in the store."""
+    """One candidate as it travels: the schedule is text, as in the store.
+
+    Its kernel is pickled once by who sends and read once by who receives: every candidate of it brings the same bytes.
+    """
 
     kernel: Kernel
     actions: str
     target: Target
+
+    def __reduce__(self) -> tuple[Callable[..., Payload], tuple[bytes, str, Target]]:
+        return _payload, (_packed(self.kernel), self.actions, self.target)
+
+
+@lru_cache(maxsize=64)
+def _packed(kernel: Kernel) -> bytes:
+    return pickle.dumps(kernel)
+
+
+@lru_cache(maxsize=64)
+def _unpacked(kernel: bytes) -> Kernel:
+    found: Kernel = pickle.loads(kernel)  # noqa: S301  # from the process that started this one
+    return found
+
+
+def _payload(kernel: bytes, actions: str, target: Target) -> Payload:
+    return Payload(_unpacked(kernel), actions, target)
 
 
 def lower(payload: Payload) -> Lowered:

@@ -92,7 +92,7 @@ class Dataset:
             self.packs[pack] = buffer, pristine
 
     def _spare(self, nbytes: int, wanted: Collection[Pack]) -> tuple[Buffer, Buffer] | None:
-        """The memory of a packed constant that gives way; None where there is room for more, or none is of ``nbytes``."""
+        """The memory of a packed constant that gives way; None where there is room, or none is of ``nbytes``."""
         if len(self.packs) < _PACKS:
             return None
         idle = [pack for pack in self.packs if pack not in wanted]

@@ -59,6 +59,7 @@ __all__ = [
     "Test",
     "VType",
     "Write",
+    "size",
     "walk",
 ]
 
@@ -382,6 +383,17 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
                 break
         else:
             left.pop()
+
+
+def size(body: tuple[Instr, ...]) -> int:
+    """How many instructions ``walk`` finds."""
+    total = len(body)
+    for i in body:
+        if isinstance(i, For):
+            total += size(i.body)
+        elif isinstance(i, If):
+            total += size(i.body) + size(i.orelse)
+    return total
 
 
 def _lines(p: Program) -> Iterator[str]:

@@ -37,7 +37,6 @@ from tunegrad.ir.program import (
     Test,
     VType,
     Write,
-    walk,
 )
 from tunegrad.ir.target import Target
 
@@ -92,6 +91,7 @@ class _Renderer(Memory):
         self.depth: dict[str, int] = {}
         self.vars: dict[str, str] = {}
         self.registers: dict[str, _Held] = {}
+        self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
 
     # -- module
@@ -264,29 +264,29 @@ class _Renderer(Memory):
                 self.instr(i)
 
     def instr(self, i: Instr) -> None:
-        match i:
-            case For():
-                self.loop(i)
-            case If():
-                self.branch(i)
+        match i:  # the most frequent first
+            case Compute():
+                self.compute(i)
+            case Load():
+                self.load(i)
             case Read(id, name, t):
                 self.bind(id, t, self.registers[name].value)
             case Write(name, value, t):
                 self.registers[name] = _Held(ltype(t), self.value(value))
+            case Splat(id, arg, t):
+                self.bind(id, t, self.splat(self.value(arg), t))
+            case Store():
+                self.store(i)
             case Register(name, t):
                 self.registers[name] = _Held(ltype(t), "poison")
             case Number(id, value, t):
                 self.bind(id, t, literal(value, t))
-            case Load():
-                self.load(i)
-            case Store():
-                self.store(i)
-            case Compute():
-                self.compute(i)
+            case For():
+                self.loop(i)
+            case If():
+                self.branch(i)
             case Convert():
                 self.convert(i)
-            case Splat(id, arg, t):
-                self.bind(id, t, self.splat(self.value(arg), t))
             case Fold():
                 self.fold(i)
             case Select(id, mask, yes, no, t):
@@ -352,14 +352,27 @@ class _Renderer(Memory):
 
     def _carried(self, body: tuple[Instr, ...]) -> dict[str, _Held]:
         """The registers that a body writes and did not declare, and what they hold now."""
-        written: dict[str, _Held] = {}
-        own: set[str] = set()
-        for i in walk(body):
-            if isinstance(i, Register):
-                own.add(i.name)
-            elif isinstance(i, Write) and i.name not in own:
-                written[i.name] = self.registers[i.name]
-        return written
+        return {name: self.registers[name] for name in self._writes(body)}
+
+    def _writes(self, body: tuple[Instr, ...]) -> tuple[str, ...]:
+        """The registers that a body writes and did not declare, looked for once: every loop around it asks again."""
+        found = self.writes.get(id(body))
+        if found is None:
+            own: set[str] = set()
+            names: dict[str, None] = {}
+            for i in body:
+                if isinstance(i, Write):
+                    if i.name not in own:
+                        names[i.name] = None
+                elif isinstance(i, Register):
+                    own.add(i.name)
+                elif isinstance(i, For):
+                    names.update((n, None) for n in self._writes(i.body) if n not in own)
+                elif isinstance(i, If):
+                    inner = (*self._writes(i.body), *self._writes(i.orelse))
+                    names.update((n, None) for n in inner if n not in own)
+            found = self.writes[id(body)] = tuple(names)
+        return found
 
     def _minimum(self, stops: tuple[Index, ...]) -> str:
         total = self.index(stops[0])
