@@ -37,6 +37,14 @@ def test_constants_are_the_same_for_every_seed():
     np.testing.assert_array_equal(first, second)
 
 
+def test_constants_that_somebody_changed_are_drawn_as_ever():
+    first = draw_inputs(_io("f32", "const"), 0)["a"]
+    kept = first.copy()
+    first[:] = 0.0
+    np.testing.assert_array_equal(draw_inputs(_io("f32", "const"), 1)["a"], kept)
+    assert (draw_inputs(_io("f32", "const"), 0, "k2")["a"] != kept).any()
+
+
 def test_another_kernel_gets_other_inputs():
     assert (draw_inputs(_io("f32"), 0, "k1")["a"] != draw_inputs(_io("f32"), 0, "k2")["a"]).any()
 

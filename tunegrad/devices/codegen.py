@@ -84,27 +84,25 @@ def _optimised(text: str, target: Target, opt_level: OptLevel, watch: Callable[[
         raise CompileFailure(_message("parse", error)) from error
     watch("parse")
     if opt_level == 1:
-        _run_light(module, machine)
+        passes, builder = _light(machine)
+        passes.run(module, builder)
     elif opt_level >= 2:
         _run_module(module, machine, opt_level - 1)
     watch("passes")
     return module, machine
 
 
-def _run_light(module: Any, machine: Any) -> None:
+@cache
+def _light(machine: Any) -> tuple[Any, Any]:
+    """The short pipeline of level 1, made once, and what it runs with."""
     # No NewGVN, the only value numbering that llvmlite offers here: it miscompiles and fails its own assertions.
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
-    inliner = llvm.create_new_module_pass_manager()
-    inliner.add_always_inliner_pass()  # exp and its like: a call spills every register and loads every constant again
-    inliner.run(module, builder)
-    passes = llvm.create_new_function_pass_manager()
     # No combining: code generation does it again, and kernels were as fast without (benchmarked over two models).
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()  # exp and its like: a call spills every register and loads every constant again
     passes.add_simplify_cfg_pass()
     passes.add_dead_code_elimination_pass()
     passes.add_loop_simplify_pass()  # a preheader for what code generation moves out of a loop
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    return passes, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
 
 
 @contextmanager

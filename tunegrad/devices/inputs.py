@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,18 @@ def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "") -> dict[str, npt.
     Constants do not depend on ``seed``, only on the kernel: what is packed from them stays valid for every input set.
     """
     return {
-        p.name: draw(p, np.random.default_rng(_entropy(kernel_key, p.name, 0 if p.role == "const" else seed)))
+        p.name: _constant(p, kernel_key).copy()
+        if p.role == "const"
+        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)))
         for p in io.params
         if p.role in ("in", "const", "inout")
     }
+
+
+@lru_cache(maxsize=4)
+def _constant(param: Parameter, kernel_key: str) -> npt.NDArray[Any]:
+    """A kernel's constant; kept, since its second input set has it, too."""
+    return draw(param, np.random.default_rng(_entropy(kernel_key, param.name, 0)))
 
 
 def draw(param: Parameter, rng: np.random.Generator) -> npt.NDArray[Any]:
