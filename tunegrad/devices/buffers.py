@@ -22,6 +22,7 @@ _PAGE = 4096
 _HUGE = 2 << 20
 _GUARD = 64
 _CANARY = np.uint8(0xA5)
+_INTACT = bytes([0xA5]) * (_PAGE + _GUARD)
 
 
 class Buffer:
@@ -64,8 +65,8 @@ class Buffer:
     def check_guards(self) -> str:
         """Where the first guard byte was overwritten, in words; '' when both zones are intact."""
         for zone, offset in ((self._front, -_PAGE), (self._back, self.nbytes)):
-            wrong = zone != _CANARY
-            if wrong.any():
+            if zone.tobytes() != _INTACT[: zone.size]:
+                wrong = zone != _CANARY
                 at = offset + int(np.argmax(wrong))
                 place = f"{-at} bytes before its start" if at < 0 else f"{at - self.nbytes} bytes past its end"
                 return f"wrote {place} ({int(wrong.sum())} guard bytes changed, buffer of {self.nbytes} bytes)"
