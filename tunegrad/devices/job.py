@@ -151,4 +151,4 @@ class Limits:
     second_set_s: float = 1.0
     worker_start_s: float = 60.0
     losing_factor: float = 1.5
-    quiet_s: float = 0.05
+    quiet_s: float = 0.025

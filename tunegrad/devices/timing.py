@@ -29,8 +29,6 @@ threads, as what ran before them left them: a kernel of 12 us took 280 at first.
 QUIET = 1.15
 """Moments in which a fixed piece of arithmetic takes at most this much longer than it can are undisturbed."""
 
-_ENOUGH = 5
-"""Samples of undisturbed moments that are looked for."""
 
 
 def inner_repeats(once_s: float, alone: bool) -> int:
@@ -113,8 +111,7 @@ def sample_quietly(
     if slow <= QUIET or median(samples) > slow * promising_s:
         return samples
     inner, quiet, end_s = inner_repeats(min(samples), alone), list[float](), clock() + wait_s
-    enough = min(max(_ENOUGH, policy.min_samples), policy.max_samples)
-    while clock() < end_s and len(quiet) < enough:
+    while clock() < end_s and len(quiet) < policy.min_samples:
         if slowness() > QUIET:
             continue
         taken = sampler(1, inner)

@@ -72,7 +72,7 @@ from .workload import KernelUse, Workload, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 
-SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=10.0)
+SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0)
 """How candidates of small models are timed during a search; finalists are timed again, cold and interleaved."""
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
