@@ -136,7 +136,9 @@ class Disturbed(Script):
         self.now += 25e-6 * found
         return found
 
-    def run(self, losing_s: float = math.inf, promising_s: float = math.inf, wait_s: float = 0.025) -> tuple[float, ...]:
+    def run(
+        self, losing_s: float = math.inf, promising_s: float = math.inf, wait_s: float = 0.025
+    ) -> tuple[float, ...]:
         policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015)
         return sample_quietly(self.sample, self.slowness, policy, losing_s, promising_s, wait_s, self.clock)
 

@@ -30,7 +30,6 @@ QUIET = 1.15
 """Moments in which a fixed piece of arithmetic takes at most this much longer than it can are undisturbed."""
 
 
-
 def inner_repeats(once_s: float, alone: bool) -> int:
     """Launches per sample: one, or enough to fill 40 us where one takes under 20 us; one where they stand ``alone``."""
     if alone or once_s >= _SHORT_S:
