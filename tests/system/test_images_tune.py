@@ -116,7 +116,7 @@ def test_a_decision_is_rows_a_promotion_and_an_event(store: Store) -> None:
     (event,) = [e for e in events if type(e) is WinnerPromoted]
     assert (event.key, event.actions) == (KEY, images_action(BLOCKS))
     assert store.verify() == []
-    assert all(actions_fault(KEY, here(), t.actions) is None for t in rows), "an export of it can be read"
+    assert all(actions_fault(t.actions) is None for t in rows), "an export of it can be read"
 
 
 def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> None:

@@ -16,7 +16,7 @@ from tunegrad.cli.app import run
 from tunegrad.cli.store.tables import plain
 from tunegrad.db import Contents, key_of, open_store
 from tunegrad.db.export import export_lines
-from tunegrad.trial import Fingerprint
+from tunegrad.devices import fingerprint, host_target
 
 
 @pytest.fixture
@@ -67,33 +67,28 @@ def test_store_import_names_refused_rows_and_exits_3(tmp_path, out):
     assert (refused["line"], refused["field"], refused["rule"]) == (11, "line", "must be JSON (JSONDecodeError)")
 
 
-def test_store_import_checks_legality_for_the_kernels_of_a_model(tmp_path, out):
-    from tunegrad.config import resolve_settings
-    from tunegrad.tuning.legality import legality_of
-
-    legality = legality_of(resolve_settings("mlp", threads=1))
-    key, kernel = next(iter(legality.kernels.items()))
-    assert legality(key, legality.here, "") is None
-    fault = legality(key, legality.here, "tile(axis=nowhere, size=4)")
-    assert fault is not None
-    assert fault.startswith("must be legal here: ")
-    # What another machine allows is not known here.
-    assert legality(key, Fingerprint((("arch", "other"),)), "tile(axis=nowhere, size=4)") is None
-    of_kernel = Contents(kernels=((kernel.text, "k"),), sessions=WORLD.sessions, trials=(
-        _of(kernel.text, key, legality.here, ""), _of(kernel.text, key, legality.here, "tile(axis=nowhere, size=4)"),
-    ))  # fmt: skip
-    (tmp_path / "a.jsonl").write_text("\n".join(export_lines(of_kernel)))
-    words = ["--model", "mlp", "--threads", "1", "--json"]
-    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db"), *words]) == 3
+def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
+    kernel = corpus_kernel("gemm_square")
+    here = fingerprint(host_target(2))
+    texts = ("", "tile(axis=nowhere, size=4)", "tile(axis=a, size=4)")
+    trials = tuple(
+        replace(trial(0), kernel_text=kernel.text, kernel_key=kernel.key, fingerprint=machine, actions=text)
+        for machine in (here, HERE)
+        for text in texts
+    )
+    file = Contents(kernels=((kernel.text, "k"),), sessions=WORLD.sessions, trials=trials)
+    (tmp_path / "a.jsonl").write_text("\n".join(export_lines(file)))
+    words = ["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db")]
+    assert run([*words, "--json", "--dry-run"]) == 3
     data = json.loads(out()[0])
-    assert (data["new_trials"], data["unchecked_trials"]) == (1, 0)
-    assert "must be legal here" in data["refused"][0]["rule"]
-
-
-def _of(text: str, key: str, machine: Fingerprint, actions: str):
-    from dataclasses import replace
-
-    return replace(trial(0), kernel_text=text, kernel_key=key, fingerprint=machine, actions=actions)
+    assert (data["new_trials"], data["unchecked_trials"], data["unchecked"]) == (5, 3, {"of another machine": 3})
+    assert run(words) == 3
+    text, notes = out()
+    rule = "must be legal here: tile(axis=nowhere, size=4): no loop 'nowhere'"
+    assert notes.count("refused: ") == notes.count(rule) == 1
+    assert "  trials not checked for legality  3\n    of another machine             3" in text
+    with open_store(tmp_path / "b.db") as store:
+        assert sorted(t.actions for t in store.trials(kernel.key, here)) == sorted(texts[::2])
 
 
 def test_store_import_makes_the_place_of_the_default_store_only(tmp_path, monkeypatch, out):

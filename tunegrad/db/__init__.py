@@ -15,7 +15,7 @@ from tunegrad.db.exchange import (
     prune_store,
     salvage_store,
 )
-from tunegrad.db.importing import Refusal, actions_fault
+from tunegrad.db.importing import Claim, Refusal, Verdict, actions_fault, decision
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
@@ -35,6 +35,7 @@ __all__ = [
     "MEMORY",
     "SCHEMA_VERSION",
     "STOPPED",
+    "Claim",
     "Contents",
     "Difference",
     "Evidence",
@@ -59,10 +60,12 @@ __all__ = [
     "Store",
     "StoreDiff",
     "UnreadText",
+    "Verdict",
     "Why",
     "WinnerChange",
     "WinnerFacts",
     "actions_fault",
+    "decision",
     "diff_stores",
     "export_store",
     "import_store",

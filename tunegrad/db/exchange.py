@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
-from tunegrad.db.importing import ActionRule, Refusal, actions_fault, read_export
+from tunegrad.db.importing import ActionRule, Refusal, read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
 from tunegrad.db.prune import PruneRules, prune_contents
@@ -27,7 +27,6 @@ from tunegrad.db.rows import identity, key_of
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.why import find_kernel
 from tunegrad.errors import StoreError
-from tunegrad.trial import Trial
 
 __all__ = [
     "Exported",
@@ -60,8 +59,8 @@ class Exported:
 class ImportReport:
     """What came of a file. ``known`` trials were there already; ``held`` winners were kept by a promotion of their own.
 
-    The actions of ``unchecked_trials`` parse, but nobody could rebuild their kernel to see whether they are legal; that
-    is seen when they are loaded, and an illegal schedule is then not used.
+    The actions of ``unchecked_trials`` parse, but whether they are legal was not checked, for the reasons counted in
+    ``unchecked``; that is seen when they are loaded, and an illegal schedule is then not used.
     """
 
     store: str
@@ -73,6 +72,7 @@ class ImportReport:
     held: int
     imported_winners: int
     unchecked_trials: int
+    unchecked: Mapping[str, int]
     refused: tuple[Refusal, ...]
     warnings: tuple[str, ...]
 
@@ -143,15 +143,14 @@ def import_store(
     source: str,
     *,
     dry_run: bool = False,
-    check_actions: ActionRule = actions_fault,
-    covers: Callable[[Trial], bool] = lambda _: False,
+    rule: ActionRule | None = None,
 ) -> ImportReport:
     """Take the good rows of an exported file into the store at ``path``, which is made if it is missing.
 
-    ``check_actions`` says what is wrong with an action text; ``covers`` of which trials it knows more than that they
-    parse. Raises StoreError when the file is no export, or the store can not be written.
+    ``rule`` says of each trial whether its actions are legal (``tunegrad.tuning.legality`` has one for this machine);
+    without it they need only parse. Raises StoreError when the file is no export, or the store can not be written.
     """
-    reading = read_export(file, source, check_actions)
+    reading = read_export(file, source) if rule is None else read_export(file, source, rule)
     with _rewriting(path, dry_run) as (before, write):
         after = with_imported(before, reading.contents)
         if after != before:
@@ -170,7 +169,8 @@ def import_store(
         new_promotions=len(after.promotions) - len(before.promotions) - claims,
         held=claims,
         imported_winners=sum(is_imported(w.promotion or w.trial) for w in winners(after).values()),
-        unchecked_trials=sum(not covers(t) for t in trials),
+        unchecked_trials=sum(reading.unchecked.values()),
+        unchecked=reading.unchecked,
         refused=reading.refusals,
         warnings=reading.warnings,
     )

@@ -4,14 +4,15 @@
 
 Data only: nothing of the file is evaluated, imported, opened or formatted into SQL. A row is refused when a field is
 missing, unknown, named twice, of another type, out of its range or too long; when a key or an id is not the hash of
-what it stands for; when it names a row that is not above it in the file; when its action text does not parse, or is
-not legal for a kernel that the caller can rebuild; when it says a trial again.
+what it stands for; when it names a row that is not above it in the file; when its action text does not parse, is too
+long, or breaks the caller's rule of what is legal; when it says a trial again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -24,15 +25,48 @@ from tunegrad.errors import IllegalAction, InternalError, StoreError
 from tunegrad.trial import CACHES, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.untrusted import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
 
-__all__ = ["MAX_LINE_BYTES", "MAX_ROWS", "ActionRule", "Reading", "Refusal", "actions_fault", "read_export"]
+__all__ = [
+    "MAX_ACTIONS",
+    "MAX_LINE_BYTES",
+    "MAX_ROWS",
+    "ActionRule",
+    "Claim",
+    "Reading",
+    "Refusal",
+    "Verdict",
+    "actions_fault",
+    "decision",
+    "read_export",
+]
 
 MAX_LINE_BYTES = 4 << 20
 MAX_ROWS = 2_000_000
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""
 
-ActionRule = Callable[[str, Fingerprint, str], str | None]
-"""(kernel key, machine, action text) to what is wrong with the text, or None."""
+MAX_ACTIONS = 256
+"""Of one schedule; searchers make some ten. Applying so many takes 0.2 s, and the time grows with their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a trial row says: that a kernel ran so on a machine, in the words of a version of the space."""
+
+    kernel_text: str
+    machine: Fingerprint
+    space_version: int
+    actions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell; both empty: legal."""
+
+    fault: str = ""
+    unchecked: str = ""
+
+
+ActionRule = Callable[[Claim], Verdict]
 
 _DECISION = re.compile(r"(images|plan|variant)\(\w{1,64}\)")
 _KERNEL_CHARACTERS = 1 << 20
@@ -152,34 +186,52 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a file gave. ``warnings`` are about the file as a whole: it is shorter than it says, or has no end."""
+    """What a file gave. ``warnings`` are about the file as a whole: it is shorter than it says, or has no end.
+
+    ``unchecked`` counts trials that were taken though nobody could tell whether they are legal, by the reason.
+    """
 
     contents: Contents
+    unchecked: Mapping[str, int]
     refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
 
 
-def actions_fault(_kernel_key: str, _machine: Fingerprint, actions: str) -> str | None:
-    """Why an action text is none: neither a schedule that parses nor a stored decision such as ``variant(NAME)``."""
+def decision(actions: str) -> str | None:
+    """Of which kind an action text such as ``plan(NAME)`` is: images, plan or variant; None for a schedule."""
+    found = _DECISION.fullmatch(actions)
+    return found[1] if found else None
+
+
+def actions_fault(actions: str) -> str | None:
+    """Why an action text is none: neither a schedule that parses and is not too long, nor a stored decision."""
     from tunegrad.opts import parse_actions
 
-    if _DECISION.fullmatch(actions):
+    if decision(actions):
         return None
     try:
-        parse_actions(actions)
+        count = len(parse_actions(actions))
     except (IllegalAction, ValueError) as error:
         return f"must be a list of actions ({untrusted.shortened(str(error))})"
-    return None
+    return None if count <= MAX_ACTIONS else f"must have at most {MAX_ACTIONS} actions, not {count}"
 
 
-def read_export(file: BinaryIO, source: str, check_actions: ActionRule = actions_fault) -> Reading:
+def _parsed_only(claim: Claim) -> Verdict:
+    """The rule of a caller who has none."""
+    fault = actions_fault(claim.actions)
+    return Verdict(fault=fault) if fault else Verdict(unchecked="nobody was asked")
+
+
+def read_export(file: BinaryIO, source: str, rule: ActionRule = _parsed_only) -> Reading:
     """Read the lines of an exported file; ``source`` names it. Trials and promotions come out marked as imported.
+
+    ``rule`` says of each trial whether its actions are legal; alike ones are asked about once.
 
     Raises StoreError when it is no export at all, or of a newer version.
     """
     lines = _lines(file, source)
     counts = _header(next(lines, (0, None)), source)
-    work = _Reading(check_actions)
+    work = _Reading(rule)
     for line_number, line in lines:
         work.take(line_number, line)
         if len(work.refusals) > MAX_REFUSALS:
@@ -188,7 +240,7 @@ def read_export(file: BinaryIO, source: str, check_actions: ActionRule = actions
     short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
     warnings = [f"file {source}: is cut short: it has {', '.join(short)}"] if short else []
     contents = replace(work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0]))))
-    return Reading(contents, tuple(work.refusals), tuple(warnings))
+    return Reading(contents, dict(work.unchecked), tuple(work.refusals), tuple(warnings))
 
 
 def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
@@ -232,7 +284,7 @@ def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
 class _Reading:
     """The rows so far. Mutable: each line adds one row or one refusal."""
 
-    check_actions: ActionRule
+    rule: ActionRule
     refusals: list[Refusal] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     kernels: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -241,7 +293,8 @@ class _Reading:
     trials: dict[Identity, Trial] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
-    known_actions: dict[tuple[str, Fingerprint, str], str | None] = field(default_factory=dict)
+    verdicts: dict[Claim, Verdict] = field(default_factory=dict)
+    unchecked: Counter[str] = field(default_factory=Counter)
 
     def contents(self) -> Contents:
         return Contents(
@@ -312,7 +365,7 @@ class _Reading:
             raise FieldFault("session", row["session"], "must be the id of a session row above")
         if row["samples_s"] and row["status"] != Status.OK.value:
             raise FieldFault("samples_s", list(row["samples_s"]), f"must be empty where status is {row['status']}")
-        self._check_actions(row["kernel"], fingerprint, row["actions"])
+        verdict = self._verdict(Claim(text_, fingerprint, row["space_version"], row["actions"]))
         names = ("error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error")
         trial = Trial(
             kernel_key=row["kernel"],
@@ -333,6 +386,8 @@ class _Reading:
             raise FieldFault("row", str(error), "must keep the rules of the store") from None
         _once(self.trials, identity(trial), "actions", row["actions"])
         self.trials[identity(trial)] = trial
+        if verdict.unchecked:
+            self.unchecked[verdict.unchecked] += 1
 
     def _keep_promotion(self, row: dict[str, Any]) -> None:
         place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
@@ -355,12 +410,12 @@ class _Reading:
             raise FieldFault("kernel", row["kernel"], "must be the key of a kernel row above")
         return found[0]
 
-    def _check_actions(self, kernel_key: str, machine: Fingerprint, actions: str) -> None:
-        asked = (kernel_key, machine, actions)
-        if asked not in self.known_actions:
-            self.known_actions[asked] = self.check_actions(kernel_key, machine, actions)
-        if fault := self.known_actions[asked]:
-            raise FieldFault("actions", actions, fault)
+    def _verdict(self, claim: Claim) -> Verdict:
+        if claim not in self.verdicts:
+            self.verdicts[claim] = self.rule(claim)
+        if fault := self.verdicts[claim].fault:
+            raise FieldFault("actions", claim.actions, fault)
+        return self.verdicts[claim]
 
 
 def _once(seen: dict[Any, Any], key: object, name: str, value: object) -> None:

@@ -1,59 +1,109 @@
-"""Whether action texts of a file are legal, for kernels of models that can be rebuilt here.
+"""Whether the action texts of a file are legal on this machine, by the kernels' own texts.
 
-model   -->   its kernels by key   -->   parse, apply to the loop tree for this machine   -->   None, or the broken rule
+row     -->   the machine's fields      -->   this machine with so many threads, or another one: nobody can tell
+        -->   the kernel's text         -->   the kernel again, or a text that is none: nobody can tell
+        -->   the actions               -->   applied to its loop tree: legal, or the broken rule
+
+The texts are a stranger's. What one row may cost is bounded by the kernel parser and by the number of actions, what a
+file may cost by a time after which rows are taken as they are: what is not legal is never run, as loading and tuning
+apply the actions themselves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from time import monotonic
 
-from tunegrad.config import TuneSettings
-from tunegrad.db import actions_fault
+from tunegrad.db import Claim, Verdict, actions_fault, decision
 from tunegrad.devices import fingerprint, host_target
-from tunegrad.errors import IllegalAction
+from tunegrad.errors import IllegalAction, KernelTextError
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
-from tunegrad.opts import Schedule, Space
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.trial import Fingerprint
 from tunegrad.variants import stored_variant
 
-from .workload import workload_of_spec
+__all__ = ["ENDED", "LONGEST_S", "NO_KERNEL", "OTHER_MACHINE", "OTHER_SPACE", "Legality"]
 
-__all__ = ["Legality", "legality_of"]
+LONGEST_S = 60.0
+"""Checking a file ends after this long; one schedule takes a millisecond, of the largest that are allowed 0.2 s."""
+
+OTHER_MACHINE = "of another machine"
+OTHER_SPACE = "of another space version"
+NO_KERNEL = "the text is no kernel's"
+ENDED = f"the {LONGEST_S:g} s for it were over"
+
+_KERNELS = 512
+"""Kernels that are remembered; a file has the rows of one model together, and models have a hundred at most."""
+
+_THREADS = re.compile(r"[1-9][0-9]{0,5}")
+_SHOWN = 300
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Legality:
-    """Kernels by key and the machine that they are for; an instance is a rule for ``import_store``."""
+    """A rule for ``import_store``, of one file. Mutable: it remembers kernels, machines and the time that it took.
 
-    kernels: dict[str, Kernel]
-    target: Target
-    here: Fingerprint
+    ``host`` is this machine's target for any number of threads; that of a row is in its fingerprint.
+    """
 
-    def __call__(self, kernel_key: str, machine: Fingerprint, actions: str) -> str | None:
-        """What is wrong with an action text; what another machine may do is not known here, so it need only parse."""
-        fault = actions_fault(kernel_key, machine, actions)
-        kernel = self.kernels.get(kernel_key)
-        if fault or kernel is None or machine != self.here:
-            return fault
-        if (variant := stored_variant(actions)) is not None:
-            names = variants_of(kernel)
-            return None if variant in names else f"must be a variant of this kernel: {', '.join(names)}"
+    host: Target = field(default_factory=host_target)
+    clock: Callable[[], float] = monotonic
+    spent_s: float = 0.0
+    targets: dict[Fingerprint, Target | None] = field(default_factory=dict)
+    kernels: Callable[[str], Kernel | None] = field(default_factory=lambda: lru_cache(_KERNELS)(_read_back))
+
+    def __call__(self, claim: Claim) -> Verdict:
+        """What is wrong with a row's action text, or why that can not be told."""
+        if fault := actions_fault(claim.actions):
+            return Verdict(fault=fault)
+        if claim.space_version != SPACE_VERSION:
+            return Verdict(unchecked=OTHER_SPACE)
+        if self.spent_s >= LONGEST_S:
+            return Verdict(unchecked=ENDED)
+        began_s = self.clock()
         try:
-            Space(kernel, self.target).tree(Schedule.parse(actions))
+            return self._verdict(claim)
+        finally:
+            self.spent_s += self.clock() - began_s
+
+    def _verdict(self, claim: Claim) -> Verdict:
+        target = self._target(claim.machine)
+        if target is None:
+            return Verdict(unchecked=OTHER_MACHINE)
+        kernel = self.kernels(claim.kernel_text)
+        if decision(claim.actions) in ("images", "plan"):
+            return Verdict(fault="must be a schedule or a variant, as the text is a kernel's") if kernel else Verdict()
+        if kernel is None:
+            return Verdict(unchecked=NO_KERNEL)
+        if (variant := stored_variant(claim.actions)) is not None:
+            names = variants_of(kernel)
+            known = f"must be a variant of this kernel: {', '.join(names)}"
+            return Verdict() if variant in names else Verdict(fault=known)
+        try:
+            Space(kernel, target).tree(Schedule.parse(claim.actions))
         except IllegalAction as error:
-            return f"must be legal here: {' '.join(str(error).split())[:300]}"
+            return Verdict(fault=f"must be legal here: {' '.join(str(error).split())[:_SHOWN]}")
+        return Verdict()
+
+    def _target(self, machine: Fingerprint) -> Target | None:
+        """This machine's target with the threads that the fingerprint names; None when it is of another machine."""
+        if machine not in self.targets:
+            fields = dict(machine.fields)
+            found = _THREADS.fullmatch(fields.get("threads", ""))
+            target = replace(self.host, threads=int(found[0])) if found else None
+            same = target is not None and fingerprint(target, fields.get("numerics", "")) == machine
+            self.targets[machine] = target if same else None
+        return self.targets[machine]
+
+
+def _read_back(text: str) -> Kernel | None:
+    try:
+        return parse_kernel(text)
+    except KernelTextError:
         return None
-
-    def covers(self, trial: Trial) -> bool:
-        """Whether its actions are known to be legal once the rule has passed them."""
-        return trial.kernel_key in self.kernels and trial.fingerprint == self.here
-
-
-def legality_of(settings: TuneSettings) -> Legality:
-    """The rule for the kernels of a model as the rules cut it. Raises UserError for a model that can not be built."""
-    target = host_target(settings.threads)
-    workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
-    kernels = {use.key: use.kernel for use in workload.kernels}
-    return Legality(kernels, target, fingerprint(target, settings.numerics))

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
-from tunegrad.cli.options import example, json_option, numerics_option, store_option, threads_option
+from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import store_path
 
@@ -30,51 +30,29 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would ch
     "import",
     epilog=example(
         "tunegrad store import tuned.jsonl --store other.db --dry-run",
-        "tunegrad store import tuned.jsonl --store other.db --model resnet18",
+        "tunegrad store import tuned.jsonl --store other.db --json",
     ),
 )
 @click.argument("file", metavar="FILE")
 @store_option
 @dry_run_option
-@click.option("--model", metavar="MODEL", help="Also check that schedules of this model's kernels are legal here.")
-@threads_option
-@numerics_option
 @json_option
 @click.pass_context
-def import_file(
-    ctx: click.Context,
-    file: str,
-    store: str | None,
-    dry_run: bool,
-    model: str | None,
-    threads: int | None,
-    numerics: str,
-    as_json: bool,
-) -> None:
+def import_file(ctx: click.Context, file: str, store: str | None, dry_run: bool, as_json: bool) -> None:
     """Take the rows of an exported FILE (- is stdin) into the store, which is made if it is missing.
 
-    FILE is not trusted: every field of every row is checked, a row that breaks a rule is named and left out, and the
-    exit code is then 3. Its winners count where this store has measured nothing of its own; what was measured here
-    stays the winner until it is measured again.
+    FILE is not trusted: every field of every row is checked, and that the schedules that it has for this machine are
+    legal for their kernels. A row that breaks a rule is named and left out, and the exit code is then 3. Its winners
+    count where this store has measured nothing of its own; what was measured here stays the winner until it is measured
+    again.
     """
     from tunegrad.cli.store.tables import import_text
-    from tunegrad.db import actions_fault, import_store
+    from tunegrad.db import import_store
+    from tunegrad.tuning.legality import Legality
 
-    legality = None
-    if model is not None:
-        from tunegrad.config import resolve_settings
-        from tunegrad.tuning.legality import legality_of
-
-        legality = legality_of(resolve_settings(model, threads=threads, numerics=numerics))
     with _opened(file) as opened:
-        report = import_store(
-            store_path(store, make_place=not dry_run),
-            opened,
-            file,
-            dry_run=dry_run,
-            check_actions=legality or actions_fault,
-            covers=legality.covers if legality else lambda _: False,
-        )
+        place = store_path(store, make_place=not dry_run)
+        report = import_store(place, opened, file, dry_run=dry_run, rule=Legality())
     for warning in report.warnings:
         note(f"warning: {warning}")
     for refusal in report.refused[:_SHOWN]:

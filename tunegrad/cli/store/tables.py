@@ -32,9 +32,10 @@ def import_text(report: ImportReport) -> str:
         ("winners that a file claims", str(report.imported_winners)),
         ("rows refused", str(len(report.refused))),
         ("trials not checked for legality", str(report.unchecked_trials)),
+        *((f"  {reason}", str(count)) for reason, count in sorted(report.unchecked.items())),
     ]
     verb = "would import" if report.dry_run else "imported"
-    lines = (f"  {name:<31}{value:>3}" for name, value in facts)
+    lines = (f"  {name:<31} {value:>2}" for name, value in facts)
     return "\n".join([f"{verb} {report.source} into {report.store}", *lines])
 
 
