@@ -425,7 +425,7 @@ def test_store_verify_exits_3_on_damage(install: Install, capsys: pytest.Capture
         def verify(self) -> list[str]:
             return ["trial row 7: the checksum does not match"]
 
-    install("tunegrad.db", open_store=lambda _path, _mode: Damaged())
+    install("tunegrad.db", open_store=lambda _path, _mode: Damaged(), unread_texts=lambda _: ())
     assert run(["store", "verify", "--store", "t.db"]) == 3
     assert capsys.readouterr().out == "t.db: trial row 7: the checksum does not match\n"
 
