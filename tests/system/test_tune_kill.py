@@ -103,7 +103,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path:
 
 def test_killed_session_spends_its_budget(tmp_path: Path) -> None:
     process = start(tmp_path, 60.0)
-    wait_for(tmp_path, 30, process)
+    wait_for(tmp_path, 90, process)
     process.kill()
     process.communicate()
     with open_store(tmp_path / "k.db") as store:
