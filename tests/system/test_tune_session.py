@@ -19,6 +19,7 @@ from tunegrad.events import BudgetSpent, CandidateMeasured, SessionFinished, Ses
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
+from tunegrad.tuning.finals import CONFIRMED
 
 BUDGET_S = 3.0
 
@@ -85,7 +86,7 @@ def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: T
         (first, evidence), *later = promotions
         assert (first.origin, evidence.test, evidence.incumbent_samples_s) == ("default", "first", ())
         for _, evidence in later:
-            assert evidence.p_value < 0.01
+            assert evidence.p_value < CONFIRMED
             assert median(evidence.challenger_samples_s) < median(evidence.incumbent_samples_s)
     announced = len(tuned.listener.of(WinnerPromoted))
     assert announced == sum(len(p) - 1 for p in tuned.promotions.values())
