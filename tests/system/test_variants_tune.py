@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,14 @@ def test_the_fastest_sum_of_parts_is_picked(store: Store, best: str) -> None:
 def test_a_variant_of_which_a_part_does_not_run_is_not_picked(store: Store) -> None:
     picks = settled(store, seconds(direct=1e-2, winograd2=inf, winograd4=inf))
     assert set(picks.values()) == {DIRECT}
+
+
+def test_whole_models_that_take_longer_than_there_is_time_for_are_not_run(store: Store) -> None:
+    """A direct kernel of half a second, 36 times: the sums decide, and nothing is settled."""
+    measure = seconds(direct=0.5, winograd2=1e-3, winograd4=1e-2)
+    picks = settle_variants(workload(), host_target(THREADS), here(), store, measure, "s1", deadline_s=monotonic() + 5)
+    assert picks == {k.key: "winograd2" for k in convolutions()}
+    assert variant_rows(store) == []
 
 
 def test_ties_keep_the_direct_kernel(store: Store) -> None:

@@ -104,8 +104,8 @@ def test_legality_ends_when_its_time_is_over_but_parses_on() -> None:
 
 def test_legality_reads_each_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    parse = module.parse_kernel
-    monkeypatch.setattr(module, "parse_kernel", lambda text: read.append(text) or parse(text))
+    parse = module.read_back
+    monkeypatch.setattr(module, "read_back", lambda text: read.append(text) or parse(text))
     rule = Legality()
     for actions in ("", "tile(axis=a, size=4)", ILLEGAL):
         for text in (GEMM.text, REGION):

@@ -38,7 +38,7 @@ from .parse_index import NAME, parse_condition, parse_index
 from .scanner import LARGEST, Scanner
 from .verify_kernel import verify_kernel
 
-__all__ = ["LONGEST_KERNEL", "parse_kernel"]
+__all__ = ["LONGEST_KERNEL", "parse_kernel", "read_back"]
 
 LONGEST_KERNEL = 1 << 15
 """Characters; the longest of the named models' kernels, and of their variants', have 6,000."""
@@ -83,6 +83,14 @@ def parse_kernel(text: str) -> Kernel:
             same, f"{text[same : same + 20]!a}", f"{kernel.text[same : same + 20]!a}, as it is printed"
         )
     return kernel
+
+
+def read_back(text: str) -> Kernel | None:
+    """The kernel of a stored text; None where it is none to this version: of another one, or a stranger's."""
+    try:
+        return parse_kernel(text)
+    except KernelTextError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tunegrad.db import Store
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
-from tunegrad.ir.target import Target
-from tunegrad.runtime import Argument
-from tunegrad.trial import Fingerprint, Policy
+from tunegrad.trial import Policy
 
-from .whole import chosen_kernel
-
-__all__ = ["CONTEST_POLICY", "Compare", "Contest", "bound", "contest_s", "interleaved", "profiled", "profiled_s"]
+__all__ = ["CONTEST_POLICY", "Compare", "Contest", "by_kernel", "contest_s", "interleaved", "profiled", "profiled_s"]
 
 _ROUNDS = 12
 _RUNS = 3
@@ -27,14 +22,6 @@ CONTEST_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
 
 Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
 """Samples of a plan and of its challenger, in seconds."""
-
-
-def bound(
-    name: str, plan: Schedule, inputs: Sequence[Argument], target: Target, here: Fingerprint, store: Store
-) -> LoadedModel:
-    """A plan ready to run, each kernel with its stored winner or its default. Raises CandidateFailure."""
-    chosen = {key: chosen_kernel(kernel, target, here, store) for key, (kernel, _) in plan.kernels().items()}
-    return LoadedModel(name, inputs, plan, chosen, target)
 
 
 @dataclass(slots=True)
@@ -81,6 +68,11 @@ def profiled(models: Sequence[LoadedModel]) -> list[list[tuple[float, ...]]]:
             models[i].benchmark_s(1)
             turns[i].append(tuple(s for _, s in models[i].profile_s(_RUNS - 1)))
     return turns
+
+
+def by_kernel(turns: Sequence[Sequence[float]], places: Mapping[str, Sequence[slice]]) -> dict[str, list[float]]:
+    """Turn by turn, the mean over the uses of each kernel; ``places`` are the launches of every use of it."""
+    return {key: [sum(sum(turn[u]) for u in uses) / len(uses) for turn in turns] for key, uses in places.items()}
 
 
 def profiled_s(models_s: Sequence[float]) -> float:

@@ -25,12 +25,13 @@ from tunegrad.trial import Fingerprint
 from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
-from .contest import Contest, bound
+from .contest import Contest
 from .images import settle_images
 from .interrupt import Interrupt
 from .plans import settle_plan
 from .variants import settle_variants
-from .workload import Workload, cut_as_stored, with_images, with_toggles, with_variants
+from .whole import model_of
+from .workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 
 __all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
 
@@ -126,7 +127,7 @@ class Deciding:
     def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:
         """A plan with the variants that are picked for it, ready to run."""
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.numerics)
-        return bound(work.name, rewritten, work.inputs, self.target, self.here, self.store)
+        return model_of(with_plan(work, rewritten), {}, self.store, self.target, self.here)
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """What measuring settles; what is known already, where the user or the bound on candidates stops that."""

@@ -19,9 +19,9 @@ from time import monotonic
 
 from tunegrad.db import Claim, Verdict, actions_fault, decision
 from tunegrad.devices import fingerprint, host_target
-from tunegrad.errors import IllegalAction, KernelTextError
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
@@ -56,7 +56,7 @@ class Legality:
     clock: Callable[[], float] = monotonic
     spent_s: float = 0.0
     targets: dict[Fingerprint, Target | None] = field(default_factory=dict)
-    kernels: Callable[[str], Kernel | None] = field(default_factory=lambda: lru_cache(_KERNELS)(_read_back))
+    kernels: Callable[[str], Kernel | None] = field(default_factory=lambda: lru_cache(_KERNELS)(read_back))
 
     def __call__(self, claim: Claim) -> Verdict:
         """What is wrong with a row's action text, or why that can not be told."""
@@ -100,10 +100,3 @@ class Legality:
             same = target is not None and fingerprint(target, fields.get("numerics", "")) == machine
             self.targets[machine] = target if same else None
         return self.targets[machine]
-
-
-def _read_back(text: str) -> Kernel | None:
-    try:
-        return parse_kernel(text)
-    except KernelTextError:
-        return None

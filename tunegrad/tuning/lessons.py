@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tunegrad.db import IMPORTED
-from tunegrad.errors import IllegalAction, KernelTextError
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import Facts, Features, Lessons, Shape, TrialLog, distance, tree_features
@@ -74,8 +74,8 @@ class Teacher:
             if len(taught) >= MOST_KERNELS or rows.read >= _MOST_READ:
                 break
             found = rows.of(key)
-            kernel = _read_back(text) if found else None
-            if kernel is not None:
+            kernel = read_back(text) if found else None
+            if kernel is not None and not kernel.fixed:
                 taught[key] = kernel, found
         shares = _shares({key: len(found) for key, (_, found) in taught.items()}, most)
         return Teacher(
@@ -138,15 +138,6 @@ def _nearest(mine: Mapping[str, Kernel], others: Mapping[str, str]) -> Iterator[
         ranked.append([key for _, key in near])
     for key in dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))):
         yield key, others[key]
-
-
-def _read_back(text: str) -> Kernel | None:
-    """The kernel of a text; None where it is none, or its schedule is fixed."""
-    try:
-        kernel = parse_kernel(text)
-    except KernelTextError:
-        return None  # of another version, or a stranger's
-    return None if kernel.fixed else kernel
 
 
 def _shares(counts: Mapping[str, int], most: int) -> dict[str, int]:

@@ -24,7 +24,7 @@ from tunegrad.ir.target import Target
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint, Trial
 
-from .contest import profiled, profiled_s
+from .contest import by_kernel, profiled, profiled_s
 from .decisions import evidence_of
 from .finals import CONFIRMED, NOTABLE, Contestant
 from .whole import model_of
@@ -134,7 +134,8 @@ class _Final:
 
     def _by_kernel(self, turns: Sequence[Sequence[float]]) -> dict[str, list[float]]:
         """Turn by turn, the mean over the launches of each kernel."""
-        places: dict[str, list[int]] = {}
+        places: dict[str, list[slice]] = {c.key: [] for c in self.contestants}
         for i, launch in enumerate(self.work.plan.launches):
-            places.setdefault(launch.kernel.key, []).append(i)
-        return {c.key: [sum(t[i] for i in places[c.key]) / len(places[c.key]) for t in turns] for c in self.contestants}
+            if launch.kernel.key in places:
+                places[launch.kernel.key].append(slice(i, i + 1))
+        return by_kernel(turns, places)

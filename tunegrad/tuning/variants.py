@@ -21,15 +21,16 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, parts_of, rewrite, variants_of
+from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import allowed, stored_variant, variant_text
 
-from .contest import bound, profiled, profiled_s
+from .contest import by_kernel, profiled, profiled_s
 from .decisions import DecisionRows, evidence_of
-from .workload import Workload
+from .whole import model_of
+from .workload import Workload, with_variants
 
 __all__ = ["settle_variants"]
 
@@ -77,8 +78,8 @@ def settle_variants(
         return picks
     contest = _Contest(workload, target, here, store, picks, contested)
     uses = {u.key: u.uses for u in workload.kernels}
-    least_s = sum(uses[key] * min(sums[key].values()) for g in groups for key in g.keys)
-    if monotonic() + profiled_s([least_s] * contest.models) > max(deadline_s, monotonic() + _LEAST_S):
+    took_s = [sum(uses[key] * s for key in sums if (s := sums[key][p[key]]) < inf) for p in contest.lineups]
+    if monotonic() + profiled_s(took_s) > max(deadline_s, monotonic() + _LEAST_S):
         return picks
     try:
         samples = contest.samples()
@@ -155,16 +156,15 @@ class _Contest:
     groups: Sequence[_Group]
 
     @property
-    def models(self) -> int:
-        """How many models that takes."""
-        return max(len(g.near) for g in self.groups)
+    def lineups(self) -> list[dict[str, str]]:
+        """The variant of every kernel, model by model."""
+        return [self._lineup(i) for i in range(max(len(g.near) for g in self.groups))]
 
     def samples(self) -> dict[str, _Samples]:
         """Seconds of one launch of each kernel of the groups. Raises CandidateFailure."""
-        lineups = [self._lineup(i) for i in range(self.models)]
         found: dict[str, _Samples] = {}
-        for picks, turns in zip(lineups, profiled([self._model(p) for p in lineups]), strict=True):
-            for key, taken in self._by_kernel(picks, turns).items():
+        for picks, turns in zip(self.lineups, profiled([self._model(p) for p in self.lineups]), strict=True):
+            for key, taken in by_kernel(turns, self._places(picks)).items():
                 found.setdefault(key, {}).setdefault(picks[key], taken)
         return found
 
@@ -172,11 +172,10 @@ class _Contest:
         return {**self.picks, **{key: g.near[number % len(g.near)] for g in self.groups for key in g.keys}}
 
     def _model(self, picks: Mapping[str, str]) -> LoadedModel:
-        plan = rewrite(self.workload.plan, picks)
-        return bound(self.workload.name, plan, self.workload.inputs, self.target, self.here, self.store)
+        return model_of(with_variants(self.workload, picks), {}, self.store, self.target, self.here)
 
-    def _by_kernel(self, picks: Mapping[str, str], turns: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-        """Turn by turn, the mean over a kernel's launches of what all its parts took."""
+    def _places(self, picks: Mapping[str, str]) -> dict[str, list[slice]]:
+        """Where the parts of every use of the groups' kernels are among the launches."""
         wanted = {key for g in self.groups for key in g.keys}
         places: dict[str, list[slice]] = {}
         at = 0
@@ -186,6 +185,4 @@ class _Contest:
             if key in wanted:
                 places.setdefault(key, []).append(slice(at, at + count))
             at += count
-        return {
-            key: [sum(sum(turn[s]) for s in slices) / len(slices) for turn in turns] for key, slices in places.items()
-        }
+        return places

@@ -17,7 +17,7 @@ from tunegrad.trial import Fingerprint
 
 from .workload import Workload
 
-__all__ = ["chosen_kernel", "latency_of", "measure_whole", "model_of"]
+__all__ = ["latency_of", "measure_whole", "model_of"]
 
 _LATENCY_RUNS = 21
 
@@ -27,8 +27,7 @@ def measure_whole(workload: Workload, store: Store, target: Target, here: Finger
 
     Raises CandidateFailure where a kernel has no schedule that runs.
     """
-    chosen = {use.key: chosen_kernel(use.kernel, target, here, store) for use in workload.kernels}
-    return LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target).benchmark(budget_s)
+    return model_of(workload, {}, store, target, here).benchmark(budget_s)
 
 
 def latency_of(
@@ -48,18 +47,16 @@ def model_of(
 
     Raises CandidateFailure where a kernel has no schedule that runs.
     """
-    chosen = {}
-    for use in workload.kernels:
-        if use.key in actions:
-            code = process_compiler().code(use.kernel, Schedule.parse(actions[use.key]), target)
-            chosen[use.key] = Choice(use.kernel, "hit", actions[use.key]), code
-        else:
-            chosen[use.key] = chosen_kernel(use.kernel, target, here, store)
+    chosen = {u.key: _chosen(u.kernel, actions.get(u.key), store, target, here) for u in workload.kernels}
     return LoadedModel(workload.name, workload.inputs, workload.plan, chosen, target)
 
 
-def chosen_kernel(kernel: Kernel, target: Target, here: Fingerprint, store: Store) -> tuple[Choice, Code]:
-    """What a kernel runs with, compiled: its stored winner, else its default. Raises CandidateFailure."""
+def _chosen(
+    kernel: Kernel, actions: str | None, store: Store, target: Target, here: Fingerprint
+) -> tuple[Choice, Code]:
+    """What a kernel runs with, compiled: these actions, else its stored winner, else its default."""
+    if actions is not None:
+        return Choice(kernel, "hit", actions), process_compiler().code(kernel, Schedule.parse(actions), target)
     try:
         return compiled_choice(kernel, target, here, store, "default", process_compiler())
     except (IllegalAction, CandidateFailure) as error:

@@ -28,6 +28,7 @@ __all__ = [
     "cut_as_stored",
     "shared_kernels",
     "with_images",
+    "with_plan",
     "with_toggles",
     "with_variants",
     "work_key",
@@ -118,14 +119,12 @@ def with_images(workload: Workload, images: Images) -> Workload:
     fusion = workload.fusion.storing(images)
     if fusion is workload.fusion:
         return workload
-    plan = fusion.schedule()
-    return replace(workload, fusion=fusion, plan=plan, kernels=_uses(plan))
+    return with_plan(replace(workload, fusion=fusion), fusion.schedule())
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
-    plan = workload.fusion.toggled(toggles).schedule()
-    return replace(workload, plan=plan, kernels=_uses(plan))
+    return with_plan(workload, workload.fusion.toggled(toggles).schedule())
 
 
 def cut_as_stored(workload: Workload, here: Fingerprint, store: Store | None) -> Workload:
@@ -137,7 +136,11 @@ def cut_as_stored(workload: Workload, here: Fingerprint, store: Store | None) ->
 
 def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
     """The work with its kernels as the variants that ``picks`` names by key."""
-    plan = rewrite(workload.plan, picks)
+    return with_plan(workload, rewrite(workload.plan, picks))
+
+
+def with_plan(workload: Workload, plan: Schedule) -> Workload:
+    """The work of another plan of the same graph."""
     return replace(workload, plan=plan, kernels=_uses(plan))
 
 
