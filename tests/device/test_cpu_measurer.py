@@ -20,7 +20,7 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var
 from tunegrad.ir.program import Pack
-from tunegrad.trial import Policy, Status
+from tunegrad.trial import Measurement, Policy, Status
 
 HOOKS = Hooks(reference="hostile:reference")
 N = hostile.N
@@ -104,10 +104,18 @@ def test_packed_constant_is_filled_from_its_source():
     assert (row.status, row.error) == (Status.OK, "")
 
 
+def _outcome(ir: str, io: KernelIO, reference: str) -> Measurement:
+    """What a measurer, with processes of its own, says of a candidate."""
+    lowered = Lowered(ir, "k", io)
+    with CpuMeasurer(host_target(2), Hooks(reference=reference)) as measurer:
+        (outcome,) = measurer.measure([Candidate("kernel", lowered)], hostile.QUICK)
+    return outcome.measurement
+
+
 def test_write_to_a_packed_constant_is_wrong():
     spoiler = PACKED.replace("tail:", "tail:\n  store float 0.0, ptr %y")
-    row = _measure(_bench("test_cpu_measurer:reversed_reference"), spoiler, PACKED_IO)
-    assert row.error == "r: the candidate wrote to this pack buffer"
+    row = _outcome(spoiler, PACKED_IO, "test_cpu_measurer:reversed_reference")
+    assert (row.status, row.error) == (Status.WRONG, "r: the candidate wrote to this pack buffer")
 
 
 def test_in_place_parameter_is_drawn_and_compared():
@@ -267,7 +275,7 @@ def test_constants_are_one_array_for_both_input_sets():
     assert (first["x"] != second["x"]).any()
 
 
-# Spoils its input, or its constant, where the first input is that of the first set.
+# Does something bad where the first input is that of one set.
 ONCE = """  %n = load float, ptr %x
   %spoil = fcmp oeq float %n, {value}
   br i1 %spoil, label %bad, label %fine
@@ -278,19 +286,35 @@ bad:
 fine:"""
 
 
-@pytest.mark.parametrize("name", ["x", "y"])
-def test_input_spoilt_in_the_first_set_only_is_found(name):
+def _first_value(index: int) -> float:
+    bench = _bench("hostile:reference")
+    bench.prepare(Candidate("kernel", None), hostile.IO, None)
+    bench.team.close()
+    return float(bench._datasets.get("kernel").sets[index].inputs["x"][0])
+
+
+def _once(index: int, name: str) -> str:
+    value = f"0x{np.float64(_first_value(index)).view(np.uint64):016X}"
+    return hostile.text(ONCE.format(value=value, name=name))
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize(("name", "role"), [("x", "in"), ("y", "const")])
+def test_input_spoilt_in_one_set_only_is_found(index, name, role):
+    row = _outcome(_once(index, name), hostile.IO, "hostile:reference")
+    assert row.status is Status.WRONG
+    assert row.error == f"{name}: the candidate wrote to this {role} buffer"
+
+
+@pytest.mark.parametrize(("best_s", "status"), [(float("inf"), Status.WRONG), (1e-9, Status.OK)])
+def test_who_may_win_is_verified_on_every_input_set_and_others_on_the_first(best_s, status):
     bench = _bench("hostile:reference")
     candidate = Candidate("kernel", None)
     bench.prepare(candidate, hostile.IO, None)
-    first = float(bench._datasets.get("kernel").sets[0].inputs["x"][0])
-    ir = hostile.text(ONCE.format(value=f"0x{np.float64(first).view(np.uint64):016X}", name=name))
-    reply = bench.measure(candidate, compiled(ir, hostile.IO), hostile.QUICK, float("inf"))
+    row = bench.measure(candidate, compiled(_once(1, "out"), hostile.IO), hostile.QUICK, best_s).measurement
     bench.team.close()
-    assert reply.damaged
-    assert reply.measurement.error.endswith(
-        f"{name}: the candidate wrote to this {'const' if name == 'y' else 'in'} buffer"
-    )
+    assert row.status is status
+    assert row.error.startswith("out[999]: got 7, expected " if status is Status.WRONG else "")
 
 
 @pytest.mark.slow

@@ -86,6 +86,33 @@ def test_cold_samples_are_single_launches():
     assert set(script.inner[1:]) == {1}
 
 
+def _alone(values: Sequence[float], **bounds: float) -> tuple[tuple[float, ...], Script]:
+    script, policy = Script(values), Policy(cache="constants", min_samples=3, max_samples=10, budget_s=1.0)
+    return sample_adaptively(script.sample, policy, clock=script.clock, alone=True, **bounds), script
+
+
+def test_cold_samples_count_from_the_first_launch():
+    samples, script = _alone([1e-3])
+    assert samples == (1e-3,) * 3
+    assert script.at == 3
+
+
+def test_two_cold_samples_are_enough_of_what_is_not_promising():
+    samples, script = _alone([1.3e-3, 1.25e-3], losing_s=1.5e-3, promising_s=1.1e-3)
+    assert samples == (1.3e-3, 1.25e-3)
+    assert script.at == 2
+
+
+def test_one_promising_cold_sample_of_two_asks_for_more():
+    samples, _ = _alone([1.3e-3, 1.05e-3, 1.05e-3, 1.05e-3], promising_s=1.1e-3)
+    assert len(samples) > 2
+
+
+def test_slow_first_cold_launches_are_left_out():
+    samples, _ = _alone([280e-6] * 3 + [12e-6] * 20, losing_s=20e-6)
+    assert samples == (12e-6,) * 3
+
+
 @pytest.mark.parametrize(("once_s", "expected"), [(1.0, 1), (20e-6, 1), (10e-6, 4), (0.0, 4096)])
 def test_inner_repeats(once_s, expected):
     assert inner_repeats(once_s, alone=False) == expected

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.bulk import Bulk
@@ -14,22 +15,28 @@ from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dat
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
+from tunegrad.devices.readonly import ReadOnly
 from tunegrad.devices.timing import inner_repeats, sample_quietly
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
-__all__ = ["Bench", "Reply"]
+__all__ = ["CONTENDING", "Bench", "Reply"]
 
 _POISON = 0xFF
 _READ = ("in", "const", "pack")
-_REPLACED = ("in",)
 _HOPELESS = 8.0
 _HOPELESS_S = 2e-3
 """A candidate whose verified run takes this many times the best time, and this long, is not run again.
 
 A short one may have waited for threads to wake up.
 """
+
+_LATE_S = 0.1e-3
+"""What threads that have to wake up may add to a run, at most."""
+
+CONTENDING = 1.25
+"""A candidate of up to this much of the best time is verified on every input set; slower ones on the first alone."""
 
 _PROMISING = 1.1
 """Where a candidate would, undisturbed, take at most this much of the best time, a quiet moment is waited for."""
@@ -49,35 +56,43 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A loaded candidate on its buffers."""
+    """A loaded candidate, and for each input set the buffers it runs on and its launch."""
 
     executable: Executable
-    table: BufferTable
     workspace: Buffer
-    launch: Launch
     io: KernelIO
     dataset: Dataset
+    buffers: tuple[list[Buffer], ...]
+    launches: tuple[Launch, ...]
+    tables: tuple[BufferTable, ...]
 
     def evicted(self, cache: Cache) -> tuple[tuple[int, int], ...]:
         """What is evicted before each sample, as (address, bytes). Packed constants are what is read of them."""
         if cache == "warm":
             return ()
-        params, buffers = self.io.params, [self.workspace]
-        if cache == "constants":
-            packed = {p.source for p in self.io.packs}
-            params = tuple(p for p in params if p.role == "pack" or (p.role == "const" and p.name not in packed))
-            buffers = []
-        buffers += [self.dataset.buffer(param, self.io) for param in params]
-        return tuple((b.address, b.nbytes) for b in buffers if b.nbytes)
+        packed = {p.source for p in self.io.packs}
+        found = [] if cache == "constants" else [(self.workspace.address, self.workspace.nbytes)]
+        for param, buffer in zip(self.io.params, self.buffers[0], strict=True):
+            constant = param.role == "pack" or (param.role == "const" and param.name not in packed)
+            if constant or cache != "constants":
+                found.append((buffer.address, param.nbytes))
+        return tuple((address, nbytes) for address, nbytes in found if nbytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a run is wrong."""
+    """Why a run is wrong; no error where it is not."""
 
-    error: str
+    error: str = ""
     damaged: bool = False
     max_error: float = 0.0
+
+    def after(self, samples: int) -> _Fault:
+        """The same, found after the timing."""
+        return replace(self, error=f"after {samples} samples: {self.error}") if self.error else self
+
+
+_NONE = _Fault()
 
 
 class Bench:
@@ -92,6 +107,11 @@ class Bench:
         self._pulse = Pulse(target, self.team)
         self._bulk = Bulk(self.team)
         self._datasets = DatasetCache(limits.cache_bytes)
+        self._read_only: ReadOnly | None = None
+
+    def tell_writers(self) -> None:
+        """From now on who writes to what may only be read ends this process with an exit code of its own."""
+        self._read_only = ReadOnly()
 
     def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
         """Make the kernel's inputs and references (or take the ``known`` ones); returns the references that are new."""
@@ -129,119 +149,108 @@ class Bench:
         try:
             for each in bound:
                 dataset.fill(0, each.io, self._bulk)
-            first = [min(self.team.time(b.launch, 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
+            first = [min(self.team.time(b.launches[0], 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
             inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
             samples: tuple[list[float], list[float]] = ([], [])
             for turn in range(rounds):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    samples[side].extend(self.team.time(bound[side].launch, 1, inner[side], dropped[side]))
+                    samples[side].extend(self.team.time(bound[side].launches[0], 1, inner[side], dropped[side]))
         finally:
             for each in bound:
                 each.executable.close()
         return tuple(samples[0]), tuple(samples[1])
 
     def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
-        max_error = 0.0
+        """Compare on the first input set, time, compare again; and who may win on the other input sets, too."""
+        samples: tuple[float, ...] = ()
+        timing_s = 0.0
+        once_s, fault = self._verify(bound, 0, _NONE)
         hopeless_s = max(_HOPELESS_S, best_s * _HOPELESS) if best_s > 0 else math.inf
-        count = len(bound.dataset.sets)
-        for index in range(count):
-            self._fill(bound, index)
-            once_s = self.team.time(bound.launch, 1)[0]
-            hopeless = once_s > hopeless_s
-            # The next set replaces what is read; constants, and all of the last set, are looked at after the timing.
-            fault = _inspect(bound, self._bulk, read=_READ if hopeless else _REPLACED if index + 1 < count else ())
-            max_error = max(max_error, fault.max_error)
-            if fault.error:
-                spent = time.monotonic() - start
-                wrong = replace(facts, status=Status.WRONG, error=fault.error, verify_s=spent, max_error=max_error)
-                return Reply(wrong, damaged=fault.damaged)
-            if hopeless:
-                spent = time.monotonic() - start
-                return Reply(replace(facts, samples_s=(once_s,), verify_s=spent, max_error=max_error))
-        verified = time.monotonic()
-        samples = self._time(bound, policy, best_s)
-        timed = time.monotonic()
-        fault = _inspect(bound, self._bulk, outputs=all(p.role != "inout" for p in bound.io.params))
+        if once_s > hopeless_s:
+            samples = (once_s,)
+        elif not fault.error:
+            began = time.monotonic()
+            samples = self._time(bound, policy, best_s, once_s)
+            timing_s = time.monotonic() - began
+            # What is updated in place is another value after each launch.
+            outputs = all(p.role != "inout" for p in bound.io.params)
+            fault = _inspect(bound, 0, self._bulk, fault, outputs).after(len(samples))
+            if median(samples) <= (best_s if best_s > 0 else math.inf) * CONTENDING:
+                for index in range(1, len(bound.launches)):
+                    if not fault.error:
+                        _, fault = self._verify(bound, index, fault)
         measurement = replace(
             facts,
             status=Status.WRONG if fault.error else Status.OK,
             samples_s=() if fault.error else samples,
-            error=f"after {len(samples)} samples: {fault.error}" if fault.error else "",
-            verify_s=verified - start + time.monotonic() - timed,
-            timing_s=timed - verified,
-            max_error=max(max_error, fault.max_error),
+            error=fault.error,
+            verify_s=time.monotonic() - start - timing_s,
+            timing_s=timing_s,
+            max_error=fault.max_error,
         )
         return Reply(measurement, damaged=fault.damaged)
+
+    def _verify(self, bound: _Bound, index: int, before: _Fault) -> tuple[float, _Fault]:
+        """Run once on an input set: the seconds that it took, and what was wrong."""
+        bound.dataset.fill(index, bound.io, self._bulk)
+        self._bulk.fill(bound.workspace.bytes, _POISON)
+        once_s = self.team.time(bound.launches[index], 1)[0]
+        return once_s, _inspect(bound, index, self._bulk, before)
 
     def _bind(self, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
         if compiled.threads > self.team.threads:
             raise InternalError(f"{compiled.name}: {compiled.threads} threads, the target has {self.team.threads}")
-        buffers = [dataset.buffer(param, compiled.io) for param in compiled.io.params]
         workspace = Buffer(compiled.workspace_bytes, touched=False)
-        table = BufferTable([buffer.address for buffer in buffers], buffers)
+        buffers = tuple(dataset.buffers(compiled.io, index) for index in range(len(dataset.sets)))
+        tables = tuple(BufferTable([b.address for b in each], each) for each in buffers)
         executable = Executable.load(compiled.image, compiled.name)
-        launch = Launch(executable.address, table.address, workspace.address, compiled.threads)
-        return _Bound(executable, table, workspace, launch, compiled.io, dataset)
+        launches = tuple(
+            Launch(executable.address, table.address, workspace.address, compiled.threads) for table in tables
+        )
+        if self._read_only is not None:
+            roles = [p.role for p in compiled.io.params]
+            self._read_only.watch(
+                [b.pages if role in _READ else (0, 0) for each in buffers for role, b in zip(roles, each, strict=True)]
+            )
+        return _Bound(executable, workspace, compiled.io, dataset, buffers, launches, tables)
 
-    def _fill(self, bound: _Bound, index: int) -> None:
-        bound.dataset.fill(index, bound.io, self._bulk)
-        self._bulk.fill(bound.workspace.bytes, _POISON)
-
-    def _time(self, bound: _Bound, policy: Policy, best_s: float) -> tuple[float, ...]:
-        dropped = bound.evicted(policy.cache)
+    def _time(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
+        """Samples in seconds of what took ``once_s`` when it was verified."""
+        dropped, wait_s = bound.evicted(policy.cache), self._limits.quiet_s
 
         def sampler(samples: int, inner: int) -> Sequence[float]:
-            return self.team.time(bound.launch, samples, inner, dropped)
+            return self.team.time(bound.launches[0], samples, inner, dropped)
 
+        slow_s = self._limits.losing_factor * best_s + _LATE_S if best_s > 0 else math.inf
+        if once_s > slow_s:
+            before = self._pulse.slowness()
+            samples = tuple(sampler(1, 1))
+            if samples[0] > slow_s * max(1.0, before, self._pulse.slowness()):
+                return samples
         losing_s = best_s * self._limits.losing_factor if best_s > 0 else math.inf
         promising_s = best_s * _PROMISING if best_s > 0 else math.inf
-        slowness, wait_s = self._pulse.slowness, self._limits.quiet_s
-        return sample_quietly(sampler, slowness, policy, losing_s, promising_s, wait_s, alone=bool(dropped))
+        return sample_quietly(sampler, self._pulse.slowness, policy, losing_s, promising_s, wait_s, alone=bool(dropped))
 
 
-def _inspect(bound: _Bound, bulk: Bulk, outputs: bool = True, read: Collection[str] = _READ) -> _Fault:
-    """What the last run did wrong, if anything: guards first, then parameters of ``read`` roles, then every output.
+def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: bool = True) -> _Fault:
+    """What the last run, on input set ``index``, did wrong, if anything: guard zones first, then every output.
 
-    Where an output is wrong, all that is only read is looked at: writing to it is the worse fault.
+    What may only be read can not have been written to: see ``readonly``. The greatest error is of this and ``before``.
     """
     damage = bound.workspace.check_guards()
     if damage:
-        return _Fault(f"workspace: {damage}", damaged=True)
-    dataset, io = bound.dataset, bound.io
-    for param in io.params:
-        damage = dataset.buffer(param, io).check_guards()
+        return _Fault(f"workspace: {damage}", True, before.max_error)
+    written = [(p, b) for p, b in zip(bound.io.params, bound.buffers[index], strict=True) if p.role not in _READ]
+    for param, buffer in written:
+        damage = buffer.check_guards()
         if damage:
-            return _Fault(f"{param.name}: {damage}", damaged=True)
-    fault = _overwritten(bound, bulk, read)
-    if not fault.error and outputs:
-        fault = _compare_outputs(bound, bulk)
-        if fault.error:
-            return (
-                replace(worse, max_error=fault.max_error)
-                if (worse := _overwritten(bound, bulk, _READ)).error
-                else fault
-            )
-    return fault
-
-
-def _overwritten(bound: _Bound, bulk: Bulk, roles: Collection[str]) -> _Fault:
-    """Whether the candidate wrote to a buffer that it may only read."""
-    dataset, io = bound.dataset, bound.io
-    for param in io.params:
-        if param.role in roles:
-            buffer = dataset.buffer(param, io)
-            if not bulk.same(buffer.bytes, dataset.pristine(param, io)):
-                return _Fault(f"{param.name}: the candidate wrote to this {param.role} buffer", damaged=True)
-    return _Fault("")
-
-
-def _compare_outputs(bound: _Bound, bulk: Bulk) -> _Fault:
-    max_error = 0.0
-    for param in bound.io.params:
-        bar = bound.dataset.bar(param) if param.role in ("out", "inout") else None
+            return _Fault(f"{param.name}: {damage}", True, before.max_error)
+    max_error = before.max_error
+    for param, buffer in written if outputs else ():
+        bar = bound.dataset.bar(param, index)
         if bar is None:
             continue
-        verdict = bulk.judge(bar, bound.dataset.buffer(param, bound.io).array(param.dtype))
+        verdict = bulk.judge(bar, buffer.array(param.dtype))
         max_error = max(max_error, verdict.max_error)
         if verdict.first >= 0:
             error = (

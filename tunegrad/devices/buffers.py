@@ -2,12 +2,16 @@
 
       canary page | data (64-byte aligned or better) | canary up to the page's end, at least 64 bytes
 
-A write next to a buffer lands in a canary and is found by ``check_guards``.
+A write next to a buffer lands in a canary and is found by ``check_guards``; one to a buffer that is ``protect``-ed, or
+next to it, ends the process.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import mmap
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -32,7 +36,7 @@ class Buffer:
     Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. Raises MemoryError when there is none.
     """
 
-    __slots__ = ("_back", "_front", "bytes", "nbytes")
+    __slots__ = ("_back", "_front", "_protected", "bytes", "nbytes")
 
     def __init__(self, nbytes: int, touched: bool = True) -> None:
         self.nbytes = nbytes
@@ -49,6 +53,7 @@ class Buffer:
         self._front = whole[start - _PAGE : start]
         self._back = whole[start + nbytes : start + body]
         self.bytes: npt.NDArray[np.uint8] = whole[start : start + nbytes]
+        self._protected = False
         if touched:
             self.bytes.fill(0)
         self.reset_guards()
@@ -56,6 +61,25 @@ class Buffer:
     @property
     def address(self) -> int:
         return int(self.bytes.ctypes.data)
+
+    @property
+    def pages(self) -> tuple[int, int]:
+        """(start, end) of the pages that it has to itself, guard zones and all."""
+        front = int(self._front.ctypes.data)
+        return front, front + self._front.size + self.nbytes + self._back.size
+
+    def protect(self, on: bool = True) -> None:
+        """Let nobody write to its pages from now on: who does ends with SIGSEGV. ``on=False``: let them again.
+
+        Arrays that were taken before stay writable for numpy, and end the process as well.
+        """
+        if on == self._protected:
+            return
+        start, end = self.pages
+        if _libc().mprotect(start, end - start, mmap.PROT_READ if on else mmap.PROT_READ | mmap.PROT_WRITE) != 0:
+            raise MemoryError(f"buffer of {self.nbytes} bytes: {os.strerror(ctypes.get_errno())}")
+        self._protected = on
+        self.bytes.flags.writeable = not on
 
     def array(self, dtype: str) -> npt.NDArray[Any]:
         """The data as a one-dimensional array of a tunegrad dtype (bf16 as uint16)."""
@@ -76,6 +100,13 @@ class Buffer:
         """Fill both zones with the canary again."""
         self._front.fill(_CANARY)
         self._back.fill(_CANARY)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return libc
 
 
 def _advise(memory: mmap.mmap, start: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Whole buffers at once, on all threads of a team: compare, copy, fill, and judge an output.
+"""Whole buffers at once, on all threads of a team: copy parts, fill, and judge an output.
 
 A candidate is verified by passing over every byte that it read or wrote, which took as long as compiling it when numpy
 did it on one core. What can be decided in one pass is decided here; what is wrong is looked at again in numpy.
@@ -7,12 +7,13 @@ did it on one core. What can be decided in one pass is decided here; what is wro
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.bulk_ir import BULK_EXPORTS, RESULT_BYTES, bulk_text
+from tunegrad.devices.bulk_ir import BULK_EXPORTS, MOST_DIMS, RESULT_BYTES, bulk_text
 from tunegrad.devices.codegen import compile_llvm
 from tunegrad.devices.host import host_target
 from tunegrad.devices.loader import Library
@@ -42,22 +43,25 @@ class Bulk:
         self._addresses = _library().addresses
         self._results: npt.NDArray[np.uint64] = np.zeros((team.threads, RESULT_BYTES // 8), np.uint64)
 
-    def same(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-        """Whether two arrays hold the same bits; NaN equals itself."""
-        if a.nbytes != b.nbytes:
-            return False
-        found = self._run("tg_same", a.nbytes, a.ctypes.data, b.ctypes.data, a.nbytes)
-        return bool(found[:, 0].all())
-
-    def copy(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
-        """Make the bits of ``to`` those of ``source``, which has as many bytes and is elsewhere."""
-        if to.nbytes != source.nbytes:
-            raise InternalError(f"copy of {source.nbytes} bytes to {to.nbytes}")
-        self._run("tg_copy", to.nbytes, to.ctypes.data, source.ctypes.data, to.nbytes)
-
     def fill(self, to: npt.NDArray[Any], byte: int) -> None:
         """Set every byte of an array."""
         self._run("tg_fill", to.nbytes, to.ctypes.data, byte, to.nbytes)
+
+    def assign(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+        """``to[...] = source``, of one shape and dtype, whatever their strides; they do not overlap."""
+        if to.shape != source.shape or to.dtype != source.dtype:
+            raise InternalError(f"assign {source.dtype} {source.shape} to {to.dtype} {to.shape}")
+        dims = _merged(to, source)
+        if to.itemsize not in (1, 2, 4, 8) or to.nbytes < _SHARED_BYTES or not 1 <= len(dims) <= MOST_DIMS:
+            to[...] = source
+            return
+        *outer, (row, to_step, from_step) = dims
+        rows = math.prod(extent for extent, _, _ in outer)
+        table = np.array(outer or [(1, 0, 0)], np.int64)
+        self._run(
+            f"tg_stride{to.itemsize}", to.nbytes, to.ctypes.data, source.ctypes.data, row, to_step, from_step,
+            rows, len(outer), table.ctypes.data,
+        )  # fmt: skip
 
     def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
         """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""
@@ -75,6 +79,19 @@ class Bulk:
     def _run(self, name: str, nbytes: int, *words: int) -> npt.NDArray[np.uint64]:
         """What each thread found."""
         threads = self._team.threads if nbytes >= _SHARED_BYTES else 1
-        args = np.array([*words, threads], np.uint64)
+        args = np.array([*words, threads], np.int64)
         self._team.run(self._addresses[name], args.ctypes.data, self._results.ctypes.data, threads)
         return self._results[:threads]
+
+
+def _merged(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
+    """(extent, step of to, step of source) of each dimension, those that are one in both arrays made one."""
+    dims: list[tuple[int, int, int]] = []
+    for extent, t, f in zip(to.shape, to.strides, source.strides, strict=True):
+        if extent == 1:
+            continue
+        if dims and dims[-1][1:] == (t * extent, f * extent):
+            dims[-1] = dims[-1][0] * extent, t, f
+        else:
+            dims.append((extent, t, f))
+    return dims

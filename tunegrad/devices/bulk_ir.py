@@ -1,25 +1,27 @@
-"""What verifying a candidate does to whole buffers, as LLVM IR text: compare, copy, fill and judge, shared by a team.
+"""What verifying a candidate does to whole buffers, as LLVM IR text: copy parts, fill and judge, shared by a team.
 
 Each function is called like a kernel, once per thread: ``void f(ptr args, ptr results, i64 tid, ptr team)``. ``args``
 holds i64 words, the last of them the thread count; thread ``tid`` takes the ``tid``-th part of the elements, whole
 cache lines where that goes, and leaves what it found in its own 64 bytes of ``results``:
 
-    tg_same   args a, b, bytes, threads                     i64 1 where the bytes are equal, else 0
-    tg_copy   args to, from, bytes, threads
     tg_fill   args to, byte, bytes, threads
     tg_judge  args got (f32), expected (f64), allowed (f64), elements, threads
               i64 1 where |got - expected| <= allowed for all, else 0; double, the greatest |got - expected|
+    tg_stride1, 2, 4, 8 by bytes of an element
+              args to, from, row, to step, from step, rows, rank, dims, threads
+              rows of ``row`` elements, steps in bytes; dims holds (extent, to step, from step) of each outer dimension
 """
 
 from __future__ import annotations
 
-__all__ = ["BULK_EXPORTS", "RESULT_BYTES", "bulk_text"]
+__all__ = ["BULK_EXPORTS", "MOST_DIMS", "RESULT_BYTES", "bulk_text"]
 
-BULK_EXPORTS = ("tg_copy", "tg_fill", "tg_judge", "tg_same")
+_SIZES = (1, 2, 4, 8)
+BULK_EXPORTS = ("tg_fill", "tg_judge", *(f"tg_stride{size}" for size in _SIZES))
+MOST_DIMS = 32
 RESULT_BYTES = 64
 
 _TEXT = r"""
-declare i32 @memcmp(ptr, ptr, i64)
 declare ptr @memcpy(ptr, ptr, i64)
 declare ptr @memset(ptr, i32, i64)
 declare double @llvm.fabs.f64(double)
@@ -50,44 +52,6 @@ define internal ptr @result(ptr %results, i64 %tid) alwaysinline {
   %off = mul i64 %tid, 64
   %p = getelementptr i8, ptr %results, i64 %off
   ret ptr %p
-}
-
-define void @tg_same(ptr %args, ptr %results, i64 %tid, ptr %team) {
-  %a = call i64 @word(ptr %args, i64 0)
-  %b = call i64 @word(ptr %args, i64 1)
-  %n = call i64 @word(ptr %args, i64 2)
-  %threads = call i64 @word(ptr %args, i64 3)
-  %next = add i64 %tid, 1
-  %start = call i64 @part(i64 %n, i64 %tid, i64 %threads)
-  %stop = call i64 @part(i64 %n, i64 %next, i64 %threads)
-  %length = sub i64 %stop, %start
-  %a1 = add i64 %a, %start
-  %b1 = add i64 %b, %start
-  %pa = inttoptr i64 %a1 to ptr
-  %pb = inttoptr i64 %b1 to ptr
-  %rc = call i32 @memcmp(ptr %pa, ptr %pb, i64 %length)
-  %equal = icmp eq i32 %rc, 0
-  %word = zext i1 %equal to i64
-  %out = call ptr @result(ptr %results, i64 %tid)
-  store i64 %word, ptr %out
-  ret void
-}
-
-define void @tg_copy(ptr %args, ptr %results, i64 %tid, ptr %team) {
-  %to = call i64 @word(ptr %args, i64 0)
-  %from = call i64 @word(ptr %args, i64 1)
-  %n = call i64 @word(ptr %args, i64 2)
-  %threads = call i64 @word(ptr %args, i64 3)
-  %next = add i64 %tid, 1
-  %start = call i64 @part(i64 %n, i64 %tid, i64 %threads)
-  %stop = call i64 @part(i64 %n, i64 %next, i64 %threads)
-  %length = sub i64 %stop, %start
-  %to1 = add i64 %to, %start
-  %from1 = add i64 %from, %start
-  %pt = inttoptr i64 %to1 to ptr
-  %pf = inttoptr i64 %from1 to ptr
-  %rc = call ptr @memcpy(ptr %pt, ptr %pf, i64 %length)
-  ret void
 }
 
 define void @tg_fill(ptr %args, ptr %results, i64 %tid, ptr %team) {
@@ -182,6 +146,127 @@ out:
 """
 
 
+_STRIDE = r"""
+define void @tg_stride@SIZE@(ptr %args, ptr %results, i64 %tid, ptr %team) {
+entry:
+  %counts = alloca [@DIMS@ x i64]
+  %tow = call i64 @word(ptr %args, i64 0)
+  %fromw = call i64 @word(ptr %args, i64 1)
+  %row = call i64 @word(ptr %args, i64 2)
+  %to_step = call i64 @word(ptr %args, i64 3)
+  %from_step = call i64 @word(ptr %args, i64 4)
+  %rows = call i64 @word(ptr %args, i64 5)
+  %rank = call i64 @word(ptr %args, i64 6)
+  %dimsw = call i64 @word(ptr %args, i64 7)
+  %threads = call i64 @word(ptr %args, i64 8)
+  %dims = inttoptr i64 %dimsw to ptr
+  %to_step_is = icmp eq i64 %to_step, @SIZE@
+  %from_step_is = icmp eq i64 %from_step, @SIZE@
+  %dense = and i1 %to_step_is, %from_step_is
+  %row_bytes = mul i64 %row, @SIZE@
+  %next_tid = add i64 %tid, 1
+  %first_n = mul i64 %rows, %tid
+  %first = udiv i64 %first_n, %threads
+  %last_n = mul i64 %rows, %next_tid
+  %last = udiv i64 %last_n, %threads
+  br label %place
+place:  ; the counters and addresses of the first row
+  %d = phi i64 [ %rank, %entry ], [ %d1, %placing ]
+  %left = phi i64 [ %first, %entry ], [ %left1, %placing ]
+  %to_at = phi i64 [ %tow, %entry ], [ %to_at1, %placing ]
+  %from_at = phi i64 [ %fromw, %entry ], [ %from_at1, %placing ]
+  %outer = icmp sgt i64 %d, 0
+  br i1 %outer, label %placing, label %begin
+placing:
+  %d1 = sub i64 %d, 1
+  %dp = getelementptr [3 x i64], ptr %dims, i64 %d1
+  %extent = load i64, ptr %dp
+  %tsp = getelementptr i64, ptr %dp, i64 1
+  %ts = load i64, ptr %tsp
+  %fsp = getelementptr i64, ptr %dp, i64 2
+  %fs = load i64, ptr %fsp
+  %count = urem i64 %left, %extent
+  %left1 = udiv i64 %left, %extent
+  %cp = getelementptr i64, ptr %counts, i64 %d1
+  store i64 %count, ptr %cp
+  %tm = mul i64 %count, %ts
+  %fm = mul i64 %count, %fs
+  %to_at1 = add i64 %to_at, %tm
+  %from_at1 = add i64 %from_at, %fm
+  br label %place
+begin:
+  br label %next
+next:
+  %r = phi i64 [ %first, %begin ], [ %r1, %moved ]
+  %to = phi i64 [ %to_at, %begin ], [ %to1, %moved ]
+  %from = phi i64 [ %from_at, %begin ], [ %from1, %moved ]
+  %more = icmp ult i64 %r, %last
+  br i1 %more, label %copy, label %out
+copy:
+  br i1 %dense, label %whole, label %element
+whole:
+  %pt = inttoptr i64 %to to ptr
+  %pf = inttoptr i64 %from to ptr
+  %rc = call ptr @memcpy(ptr %pt, ptr %pf, i64 %row_bytes)
+  br label %copied
+element:
+  %j = phi i64 [ 0, %copy ], [ %j1, %element ]
+  %te = phi i64 [ %to, %copy ], [ %te1, %element ]
+  %fe = phi i64 [ %from, %copy ], [ %fe1, %element ]
+  %pe = inttoptr i64 %fe to ptr
+  %x = load @TYPE@, ptr %pe, align 1
+  %qe = inttoptr i64 %te to ptr
+  store @TYPE@ %x, ptr %qe, align 1
+  %te1 = add i64 %te, %to_step
+  %fe1 = add i64 %fe, %from_step
+  %j1 = add i64 %j, 1
+  %again = icmp ult i64 %j1, %row
+  br i1 %again, label %element, label %copied
+copied:
+  %r1 = add i64 %r, 1
+  br label %move
+move:  ; on to the next row, as an odometer counts
+  %m = phi i64 [ %rank, %copied ], [ %m1, %carry ]
+  %tv = phi i64 [ %to, %copied ], [ %tv2, %carry ]
+  %fv = phi i64 [ %from, %copied ], [ %fv2, %carry ]
+  %inside = icmp sgt i64 %m, 0
+  br i1 %inside, label %moving, label %moved
+moving:
+  %m1 = sub i64 %m, 1
+  %mp = getelementptr [3 x i64], ptr %dims, i64 %m1
+  %mextent = load i64, ptr %mp
+  %mtp = getelementptr i64, ptr %mp, i64 1
+  %mt = load i64, ptr %mtp
+  %mfp = getelementptr i64, ptr %mp, i64 2
+  %mf = load i64, ptr %mfp
+  %mcp = getelementptr i64, ptr %counts, i64 %m1
+  %mc = load i64, ptr %mcp
+  %mc1 = add i64 %mc, 1
+  %tv1 = add i64 %tv, %mt
+  %fv1 = add i64 %fv, %mf
+  %over = icmp uge i64 %mc1, %mextent
+  br i1 %over, label %carry, label %stay
+stay:
+  store i64 %mc1, ptr %mcp
+  br label %moved
+carry:
+  store i64 0, ptr %mcp
+  %tback = mul i64 %mt, %mextent
+  %fback = mul i64 %mf, %mextent
+  %tv2 = sub i64 %tv1, %tback
+  %fv2 = sub i64 %fv1, %fback
+  br label %move
+moved:
+  %to1 = phi i64 [ %tv, %move ], [ %tv1, %stay ]
+  %from1 = phi i64 [ %fv, %move ], [ %fv1, %stay ]
+  br label %next
+out:
+  ret void
+}
+"""
+
+
 def bulk_text() -> str:
     """The module; it names no architecture."""
-    return _TEXT
+    strides = (_STRIDE.replace("@SIZE@", str(n)).replace("@TYPE@", f"i{8 * n}") for n in _SIZES)
+    return _TEXT + "".join(strides).replace("@DIMS@", str(MOST_DIMS))

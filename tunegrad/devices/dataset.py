@@ -18,20 +18,19 @@ from tunegrad.devices.inputs import draw_inputs
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
 from tunegrad.devices.tolerance import Bar
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
 __all__ = ["Dataset", "DatasetCache", "InputSet", "References", "load_hook", "make_dataset", "same_bytes"]
 
 References = tuple[dict[str, Reference], ...]
 
-_PACKS = 8
+_PACKS = 16
 """Packed constants that one kernel keeps: nearly every candidate packs in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSet:
-    """Pristine inputs of one seed, and what the outputs must be for them."""
+    """The inputs of one seed, and what the outputs must be for them."""
 
     inputs: dict[str, Array]
     references: dict[str, Reference]
@@ -39,45 +38,36 @@ class InputSet:
 
 @dataclass(slots=True)
 class Dataset:
-    """One kernel's input sets and its working buffers. Mutable: ``loaded`` is the set the buffers hold now.
+    """One kernel's input sets and the buffers that its candidates run on. Mutable: buffers are made on first use.
 
-    ``held`` has the array that was copied into each buffer: what sets share is copied once. ``packs`` holds each packed
-    constant twice, as candidates read it and as it must be. ``bars`` holds what outputs are compared with, by set,
-    parameter and dtype.
+    What is only read is written once and in read-only pages: the inputs of each set, the constants that the sets share,
+    and the latest ``packs``. ``written`` holds what candidates write. ``bars`` holds what outputs are compared with, by
+    set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
-    buffers: dict[Parameter, Buffer] = field(default_factory=dict)
-    packs: dict[Pack, tuple[Buffer, Buffer]] = field(default_factory=dict)
+    read: dict[tuple[int, Parameter], Buffer] = field(default_factory=dict)
+    written: dict[Parameter, Buffer] = field(default_factory=dict)
+    packs: dict[Pack, Buffer] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
-    held: dict[Parameter, Array] = field(default_factory=dict)
-    loaded: int = -1
 
     @property
     def nbytes(self) -> int:
         """Bytes kept for this kernel."""
-        arrays = {id(a): a for s in self.sets for a in s.inputs.values()}
-        pristine = sum(a.nbytes for a in arrays.values())
+        buffers = (*self.read.values(), *self.written.values(), *self.packs.values())
+        memory = {b.address: b.nbytes for b in buffers}
+        memory.update((a.ctypes.data, a.nbytes) for s in self.sets for a in s.inputs.values())
         expected = sum(r.nbytes for s in self.sets for r in s.references.values())
-        working = sum(b.nbytes for b in self.buffers.values()) + sum(2 * b.nbytes for b, _ in self.packs.values())
-        return int(pristine) + expected + working + sum(b.nbytes for b in self.bars.values())
+        return sum(memory.values()) + expected + sum(b.nbytes for b in self.bars.values())
 
     @property
     def references(self) -> References:
         return tuple(s.references for s in self.sets)
 
-    def buffer(self, param: Parameter, io: KernelIO) -> Buffer:
-        """The working buffer of a parameter, made on first use; that of a packed constant by ``pack``."""
-        if param.role == "pack":
-            return self._packed(param, io)[0]
-        found = self.buffers.get(param)
-        if found is None:
-            found = self.buffers[param] = Buffer(param.elements * buffer_dtype(param.dtype).itemsize, touched=False)
-        return found
-
-    def pristine(self, param: Parameter, io: KernelIO) -> Array:
-        """What the working buffer of a parameter that is read must hold after a run."""
-        return self._packed(param, io)[1].bytes if param.role == "pack" else self.sets[self.loaded].inputs[param.name]
+    def buffers(self, io: KernelIO, index: int) -> list[Buffer]:
+        """The buffer of each parameter in order, for input set ``index``; packed constants were made by ``pack``."""
+        packed = {param: self.packs[pack] for pack, param in _packs(io)}
+        return [packed[p] if p.role == "pack" else self._buffer(p, index) for p in io.params]
 
     def pack(self, ios: Sequence[KernelIO], bulk: Bulk) -> None:
         """Make the packed constants of what runs next; the oldest ones give way, and their memory is used again."""
@@ -85,54 +75,77 @@ class Dataset:
         for pack, param in wanted.items():
             if pack in self.packs:
                 continue
-            nbytes = param.elements * buffer_dtype(param.dtype).itemsize
-            buffer, pristine = self._spare(nbytes, wanted) or (Buffer(nbytes, False), Buffer(nbytes, False))
-            pack.run(self.sets[0].inputs[pack.source], buffer.array(param.dtype))
-            bulk.copy(pristine.bytes, buffer.bytes)
-            self.packs[pack] = buffer, pristine
+            nbytes = _roomy(param.nbytes)
+            buffer = self._spare(nbytes, wanted) or Buffer(nbytes, touched=False)
+            buffer.protect(False)
+            packed = buffer.array(param.dtype)[: param.elements]
+            pack.run(self.sets[0].inputs[pack.source], packed, bulk.assign)
+            buffer.protect()
+            self.packs[pack] = buffer
 
-    def _spare(self, nbytes: int, wanted: Collection[Pack]) -> tuple[Buffer, Buffer] | None:
-        """The memory of a packed constant that gives way; None where there is room, or none is of ``nbytes``."""
-        if len(self.packs) < _PACKS:
-            return None
-        idle = [pack for pack in self.packs if pack not in wanted]
-        fits = next((pack for pack in idle if self.packs[pack][0].nbytes == nbytes), None)
-        if fits is None:
-            for pack in idle[: len(self.packs) + 1 - _PACKS]:
-                del self.packs[pack]
-            return None
-        return self.packs.pop(fits)
-
-    def bar(self, param: Parameter) -> Bar | None:
-        """What an output must meet for the inputs that are loaded; None where it has no reference."""
-        reference = self.sets[self.loaded].references.get(param.name)
+    def bar(self, param: Parameter, index: int) -> Bar | None:
+        """What an output must meet for the inputs of set ``index``; None where it has no reference."""
+        reference = self.sets[index].references.get(param.name)
         if reference is None:
             return None
-        key = (self.loaded, param.name, param.dtype)
+        key = (index, param.name, param.dtype)
         found = self.bars.get(key)
         if found is None:
             found = self.bars[key] = Bar.of(param.dtype, reference)
         return found
 
     def fill(self, index: int, io: KernelIO, bulk: Bulk) -> None:
-        """Load input set ``index`` into the buffers of ``io`` and poison its outputs with NaN patterns."""
+        """Poison the outputs of ``io`` with NaN patterns, and give back what set ``index`` has for its inouts."""
         for param in io.params:
-            buffer = self.buffer(param, io)
             if param.role == "out":
-                bulk.fill(buffer.bytes, 0xFF)
-            elif param.role != "pack":
-                source = self.sets[index].inputs[param.name]
-                if param.role == "inout" or self.held.get(param) is not source:
-                    to = buffer.array(param.dtype)
-                    if to.dtype == source.dtype:
-                        bulk.copy(to, source)
-                    else:
-                        to[:] = source
-                    self.held[param] = source
-        self.loaded = index
+                bulk.fill(self._buffer(param, index).bytes, 0xFF)
+            elif param.role == "inout":
+                _assign(self._buffer(param, index), param, self.sets[index].inputs[param.name])
 
-    def _packed(self, param: Parameter, io: KernelIO) -> tuple[Buffer, Buffer]:
-        return self.packs[next(pack for pack, packed in _packs(io) if packed == param)]
+    def _buffer(self, param: Parameter, index: int) -> Buffer:
+        if param.role not in ("in", "const"):
+            found = self.written.get(param)
+            if found is None:
+                found = self.written[param] = Buffer(param.nbytes, touched=False)
+            return found
+        values = self.sets[index].inputs[param.name]
+        at = 0 if values is self.sets[0].inputs[param.name] else index, param
+        found = self.read.get(at)
+        if found is None:
+            found = self.read[at] = Buffer(param.nbytes, touched=False)
+            _assign(found, param, values)
+            found.protect()
+            self._let_go(param, values, found.array(param.dtype))
+        return found
+
+    def _let_go(self, param: Parameter, values: Array, held: Array) -> None:
+        """Read what was drawn from the buffer from now on, where it is the same there: one copy is enough."""
+        if held.dtype == values.dtype:
+            for each in self.sets:
+                if each.inputs[param.name] is values:
+                    each.inputs[param.name] = held
+
+    def _spare(self, nbytes: int, wanted: Collection[Pack]) -> Buffer | None:
+        """The memory of a packed constant that gives way; None where there is room, or none is of ``nbytes``."""
+        if len(self.packs) < _PACKS:
+            return None
+        idle = [pack for pack in self.packs if pack not in wanted]
+        fits = next((pack for pack in idle if self.packs[pack].nbytes == nbytes), None)
+        if fits is None:
+            for pack in idle[: len(self.packs) + 1 - _PACKS]:
+                del self.packs[pack]
+            return None
+        return self.packs.pop(fits)
+
+
+def _roomy(nbytes: int) -> int:
+    """A size of memory that others fit as well: at most an eighth more. New pages take as long as the packing."""
+    step = max(64, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+def _assign(buffer: Buffer, param: Parameter, values: Array) -> None:
+    buffer.array(param.dtype)[:] = values
 
 
 class DatasetCache:

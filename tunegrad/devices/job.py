@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 from tunegrad.trial import Measurement
 
@@ -40,6 +41,10 @@ class Parameter:
     elements: int
     role: Literal["in", "const", "out", "inout", "pack"]
     bound: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * buffer_dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)

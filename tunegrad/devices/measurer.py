@@ -16,6 +16,7 @@ from tunegrad.devices.host import default_threads, host_target
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
 from tunegrad.devices.pool import Died, Ending, Finished, TimedOut, WorkerPool
+from tunegrad.devices.readonly import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
@@ -90,7 +91,7 @@ class CpuMeasurer:
             if reply.damaged:
                 self._timer.call(worker.retire, limit_s=policy.timeout_s)
             return reply.measurement
-        return _ended(ending, "running", compiled.lower_s, compiled.compile_s)
+        return _ended(ending, "running", compiled.lower_s, compiled.compile_s, compiled.io)
 
     def measure(
         self,
@@ -193,7 +194,11 @@ class CpuMeasurer:
 
 
 def _ended(
-    ending: Died | TimedOut, doing: Literal["compiling", "running"], lower_s: float = 0.0, compile_s: float = 0.0
+    ending: Died | TimedOut,
+    doing: Literal["compiling", "running"],
+    lower_s: float = 0.0,
+    compile_s: float = 0.0,
+    io: KernelIO | None = None,
 ) -> Measurement:
     timing_s = 0.0
     if isinstance(ending, TimedOut):
@@ -205,6 +210,9 @@ def _ended(
             timing_s = ending.limit_s
     elif ending.code == worker.EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
+    elif io is not None and EXIT_WROTE <= ending.code < EXIT_WROTE + MOST_TOLD:
+        param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]
+        status, error = Status.WRONG, f"{param.name}: the candidate wrote to this {param.role} buffer"
     else:
         status, error = Status.CRASHED, f"{doing}: the worker ended with {ending.text}"
     return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s, timing_s=timing_s)

@@ -308,11 +308,15 @@ out:
 }
 
 ; Drops memory from every cache of the machine, line by line: what is timed next finds it in memory only. Dirty lines
-; are written back first, so that no later launch pays for them.
-define internal void @evict(ptr %ranges, i64 %count) {
+; are written back first, so that no later launch pays for them. Each thread of the team takes its part of every range,
+; so that all of them are awake when what is timed begins.
+define internal void @evict_part(ptr %ranges, ptr %job, i64 %tid, ptr %team) {
 entry:
-  %none = icmp sle i64 %count, 0
-  br i1 %none, label %out, label %range
+  %count = load i64, ptr %job
+  %threadsp = getelementptr i64, ptr %job, i64 1
+  %threads = load i64, ptr %threadsp
+  %next_tid = add i64 %tid, 1
+  br label %range
 range:
   %r = phi i64 [ 0, %entry ], [ %r1, %ranged ]
   %at = shl i64 %r, 1
@@ -322,10 +326,21 @@ range:
   %bytes = load i64, ptr %bytesp
   %end = add i64 %base, %bytes
   %start = and i64 %base, -@LINE@
+  %span = sub i64 %end, %start
+  %up = add i64 %span, @LAST@
+  %lines = udiv i64 %up, @LINE@
+  %from_n = mul i64 %lines, %tid
+  %from_l = udiv i64 %from_n, %threads
+  %to_n = mul i64 %lines, %next_tid
+  %to_l = udiv i64 %to_n, %threads
+  %from_b = mul i64 %from_l, @LINE@
+  %to_b = mul i64 %to_l, @LINE@
+  %from = add i64 %start, %from_b
+  %to = add i64 %start, %to_b
   br label %next
 next:
-  %i = phi i64 [ %start, %range ], [ %i1, %drop ]
-  %more = icmp ult i64 %i, %end
+  %i = phi i64 [ %from, %range ], [ %i1, %drop ]
+  %more = icmp ult i64 %i, %to
   br i1 %more, label %drop, label %ranged
 drop:
   %p = inttoptr i64 %i to ptr
@@ -338,6 +353,20 @@ ranged:
   br i1 %again, label %range, label %fence
 fence:
   fence seq_cst
+  ret void
+}
+
+define internal void @evict(ptr %team, ptr %ranges, i64 %count) {
+entry:
+  %job = alloca [2 x i64]
+  %none = icmp sle i64 %count, 0
+  br i1 %none, label %out, label %share
+share:
+  %threads = call i64 @tg_team_size(ptr %team)
+  store i64 %count, ptr %job
+  %threadsp = getelementptr i64, ptr %job, i64 1
+  store i64 %threads, ptr %threadsp
+  call void @tg_team_run(ptr %team, ptr @evict_part, ptr %ranges, ptr %job, i64 %threads)
   br label %out
 out:
   ret void
@@ -354,7 +383,7 @@ next:
   %more = icmp slt i64 %s, %samples
   br i1 %more, label %prepare, label %out
 prepare:
-  call void @evict(ptr %ranges, i64 %count)
+  call void @evict(ptr %team, ptr %ranges, i64 %count)
   %t0 = call i64 @now()
   br label %repeat
 repeat:
@@ -442,7 +471,7 @@ next:
   %more = icmp slt i64 %s, %samples
   br i1 %more, label %prepare, label %out
 prepare:
-  call void @evict(ptr %ranges, i64 %count)
+  call void @evict(ptr %team, ptr %ranges, i64 %count)
   %t0 = call i64 @now()
   br i1 %total, label %whole, label %parts
 whole:
@@ -478,6 +507,7 @@ def runtime_text(machine: str, features: Sequence[str] = (), spin_us: int = 80, 
         "@PAUSE@": _PAUSE[machine],
         "@EVICT@": "clflushopt ($0)" if "+clflushopt" in features else _EVICT[machine],
         "@LINE@": str(_LINE),
+        "@LAST@": str(_LINE - 1),
         "@SPIN_NS@": str(spin_us * 1000),
         "@BARRIER_SPINS@": str(barrier_spins),
         "@ENTRY_BYTES@": str(ENTRY_BYTES),

@@ -60,12 +60,14 @@ def sample_adaptively(
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
+    promising_s: float = math.inf,
 ) -> tuple[float, ...]:
     """Samples in seconds until the interval is under ``policy.tolerance``, the budget is spent, or it is losing.
 
-    ``alone``: something is evicted before each sample, so that a sample is one launch. Losing: every sample so far took
-    longer than ``losing_s``, and there were several, but of a long one two. The first launch calibrates and is kept
-    only where nothing follows it.
+    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran before it; two are
+    enough where both took longer than ``promising_s``. Losing: every sample so far took longer than ``losing_s``, and
+    there were several, but of a long one two. Unless ``alone``, the first launch calibrates and is kept only where
+    nothing follows it.
     """
     start = clock()
     first = list(sampler(1, 1))
@@ -76,15 +78,18 @@ def sample_adaptively(
     if clock() - start > policy.budget_s or min(first) > losing_s:
         return tuple(first[1:] if len(first) == _TRIES else first)
     inner = inner_repeats(min(first), alone)
-    samples: list[float] = []
-    step = max(1, policy.min_samples)
-    while True:
+    samples = first[-1:] if alone else []
+    if alone and len(samples) < 2 <= policy.max_samples:
+        samples.extend(sampler(1, 1))
+        if min(samples) > promising_s:
+            return tuple(samples)
+    while len(samples) < policy.max_samples:
+        step = max(1, policy.min_samples - len(samples), len(samples) // 2)
         samples.extend(sampler(min(step, policy.max_samples - len(samples)), inner))
-        if len(samples) >= policy.max_samples or clock() - start > policy.budget_s:
+        if clock() - start > policy.budget_s:
             break
         if min(samples) > losing_s or relative_interval(samples, policy.statistic) < policy.tolerance:
             break
-        step = max(1, len(samples) // 2)
     return tuple(samples)
 
 
@@ -105,7 +110,7 @@ def sample_quietly(
     for ``wait_s`` seconds at most. Where there are too few, the first ones stand.
     """
     before = slowness()
-    samples = sample_adaptively(sampler, policy, losing_s, clock, alone)
+    samples = sample_adaptively(sampler, policy, losing_s, clock, alone, promising_s)
     slow = max(before, slowness())
     if slow <= QUIET or median(samples) > slow * promising_s:
         return samples

@@ -65,6 +65,7 @@ def start_timer(target: Target, hooks: Hooks, limits: Limits, seed: int) -> None
     global _bench  # noqa: PLW0603  # the one thing this process keeps
     obey_parent()
     _bench = Bench(target, hooks, limits, seed)
+    _bench.tell_writers()
     limit_address_space(memory_bytes()[0] + min(limits.run_memory_bytes, physical_bytes() // 2))
     silence(_STDOUT, _STDERR)
     no_files()

@@ -21,7 +21,7 @@ loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -97,6 +97,9 @@ class Alloc:
     space: Space
 
 
+Assign = Callable[[NDArray[np.generic], NDArray[np.generic]], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Pack:
     """A constant staged at load: element ``v`` (row-major over ``extents``) of ``name`` is ``source[offset]``, or zero.
@@ -119,8 +122,13 @@ class Pack:
             total *= e
         return total
 
-    def run(self, source: NDArray[np.generic], into: NDArray[np.generic] | None = None) -> NDArray[np.generic]:
-        """The packed flat array, from the flat ``source`` buffer; ``into``, where that is given, is filled with it."""
+    def run(
+        self, source: NDArray[np.generic], into: NDArray[np.generic] | None = None, assign: Assign | None = None
+    ) -> NDArray[np.generic]:
+        """The packed flat array, from the flat ``source`` buffer; ``into``, where that is given, is filled with it.
+
+        ``assign(to, values)`` copies large parts, strided ones on either side; without it numpy does.
+        """
         flat = np.empty(self.size, source.dtype) if into is None else into
         shape = (1,) * len(self.extents)
         env: dict[str, NDArray[np.int64]] = {}
@@ -133,7 +141,7 @@ class Pack:
         steps = [self.offset.coefficient(v) for v in self.variables]
         counts = [s for s in steps if s is not None and s >= 0]
         if len(counts) == len(steps) and keep.size <= _PARTS:
-            _copy_valid(flat.reshape(self.extents), keep, source, self.offset.const, counts)
+            _copy_valid(flat.reshape(self.extents), keep, source, self.offset.const, counts, assign or _assign)
         else:
             offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
             picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
@@ -141,12 +149,21 @@ class Pack:
         return flat
 
 
+def _assign(to: NDArray[np.generic], values: NDArray[np.generic]) -> None:
+    to[...] = values
+
+
 _PARTS = 4096
 """Conditions of more distinct elements than this are looked at one by one."""
 
 
 def _copy_valid(
-    to: NDArray[np.generic], keep: NDArray[np.bool_], source: NDArray[np.generic], start: int, steps: list[int]
+    to: NDArray[np.generic],
+    keep: NDArray[np.bool_],
+    source: NDArray[np.generic],
+    start: int,
+    steps: list[int],
+    assign: Assign,
 ) -> None:
     """``to[i, j, ..] = source[start + i*steps[0] + ..]`` where ``keep``, broadcast to ``to``, is true; else zero.
 
@@ -159,7 +176,7 @@ def _copy_valid(
         if start < 0 or last >= source.size:
             raise InternalError(f"pack: elements {start} to {last} of a constant of {source.size}")
         strides = [s * source.itemsize for s in steps]
-        to[...] = np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False)
+        assign(to, np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False))
     else:
         d = max((d for d, n in enumerate(keep.shape) if n > 1), key=lambda d: steps[d])
         whole = np.asarray(np.moveaxis(keep, d, 0).reshape(to.shape[d], -1).all(axis=1))
@@ -168,7 +185,7 @@ def _copy_valid(
             # what holds for a whole run is copied at once; the rest one by one, so that the condition gets simpler
             for a, b in [(lo, hi)] if whole[lo] else [(i, i + 1) for i in range(lo, hi)]:
                 part = (slice(None),) * d + (slice(a, b),)
-                _copy_valid(to[part], keep[part], source, start + a * steps[d], steps)
+                _copy_valid(to[part], keep[part], source, start + a * steps[d], steps, assign)
 
 
 @dataclass(frozen=True, slots=True)
