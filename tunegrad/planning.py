@@ -165,8 +165,22 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 
     A launch costs a microsecond; each kernel takes the longer of its arithmetic at peak and its bytes: those that fit
-    the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again.
+    the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again. Known kernels
+    are remembered: plans of one model have most of theirs in common.
     """
+    key = kernel.text, kernel.fixed, target, numerics
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = _reckoned_s(kernel, target, numerics)
+    return _known[key]
+
+
+_MOST_KNOWN = 4096
+_known: dict[tuple[str, str, Target, Numerics], float] = {}
+
+
+def _reckoned_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     peak = peak_flops(target, target.threads)
     total = 0.0
     for part in expected_parts(kernel, target, numerics):

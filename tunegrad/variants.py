@@ -33,6 +33,9 @@ _RUN = 64
 _LAUNCH_S = 3e-7
 """Of one kernel more; assumed. It only decides ties: splits of 2^15 terms were measured faster on two cores."""
 
+_MOST_KNOWN = 4096
+_known: dict[tuple[str, str, Target, Numerics], str] = {}
+
 
 def variant_text(variant: str) -> str:
     """The action text that stands for a variant in the store."""
@@ -57,10 +60,17 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
 
     Each kernel of a variant takes the longer of its arithmetic at peak and its bytes: what fits the last-level cache at
     that cache's rate, the rest at memory's. For long reductions with few results it counts the cores and the lanes that
-    each kernel keeps busy.
+    each kernel keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
-    model = _streamed_s if splits_of(kernel) else _expected_s
-    return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
+    key = kernel.text, kernel.fixed, target, numerics
+    found = _known.get(key)
+    if found is None:
+        model = _streamed_s if splits_of(kernel) else _expected_s
+        found = min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
