@@ -181,7 +181,7 @@ def test_a_winner_that_was_timed_otherwise_holds_the_title_as_it_is_timed_now():
 
 
 def test_each_challenger_meets_the_winner_of_the_last_match():
-    times = {DEFAULT: 4.0, A: 3.0, B: 2.0, C: 2.5}
+    times = {DEFAULT: 4.0, A: 2.4, B: 2.0, C: 2.2}
     measurer = Scripted(times, times)
     assert Final(times, measurer).run() == [DEFAULT, B]
     assert [(a, b) for a, b, cold, _ in measurer.compared if cold] == [
@@ -243,7 +243,7 @@ def test_late_finals_have_one_challenger_and_few_rounds():
 
 
 def test_challenger_that_breaks_is_a_warning():
-    times = {DEFAULT: 4.0, A: 3.0, B: 2.0}
+    times = {DEFAULT: 4.0, A: 2.4, B: 2.0}
     final = Final(times, Scripted(times, times, broken=B))
     assert final.run() == [DEFAULT, A]
     (warned, _) = final.events
@@ -277,9 +277,9 @@ def test_default_and_winner_of_a_small_model_are_weighed_warm():
 
 def test_winner_that_was_imported_is_a_challenger_until_it_is_measured_here():
     times = {DEFAULT: 2.0, A: 3.0, B: 1.0}
-    final = Final({DEFAULT: 2.0, A: 1e-9, B: 1.0}, Scripted(times, times))
+    final = Final({DEFAULT: 2.0, A: 0.9, B: 1.0}, Scripted(times, times))
     claim = Evidence(f"{IMPORTED}mannwhitneyu", 1e-9, (2.0,), (1e-9,), cold=True)
-    final.store.promote(final.store.id_of(trial(A, 1e-9)), claim)
+    final.store.promote(final.store.id_of(trial(A, 0.9)), claim)
     assert final.run() == [A, DEFAULT, B]
 
 
@@ -289,4 +289,10 @@ def test_default_with_an_imported_time_does_not_keep_others_out():
     final = Final({A: 1.0}, Scripted(times, times))
     final.store.add(lie)
     final.search.trials.append(lie)
+    assert final.run() == [DEFAULT, A]
+
+
+def test_who_was_too_slow_to_be_verified_on_every_input_set_is_no_challenger():
+    times = {DEFAULT: 2.0, A: 1.0, B: 0.5}
+    final = Final({DEFAULT: 2.0, A: 1.0, B: 1.26}, Scripted(times, times))
     assert final.run() == [DEFAULT, A]

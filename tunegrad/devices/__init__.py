@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.cpu import Executable
     from tunegrad.devices.host import default_threads, fingerprint, host_target
     from tunegrad.devices.job import (
+        CONTENDING,
         Candidate,
         CompiledCandidate,
         Hooks,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.peak import MachineLimits, measure_limits
 
 __all__ = [
+    "CONTENDING",
     "Buffer",
     "BufferTable",
     "Candidate",
@@ -58,7 +60,8 @@ _HOMES = {
     "cpu": ("Executable",),
     "host": ("default_threads", "fingerprint", "host_target"),
     "job": (
-        "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome", "Parameter", "Reference",
+        "CONTENDING", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
+        "Parameter", "Reference",
     ),
     "measurer": ("CpuMeasurer",),
     "native": ("BufferTable", "Launch", "Plan", "Team"),

@@ -12,7 +12,7 @@ from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.cpu import Executable
 from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset
-from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
+from tunegrad.devices.job import CONTENDING, Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
 from tunegrad.devices.readonly import ReadOnly
@@ -21,7 +21,7 @@ from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
-__all__ = ["CONTENDING", "Bench", "Reply"]
+__all__ = ["Bench", "Reply"]
 
 _POISON = 0xFF
 _READ = ("in", "const", "pack")
@@ -34,9 +34,6 @@ A short one may have waited for threads to wake up.
 
 _LATE_S = 0.1e-3
 """What threads that have to wake up may add to a run, at most."""
-
-CONTENDING = 1.25
-"""A candidate of up to this much of the best time is verified on every input set; slower ones on the first alone."""
 
 _PROMISING = 1.1
 """Where a candidate would, undisturbed, take at most this much of the best time, a quiet moment is waited for."""
@@ -175,7 +172,7 @@ class Bench:
             # What is updated in place is another value after each launch.
             outputs = all(p.role != "inout" for p in bound.io.params)
             fault = _inspect(bound, 0, self._bulk, fault, outputs).after(len(samples))
-            if median(samples) <= (best_s if best_s > 0 else math.inf) * CONTENDING:
+            if best_s <= 0 or median(samples) <= CONTENDING * best_s:
                 for index in range(1, len(bound.launches)):
                     if not fault.error:
                         _, fault = self._verify(bound, index, fault)

@@ -13,6 +13,7 @@ from tunegrad.ir.program import Pack
 from tunegrad.trial import Measurement
 
 __all__ = [
+    "CONTENDING",
     "Candidate",
     "CompiledCandidate",
     "Hooks",
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+
+CONTENDING = 1.25
+"""A candidate of up to this much of the best time is verified on every input set; slower ones on the first alone."""
 
 
 @dataclass(frozen=True, slots=True)

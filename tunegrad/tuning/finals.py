@@ -25,6 +25,7 @@ from math import inf
 from statistics import median
 
 from tunegrad.db import IMPORTED, Evidence, Store
+from tunegrad.devices import CONTENDING
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
@@ -155,11 +156,16 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
     default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
     before = next((t for t in ranked if known and t.actions == known[-1].actions), None)
     incumbent = held[-1] if held else before or default or ranked[-1]
-    faster = tuple(t for t in ranked if _faster(t, incumbent))[: effort.challengers]
+    # Slower ones were not verified on every input set.
+    fastest = next((t for t in ranked if not t.origin.startswith(IMPORTED)), ranked[0])
+    contending_s = CONTENDING * fastest.measurement.seconds
+    faster = [t for t in ranked if _faster(t, incumbent) and t.measurement.seconds <= contending_s][
+        : effort.challengers
+    ]
     if held and (not faster or not search.statuses):
         return None
     caches: tuple[Cache, ...] = ("constants",) if ranked[0].policy.cache == "constants" else ("cold", "warm")
-    return _Lineup(search, default, incumbent, bool(held), faster, caches)
+    return _Lineup(search, default, incumbent, bool(held), tuple(faster), caches)
 
 
 def _faster(a: Trial, b: Trial) -> bool:
