@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Parameter,
         Reference,
     )
-    from tunegrad.devices.measurer import CpuMeasurer
+    from tunegrad.devices.measurer import Compiling, CpuMeasurer
     from tunegrad.devices.native import BufferTable, Launch, Plan, Team
     from tunegrad.devices.peak import MachineLimits, measure_limits
 
@@ -30,6 +30,7 @@ __all__ = [
     "BufferTable",
     "Candidate",
     "CompiledCandidate",
+    "Compiling",
     "CpuMeasurer",
     "Executable",
     "Hooks",
@@ -60,7 +61,7 @@ _HOMES = {
     "job": (
         "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome", "Parameter", "Reference",
     ),
-    "measurer": ("CpuMeasurer",),
+    "measurer": ("Compiling", "CpuMeasurer"),
     "native": ("BufferTable", "Launch", "Plan", "Team"),
     "peak": ("MachineLimits", "measure_limits"),
 }  # fmt: skip
