@@ -129,8 +129,8 @@ class TuneSettings:
     None to stop where less than 1 % more is expected. The search also stops once the model takes ``target_ms``, or when
     ``max_trials`` candidates were measured. ``others`` are tuned in the same session, within the same budget.
     ``ray`` is the address of a cluster to measure on (``local``: one of this machine), None without Ray; ``ray_kind``
-    the kind of its machines that measure. ``in_flight`` proposals are measured at once; a session sets it by the
-    machines that it finds.
+    the kind of its machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered; a
+    session sets it by where it measures.
     ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it, and learners are told what
     the store knows of the device's other kernels.
     """

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -118,3 +118,138 @@ def test_close_is_idempotent():
     pool = WorkerPool(1, ready, (), 30.0)
     pool.close()
     pool.close()
+
+
+# ---- calls in the background
+
+
+def test_started_calls_run_while_the_caller_goes_on(pool):
+    begin_s = time.monotonic()
+    started = pool.start(slow_answer, [(7,)], 5.0)
+    assert time.monotonic() - begin_s < SLOW_S
+    time.sleep(2 * SLOW_S)  # by then it is there
+    begin_s = time.monotonic()
+    assert started.wait() == started.wait() == [Finished(14)]
+    assert time.monotonic() - begin_s < SLOW_S
+
+
+def test_second_start_while_one_is_under_way_is_refused(pool):
+    started = pool.start(answer, [(1,)], 5.0)
+    for again in (pool.start, pool.map):
+        with pytest.raises(InternalError, match="answer: answer is still under way"):
+            again(answer, [(2,)], 5.0)
+    assert started.wait() == [Finished(2)]
+    assert pool.call(answer, 2, limit_s=5.0) == Finished(4)
+
+
+def test_settled_pool_has_nothing_under_way_and_the_endings_are_kept(pool):
+    pool.settle()
+    started = pool.start(slow_answer, [(1,), (2,)], 5.0)
+    pool.settle()
+    assert pool.call(answer, 3, limit_s=5.0) == Finished(6)
+    assert started.wait() == [Finished(2), Finished(4)]
+
+
+def test_started_call_has_its_limit_from_its_own_start(pool):
+    started = pool.start(time.sleep, [(60,), (0.05,)], 0.3)  # one worker: the second starts when the first is stopped
+    time.sleep(1.0)
+    assert started.wait() == [TimedOut(0.3), Finished(None)]
+
+
+def test_worker_that_dies_in_the_background_costs_its_own_call_only(pool):
+    started = pool.start(maybe_kill, [(0,), (int(signal.SIGKILL),), (0,)], 5.0)
+    time.sleep(0.5)
+    assert [type(ending) for ending in started.wait()] == [Finished, Died, Finished]
+
+
+def test_fault_in_the_background_is_raised_by_the_wait_and_the_pool_goes_on(pool):
+    started = pool.start(fail, [()], 5.0)
+    with pytest.raises(KeyError, match="a bug"):
+        started.wait()
+    with pytest.raises(InternalError, match="fail: its calls were given up"):
+        started.wait()
+    assert pool.call(answer, 4, limit_s=5.0) == Finished(8)
+
+
+def test_started_calls_that_are_closed_do_not_go_on(pool, tmp_path):
+    started = pool.start(write_then_sleep, [(tmp_path / "a",), (tmp_path / "b",)], 60.0)
+    wait_until((tmp_path / "a").exists)
+    started.close()
+    started.close()
+    assert gone(int((tmp_path / "a").read_text()))
+    assert not (tmp_path / "b").exists()
+    with pytest.raises(InternalError, match="given up"):
+        started.wait()
+    assert pool.call(answer, 4, limit_s=5.0) == Finished(8)
+
+
+def test_closing_calls_that_have_ended_costs_no_worker(pool):
+    pid = pool.call(os.getpid, limit_s=5.0).value
+    started = pool.start(answer, [(1,)], 5.0)
+    wait_until(lambda: all(future.done() for future in started.futures))
+    started.close()
+    assert pool.call(os.getpid, limit_s=5.0).value == pid
+
+
+def test_interrupted_wait_leaves_nothing_running(pool, tmp_path):
+    started = pool.start(write_then_sleep, [(tmp_path / "a",)], 60.0)
+    wait_until((tmp_path / "a").exists)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            started.wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert gone(int((tmp_path / "a").read_text()))
+    started.close()
+    assert pool.call(answer, 4, limit_s=5.0) == Finished(8)
+
+
+def test_closed_pool_gives_up_what_is_under_way(tmp_path):
+    pool = WorkerPool(1, ready, (), 30.0)
+    started = pool.start(write_then_sleep, [(tmp_path / "a",)], 60.0)
+    wait_until((tmp_path / "a").exists)
+    pool.close()
+    assert gone(int((tmp_path / "a").read_text()))
+    with pytest.raises(InternalError, match="given up"):
+        started.wait()
+
+
+SLOW_S = 0.4
+
+
+def slow_answer(number: int) -> int:
+    time.sleep(SLOW_S)
+    return answer(number)
+
+
+def maybe_kill(number: int) -> None:
+    if number:
+        kill(number)
+
+
+def write_then_sleep(path: Path) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(str(os.getpid()))
+    part.rename(path)
+    time.sleep(60)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 20.0
+    while not done():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -25,10 +25,14 @@ class Device:
     def clock(self) -> float:
         return self.now_s
 
-    def compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
+    def begin_compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> Device:
+        self.count = len(candidates)
+        return self
+
+    def wait(self) -> list[CompiledCandidate | Outcome]:
         self.now_s += 4.0
         failed = Outcome("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
-        code = [CompiledCandidate(b"x", "k", KernelIO(()), 0, 1, f"h{i}", 0.5, 1.0) for i in range(len(candidates))]
+        code = [CompiledCandidate(b"x", "k", KernelIO(()), 0, 1, f"h{i}", 0.5, 1.0) for i in range(self.count)]
         return [*code[:-1], failed]
 
     def measure_compiled(self, *_: object) -> Measurement:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Parameter,
         Reference,
     )
-    from tunegrad.devices.measurer import CpuMeasurer
+    from tunegrad.devices.measurer import Compiling, CpuMeasurer
     from tunegrad.devices.native import BufferTable, Launch, Plan, Team
     from tunegrad.devices.peak import MachineLimits, measure_limits
 
@@ -32,6 +32,7 @@ __all__ = [
     "BufferTable",
     "Candidate",
     "CompiledCandidate",
+    "Compiling",
     "CpuMeasurer",
     "Executable",
     "Hooks",
@@ -63,7 +64,7 @@ _HOMES = {
         "CONTENDING", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
         "Parameter", "Reference",
     ),
-    "measurer": ("CpuMeasurer",),
+    "measurer": ("Compiling", "CpuMeasurer"),
     "native": ("BufferTable", "Launch", "Plan", "Team"),
     "peak": ("MachineLimits", "measure_limits"),
 }  # fmt: skip

@@ -1,4 +1,8 @@
-"""The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine."""
+"""The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine.
+
+begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
+measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,36 @@ from tunegrad.devices.dataset import References
 from tunegrad.devices.host import default_threads, host_target
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
-from tunegrad.devices.pool import Died, Ending, Finished, TimedOut, WorkerPool
+from tunegrad.devices.pool import Died, Ending, Finished, Started, TimedOut, WorkerPool
 from tunegrad.devices.readonly import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
-__all__ = ["CpuMeasurer"]
+__all__ = ["Compiling", "CpuMeasurer"]
+
+
+class Compiling:
+    """A batch that compiles in the background."""
+
+    def __init__(self, started: Started) -> None:
+        self._started = started
+
+    def wait(self) -> list[CompiledCandidate | Outcome]:
+        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up."""
+        return [_compiled(ending) for ending in self._started.wait()]
+
+    def close(self) -> None:
+        """Give up what was not waited for: nothing of it goes on compiling."""
+        self._started.close()
 
 
 class CpuMeasurer:
     """Measures candidates on this machine's CPU in processes that can be killed. Use it as a context manager.
 
-    Workers start with the first call and are gone after ``close``, also when this process is killed. Calls block and
-    are not to be made from two threads at once: a compile never runs while something is timed.
+    Workers start with the first call and are gone after ``close``, also when this process is killed. Calls are not to
+    be made from two threads at once, and all but ``begin_compile`` block. A compile never runs while something is
+    timed: what is under way is waited for first.
     """
 
     def __init__(
@@ -52,15 +72,23 @@ class CpuMeasurer:
         self._references: OrderedDict[str, References] = OrderedDict()
         self._peaks: MachineLimits | None = None
 
-    def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
-        """Lower and compile a batch on all cores, in order; failures are Outcomes.
+    def begin_compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> Compiling:
+        """Begin to lower and compile a batch on all cores, after what is under way.
 
         Programs whose hash is in ``known`` are lowered and not compiled: their ``image`` is empty.
         """
+        self.settle()
         seen = frozenset(known)
         calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
-        endings = self._compilers.map(worker.compile_candidate, calls, self.limits.compile_s)
-        return [self._compiled(ending) for ending in endings]
+        return Compiling(self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s))
+
+    def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
+        """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
+        return self.begin_compile(candidates, known).wait()
+
+    def settle(self) -> None:
+        """Return once nothing compiles."""
+        self._compilers.settle()
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
         """Compute what kernels' outputs must be on all cores, ahead of their measuring.
@@ -69,6 +97,7 @@ class CpuMeasurer:
         """
         fresh = {c.kernel_key: (c, io) for c, io in kernels if c.kernel_key not in self._references}
         calls = [(c, io, self.hooks, self.limits, self._seed) for c, io in fresh.values()]
+        self.settle()
         endings = self._compilers.map(worker.refer, calls, self.limits.reference_s)
         for key, ending in zip(fresh, endings, strict=True):
             if isinstance(ending, Finished):
@@ -80,6 +109,7 @@ class CpuMeasurer:
         """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early."""
         if compiled.duplicate:
             raise InternalError(f"{compiled.name}: a known program has no code to measure")
+        self.settle()
         ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
         if isinstance(ending, Finished) and not ending.value.prepared:
             self._prepare(candidate, compiled)
@@ -126,6 +156,7 @@ class CpuMeasurer:
 
         Raises CandidateTimeout or CandidateCrashed when one of them fails after all.
         """
+        self.settle()
         limit_s = 10.0 + rounds * 2.0
         for _ in range(2):
             ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cache, limit_s=limit_s)
@@ -145,6 +176,7 @@ class CpuMeasurer:
         ``again`` measures them once more and keeps the better of each: one look may fall into a busy moment.
         """
         if self._peaks is None or again:
+            self.settle()
             ending = self._timer.call(worker.machine_limits, self.target, limit_s=60.0)
             if not isinstance(ending, Finished):
                 raise InternalError(f"measuring the machine's limits: {ending}")
@@ -186,11 +218,12 @@ class CpuMeasurer:
     def _reference_bytes(self) -> int:
         return sum(r.nbytes for sets in self._references.values() for one in sets for r in one.values())
 
-    def _compiled(self, ending: Ending) -> CompiledCandidate | Outcome:
-        if isinstance(ending, Finished):
-            compiled: CompiledCandidate | Outcome = ending.value
-            return compiled
-        return Outcome("", _ended(ending, "compiling"))
+
+def _compiled(ending: Ending) -> CompiledCandidate | Outcome:
+    if isinstance(ending, Finished):
+        compiled: CompiledCandidate | Outcome = ending.value
+        return compiled
+    return Outcome("", _ended(ending, "compiling"))
 
 
 def _ended(

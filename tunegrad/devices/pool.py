@@ -1,5 +1,9 @@
 """Killable worker processes on ``pebble``: a call ends with a value, a time limit, or the worker's death, always.
 
+    start  -->  calls run while the caller does something else  -->  wait: their endings, in order
+                                                                -->  close: given up, nothing goes on running
+    map = start, wait
+
 Pebble's workers share one pipe and its locks. A worker that dies inside them (a candidate that damaged its memory)
 could stall the pool, so a call that is overdue, or a pool that reports itself broken, gets a new pool.
 """
@@ -19,7 +23,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from tunegrad.errors import InternalError
 
-__all__ = ["Died", "Ending", "Finished", "TimedOut", "WorkerPool"]
+__all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,39 @@ class TimedOut:
 Ending = Finished | Died | TimedOut
 
 
+class Started:
+    """Calls that run in the workers of a pool. Mutable: once they were waited for it keeps their endings.
+
+    ``futures`` is None where the pool broke before it took them.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        function: Callable[..., Any],
+        calls: Sequence[Sequence[object]],
+        limit_s: float,
+        futures: list[Future[Any]] | None,
+    ) -> None:
+        self.function, self.calls, self.limit_s, self.futures = function, calls, limit_s, futures
+        self._pool = pool
+        self._endings: list[Ending] | None = None
+
+    def wait(self) -> list[Ending]:
+        """The endings, in the order of the calls. Left by an interrupt, the calls are given up.
+
+        Raises what the function raises: workers return candidate failures as values, so that is a bug. Raises
+        InternalError for calls that were given up.
+        """
+        if self._endings is None:
+            self._endings = self._pool.collect(self)
+        return self._endings
+
+    def close(self) -> None:
+        """Give up what was not waited for: nothing of it goes on running."""
+        self._pool.give_up(self)
+
+
 class WorkerPool:
     """``workers`` processes that are replaced when they die. Not for concurrent use by several threads."""
 
@@ -66,50 +103,95 @@ class WorkerPool:
         self._arguments = tuple(arguments)
         self._start_s = start_s
         self._pool: ProcessPool | None = None
+        self._under_way: Started | None = None
         self.rebuilt = 0
 
-    def map(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
+    def start(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Started:
         """Run ``function`` once per argument list, in parallel; every call has ``limit_s`` seconds once it starts.
 
-        Raises what the function raises: workers return candidate failures as values, so that is a bug.
+        Returns at once. Raises InternalError while something else is under way.
         """
-        endings: dict[int, Ending] = {}
-        for _ in range(2):  # a pool that broke lost calls that were not to blame: they get a second one
-            left = [index for index in range(len(calls)) if index not in endings]
-            if not left:
-                break
-            found = self._attempt(function, [calls[index] for index in left], limit_s)
-            endings.update((index, ending) for index, ending in zip(left, found, strict=True) if ending is not None)
-        if len(endings) < len(calls):
-            raise InternalError(
-                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
-                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
-            )
-        return [endings[index] for index in range(len(calls))]
+        if self._under_way is not None:
+            raise InternalError(f"{function.__name__}: {self._under_way.function.__name__} is still under way")
+        self._under_way = Started(self, function, calls, limit_s, self._schedule(function, calls, limit_s))
+        return self._under_way
+
+    def map(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
+        """Start calls and wait for their endings; raises what ``Started.wait`` raises."""
+        return self.start(function, calls, limit_s).wait()
 
     def call(self, function: Callable[..., Any], *arguments: object, limit_s: float) -> Ending:
         """Run ``function`` in one worker."""
         return self.map(function, [arguments], limit_s)[0]
 
+    def settle(self) -> None:
+        """Wait for what is under way, if anything is; who started it has its endings."""
+        if self._under_way is not None:
+            self._under_way.wait()
+
     def close(self) -> None:
-        """Stop every worker now, busy or not, and wait until they are gone."""
+        """Stop every worker now, busy or not, and wait until they are gone. What is under way is given up."""
+        self._under_way = None
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.stop()  # type: ignore[no-untyped-call]
             pool.join()
 
-    def _attempt(
+    def collect(self, started: Started) -> list[Ending]:
+        """Wait for calls that were started: see ``Started.wait``."""
+        function, limit_s = started.function, started.limit_s
+        if started is not self._under_way:
+            raise InternalError(f"{function.__name__}: its calls were given up")
+        try:
+            endings = self._gather(function, started.futures, len(started.calls), limit_s)
+            lost = [index for index, ending in enumerate(endings) if ending is None]
+            if lost:  # a pool that broke lost calls that were not to blame: they get a second one
+                futures = self._schedule(function, [started.calls[index] for index in lost], limit_s)
+                again = self._gather(function, futures, len(lost), limit_s)
+                for index, ending in zip(lost, again, strict=True):
+                    endings[index] = ending
+        finally:
+            self._under_way = None
+        found = [ending for ending in endings if ending is not None]
+        if len(found) < len(endings):
+            raise InternalError(
+                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
+                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
+            )
+        return found
+
+    def give_up(self, started: Started) -> None:
+        """Stop calls that were started: see ``Started.close``."""
+        if started is not self._under_way:
+            return
+        self._under_way = None
+        if started.futures is not None and not all(future.done() for future in started.futures):
+            self._rebuild()
+
+    def _schedule(
         self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
-    ) -> list[Ending | None]:
-        """One round in one pool; None for a call that was lost with it."""
-        rounds = -(-len(calls) // self._workers)
-        patience_s = self._start_s + rounds * (limit_s + 1.0)
+    ) -> list[Future[Any]] | None:
+        """Hand calls to the workers; None where the pool is broken."""
+        if not calls:
+            return []
         try:
             pool = self._open()
-            futures = [pool.schedule(function, args=tuple(call), timeout=limit_s) for call in calls]
+            return [pool.schedule(function, args=tuple(call), timeout=limit_s) for call in calls]
         except RuntimeError:
             self._rebuild()
-            return [None] * len(calls)
+            return None
+        except BaseException:  # an interrupt: nothing of this may go on running
+            self._rebuild()
+            raise
+
+    def _gather(
+        self, function: Callable[..., Any], futures: list[Future[Any]] | None, count: int, limit_s: float
+    ) -> list[Ending | None]:
+        """What came of calls in one pool; None for a call that was lost with it."""
+        if futures is None:
+            return [None] * count
+        rounds = -(-count // self._workers)
+        patience_s = self._start_s + rounds * (limit_s + 1.0)
         try:
             endings = [self._ending(function, future, limit_s, patience_s) for future in futures]
         except BaseException:  # an interrupt, or a bug: nothing of this batch may go on running

@@ -14,9 +14,10 @@ is from Ansor (OSDI'20, section 6); here in seconds, since a trial of one kernel
 All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
 says when to stop, where no rule of ``stopping`` has said so before.
 
-With many machines a batch is begun before those before it are told, until ``in_flight`` proposals are unanswered. They
-are told in the order in which they were begun, whenever they arrive, so decisions depend on ``in_flight`` and never on
-who was first. A batch that is under way counts as one that brought nothing, until it is told.
+A batch may be begun before those before it are told, until ``in_flight`` proposals are unanswered: many machines
+measure at once, and one machine compiles a batch while the next one is asked for. They are told in the order in which
+they were begun, whenever they arrive, so decisions depend on ``in_flight`` and never on who was first. A batch that is
+under way counts as one that brought nothing, until it is told.
 """
 
 from __future__ import annotations
@@ -213,7 +214,8 @@ class ModelSearch:
         self._charge(step)
 
     def _batch(self, i: int) -> None:
-        affordable = int(min(self._allowed, self.left_s * self.policy.machines / self._prospects[i].trial_cost_s))
+        left_s = self.left_s * self.policy.machines - self._under_way_s
+        affordable = int(min(self._allowed, left_s / self._prospects[i].trial_cost_s))
         self._under_way.append((i, self.searches[i].begin(max(1, min(self.policy.batch, affordable)))))
         self._settle(self.policy.in_flight)
 
@@ -248,6 +250,11 @@ class ModelSearch:
     @property
     def _unanswered(self) -> int:
         return sum(len(begun.proposals) for _, begun in self._under_way)
+
+    @property
+    def _under_way_s(self) -> float:
+        """What the proposals that are unanswered are expected to cost."""
+        return sum(len(begun.proposals) * self._prospects[i].trial_cost_s for i, begun in self._under_way)
 
     @property
     def _allowed(self) -> float:

@@ -88,8 +88,8 @@ class Measurer(Protocol):
         ``best_s`` is the time to beat: clear losers may be stopped early. The caller commits each result before it
         takes the next, so an implementation yields each as it is there. Several calls may be open at once, and are
         read one after the other in the order of the calls: one with many machines starts at the call, one with a
-        single machine when its results are asked for. Where the iterator has a ``close``, it is called on one that will
-        not be read to its end.
+        single machine may compile from then on, and measures when its results are asked for. Where the iterator has a
+        ``close``, it is called on one that will not be read to its end.
         """
 
 

@@ -1,19 +1,25 @@
-"""The device as a search sees it: schedules of a kernel in, one result each out, lazily.
+"""The device as a search sees it: schedules of a kernel in, one result each out, in batches that wait their turn.
 
     schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
 
-``prime`` compiles schedules of several kernels in one batch ahead of their measuring, and computes their references, so
-that short batches leave no core idle. The code of each kernel's first and fastest few is kept for the finals.
+    measure(A)  A compiles while the caller asks for B
+    measure(B)  B waits; A is read: the rest of it compiles, then each is timed, alone
+                after A's last result B compiles while the caller asks for C
+
+Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one batch ahead of their
+measuring, and computes their references, so that short batches leave no core idle. The code of each kernel's first and
+fastest few is kept for the finals.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome, default_threads
+from tunegrad.devices import Candidate, CompiledCandidate, Compiling, CpuMeasurer, Outcome, default_threads
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
@@ -38,6 +44,9 @@ class SessionMeasurer(Measurer, Protocol):
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """These will be asked for soon."""
 
+    def settle(self) -> None:
+        """Return once nothing of this session works on this machine in the background."""
+
     def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
 
@@ -57,6 +66,7 @@ class CandidateMeasurer:
     ) -> None:
         self.device, self.policy = device, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
+        self._queue: list[_Batch] = []
         self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
         self._first: dict[str, tuple[str, CompiledCandidate]] = {}
@@ -76,23 +86,14 @@ class CandidateMeasurer:
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
     ) -> Iterator[Measured | None]:
-        """One result per schedule, in order; None where its program is known or came earlier in the batch."""
-        seen = set(known)
-        for schedule, code in zip(schedules, self._compiled(kernel, schedules, seen), strict=True):
-            if isinstance(code, Outcome):
-                yield Measured(code.program_hash, code.measurement)
-                continue
-            if code.program_hash in seen:
-                yield None
-                continue
-            seen.add(code.program_hash)
-            candidate = self._candidate(kernel, schedule)
-            with self._costs.part("waiting") as window, self._interrupt.breakable():
-                measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s)
-            self._charge(window, kernel.key, measurement)
-            self._keep(kernel.key, schedule.text, code, measurement)
-            best_s = min(best_s, measurement.seconds)
-            yield Measured(code.program_hash, measurement)
+        """One result per schedule, in order; None where its program is known, or came to light since.
+
+        The batch compiles from now on, or once those that were begun before it have been read.
+        """
+        batch = _Batch(self, kernel, schedules, best_s, known)
+        self._queue.append(batch)
+        self._queue[0].start()
+        return batch
 
     def compile(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
@@ -104,6 +105,11 @@ class CandidateMeasurer:
         """Keep code that another machine compiled, until it is measured."""
         for schedule, result in zip(schedules, code, strict=True):
             self._primed[kernel.key, schedule.text] = result
+
+    def settle(self) -> None:
+        """Return once nothing compiles."""
+        with self._costs.part("waiting"), self._interrupt.breakable():
+            self.device.settle()
 
     def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
         """Interleaved samples, in seconds, of two schedules that were measured before.
@@ -119,29 +125,62 @@ class CandidateMeasurer:
         """Let what follows run in a fresh process: other memory, code at other addresses."""
         self.device.renew()
 
+    # ---- what a batch asks of it
+
+    def begin(self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]) -> _Making:
+        """Compile in the background what is not primed; programs that are known are left out."""
+        ready = {s.text: r for s in schedules if (r := self._primed.pop((kernel.key, s.text), None)) is not None}
+        fresh = [s for s in schedules if s.text not in ready]
+        with self._costs.part("waiting"):
+            under_way = self.device.begin_compile([self._candidate(kernel, s) for s in fresh], known)
+        return _Making(ready, fresh, under_way)
+
+    def made(self, making: _Making) -> dict[str, CompiledCandidate | Outcome]:
+        """The code of a batch by text, waited for."""
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            made = making.compiling.wait()
+        self._charge_compiling(window, made)
+        return making.ready | {s.text: code for s, code in zip(making.fresh, made, strict=True)}
+
+    def timed(self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float) -> Measurement:
+        """Verify and time one candidate; every batch of its kernel learns of it."""
+        candidate = self._candidate(kernel, schedule)
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s)
+        self._charge(window, kernel.key, measurement)
+        self._keep(kernel.key, schedule.text, code, measurement)
+        for batch in self._queue:
+            batch.learn(kernel.key, code.program_hash, measurement.seconds)
+        return measurement
+
+    def leave(self, batch: _Batch) -> None:
+        """A batch is over, or given up."""
+        if batch in self._queue:
+            self._queue.remove(batch)
+
+    def go_on(self) -> None:
+        """Let the batch that is read next compile."""
+        if self._queue:
+            self._queue[0].start()
+
+    # ---- code
+
     def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
         found = self._found(kernel.key, schedule.text)
         if isinstance(found, CompiledCandidate):
             return found
         raise CandidateFailure(f"{schedule.text}: {found.measurement.error if found else 'not compiled'}")
 
-    def _compiled(
-        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
-    ) -> list[CompiledCandidate | Outcome]:
-        """The code of each schedule: primed, or compiled now in one batch, programs that are known left out."""
-        ready = {s.text: r for s in schedules if (r := self._primed.pop((kernel.key, s.text), None)) is not None}
-        fresh = [s for s in schedules if s.text not in ready]
-        candidates = [self._candidate(kernel, s) for s in fresh]
-        made = self._compile(candidates, known)
-        ready.update((s.text, result) for s, result in zip(fresh, made, strict=True))
-        return [ready[s.text] for s in schedules]
-
     def _compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = self.device.compile(candidates, known)
+        self._charge_compiling(window, made)
+        return made
+
+    def _charge_compiling(self, window: Window, made: Sequence[CompiledCandidate | Outcome]) -> None:
+        """What the compile workers did, as far as it was waited for."""
         took = [m.measurement if isinstance(m, Outcome) else m for m in made]
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], default_threads()))
-        return made
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
         """What the timing worker did; the first time of a kernel it also draws inputs and computes references."""
@@ -173,3 +212,86 @@ class CandidateMeasurer:
     def _limited(self, best_s: float) -> Policy:
         limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
         return replace(self.policy, timeout_s=limit_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """The code of a batch: what is ready by text, and what compiles."""
+
+    ready: dict[str, CompiledCandidate | Outcome]
+    fresh: list[Schedule]
+    compiling: Compiling
+
+
+class _Batch:
+    """The results of one call of ``measure``, in order. Mutable: what was read is gone.
+
+        begun --start--> compiling --first result--> timed, one after the other --last result--> the next one starts
+
+    A batch that is closed starts nothing, since those behind it are given up with it; one that is read all the same
+    compiles then.
+    """
+
+    def __init__(
+        self,
+        measurer: CandidateMeasurer,
+        kernel: Kernel,
+        schedules: Sequence[Schedule],
+        best_s: float,
+        known: Collection[str],
+    ) -> None:
+        self._measurer, self._kernel, self._schedules = measurer, kernel, tuple(schedules)
+        self._best_s, self._seen = best_s, set(known)
+        self._making: _Making | None = None
+        self._left: deque[tuple[Schedule, CompiledCandidate | Outcome]] | None = None
+
+    def __iter__(self) -> Iterator[Measured | None]:
+        return self
+
+    def __next__(self) -> Measured | None:
+        try:
+            left = self._compiled()
+            if not left:
+                raise StopIteration
+            found = self._result(*left.popleft())
+        except BaseException:
+            self.close()
+            raise
+        if not left:
+            self._measurer.leave(self)
+            self._measurer.go_on()
+        return found
+
+    def start(self) -> _Making:
+        """Compile in the background, unless it does already."""
+        if self._making is None:
+            self._making = self._measurer.begin(self._kernel, self._schedules, self._seen)
+        return self._making
+
+    def learn(self, key: str, program: str, seconds: float) -> None:
+        """A program of a kernel was measured since this batch was begun."""
+        if key == self._kernel.key:
+            self._seen.add(program)
+            self._best_s = min(self._best_s, seconds)
+
+    def close(self) -> None:
+        """Give up what was not read; nothing of it goes on compiling."""
+        self._measurer.leave(self)
+        if self._making is not None and self._left is None:
+            self._making.compiling.close()
+        self._left = deque()
+
+    def _compiled(self) -> deque[tuple[Schedule, CompiledCandidate | Outcome]]:
+        """What is left to read, once all of it has compiled."""
+        if self._left is None:
+            code = self._measurer.made(self.start())
+            self._left = deque((s, code[s.text]) for s in self._schedules)
+        return self._left
+
+    def _result(self, schedule: Schedule, code: CompiledCandidate | Outcome) -> Measured | None:
+        if isinstance(code, Outcome):
+            return Measured(code.program_hash, code.measurement)
+        if code.program_hash in self._seen:
+            return None
+        measurement = self._measurer.timed(self._kernel, schedule, code, self._best_s)
+        return Measured(code.program_hash, measurement)

@@ -75,6 +75,9 @@ __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0)
 """How candidates of small models are timed during a search; finalists are timed again, cold and interleaved."""
 
+_BATCH, _SHORT_BATCH = 16, 8
+"""Candidates between two decisions; the second where the budget is short for the number of kernels."""
+
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
 
@@ -117,7 +120,7 @@ def run_sessions(
         site = stack.enter_context(
             open_site(settings, policy, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
         )
-        settings = replace(settings, in_flight=site.in_flight)
+        settings = replace(settings, in_flight=site.in_flight(_BATCH))
         record = session_record(settings, policy)
         row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
         with interrupt.breakable():
@@ -325,12 +328,12 @@ class _Session:
         return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
 
     def _search(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer, left_s: float) -> StopReason:
-        batch = 8 if left_s < 2.0 * len(searches) else 16
+        batch = _SHORT_BATCH if left_s < 2.0 * len(searches) else _BATCH
         policy = BudgetPolicy(
             batch=batch,
             reserve=_RESERVE,
             charge_resumed=False,
-            in_flight=self.site.in_flight,
+            in_flight=self.site.in_flight(batch),
             machines=self.site.machines,
         )
         rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches))
@@ -353,6 +356,7 @@ class _Session:
 
         def latency_s() -> float:
             fastest = {s.task.key: s.winner.actions for s in searches}
+            self.site.measurer.settle()
             with self.costs.part("whole model", sealed=True):
                 try:
                     return latency_of(work, fastest, self.store, self.target, self.here)

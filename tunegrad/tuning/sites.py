@@ -28,8 +28,8 @@ __all__ = ["Site", "open_site"]
 class Site:
     """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
 
-    ``runs_models``: whole models that run in this process count as measured there too. ``close`` stops every worker;
-    calling it again does nothing.
+    ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``runs_models``: whole models that
+    run in this process count as measured there too. ``close`` stops every worker; calling it again does nothing.
     """
 
     target: Target
@@ -37,8 +37,8 @@ class Site:
     measurer: SessionMeasurer
     machine_limits: Callable[[], MachineLimits]
     close: Callable[[], None]
+    in_flight: Callable[[int], int]
     machines: int = 1
-    in_flight: int = 1
     runs_models: bool = True
 
 
@@ -61,7 +61,7 @@ def open_site(
     if settings.ray is None:
         with CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device:
             measurer = CandidateMeasurer(device, policy, interrupt, costs)
-            yield Site(target, here, measurer, device.machine_limits, device.close)
+            yield Site(target, here, measurer, device.machine_limits, device.close, _one_ahead)
         return
     from .fleet import Dispatcher, EngineSpec, FleetMeasurer, in_flight, job_size, kind_of
     from .fleet.cluster import RayCluster
@@ -85,4 +85,18 @@ def open_site(
         # With one machine, and the search on it, asking must not disturb what is timed.
         alone = count == 1 and cluster.is_here(crew.measuring[0])
         ahead = 1 if alone else in_flight(count)
-        yield Site(crew.target, crew.fingerprint, fleet, fleet.machine_limits, cluster.close, count, ahead, alike)
+        yield Site(
+            crew.target,
+            crew.fingerprint,
+            fleet,
+            fleet.machine_limits,
+            cluster.close,
+            lambda _: ahead,
+            count,
+            alike,
+        )
+
+
+def _one_ahead(batch: int) -> int:
+    """Proposals that are unanswered while one batch is under way and the next one has been asked for."""
+    return batch + 1

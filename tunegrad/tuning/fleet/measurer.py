@@ -62,6 +62,9 @@ class FleetMeasurer:
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Nothing: a machine compiles what it measures, or gets it compiled."""
 
+    def settle(self) -> None:
+        """Nothing: the batches of a fleet are measured by its machines."""
+
     def measure(self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]) -> _Results:
         """Begin now; one result per schedule, in order, None where its program is known or came before."""
         programs = frozenset(known)
