@@ -129,6 +129,7 @@ class Kernel:
     origin: tuple[str, ...] = field(default=(), compare=False)
     fixed: str = ""
     _text: str = field(default="", init=False, repr=False, compare=False)
+    _loads: tuple[tuple[Stage, Load], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def param(self, name: str) -> Param:
         """The parameter of that name."""
@@ -314,9 +315,9 @@ class _Shared:
         return name
 
 
-def loads(k: Kernel) -> Iterator[tuple[Stage, Load]]:
+def loads(k: Kernel) -> tuple[tuple[Stage, Load], ...]:
     """Every load of every stage."""
-    for s in k.stages:
-        for x in leaves(s.expr):
-            if isinstance(x, Load):
-                yield s, x
+    if not k._loads:
+        found = tuple((s, x) for s in k.stages for x in leaves(s.expr) if isinstance(x, Load))
+        object.__setattr__(k, "_loads", found)  # once: every action that stages, every sample asks
+    return k._loads

@@ -34,10 +34,10 @@ class Reorder(Action):
             raise self.fail(tree, "loops can not be reordered once something is staged")
         if len(set(self.order)) != len(self.order) or len(self.order) < 2:
             raise self.fail(tree, "needs two or more different loops")
-        places = sorted(tree.position(n) for n in self.order)
+        positions = [tree.position(n) for n in self.order]
         loops = list(tree.loops)
-        for at, n in zip(places, self.order, strict=True):
-            loops[at] = tree.loop(n)
+        for to, at in zip(sorted(positions), positions, strict=True):
+            loops[to] = tree.loops[at]
         return replace(tree, loops=tuple(loops)).checked()
 
     @classmethod

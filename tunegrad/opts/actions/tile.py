@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from tunegrad.ir.index import Index, var
@@ -60,8 +61,9 @@ class Tile(Action):
         env[loop.name] = var(outer.name, outer.extent) * self.size + var(inner.name, inner.extent)
         loops: list[Loop] = []
         for x in tree.loops:
-            loops += [outer, inner] if x is loop else [replace(x, name=names.get(x.name, x.name))]
-        index = tuple((a, i.substitute(env)) for a, i in tree.index)
+            new = names.get(x.name)
+            loops += [outer, inner] if x is loop else [x if new is None else replace(x, name=new)]
+        index = tuple([(a, i.substitute(env)) for a, i in tree.index])
         return replace(tree, loops=tuple(loops), index=index).checked()
 
     @staticmethod
@@ -96,6 +98,7 @@ def sizes(extent: int, tails: bool, lanes: int) -> list[int]:
 _NAME = re.compile(r"(.*?)(\d+)?$")
 
 
+@lru_cache(maxsize=4096)
 def split_name(name: str) -> tuple[str, int | None]:
     """The axis root of a loop name and its level: ("m", 1) of "m1", ("m", None) of "m"."""
     m = _NAME.fullmatch(name)
