@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tunegrad.ir.kernel import Reduce
@@ -37,7 +36,7 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
         raise action.fail(tree, f"loop {name} is already {loop.kind}")
     if kind.is_register:
         _check_register(action, tree, loop)
-    changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
+    changed = tree.with_loop(loop, loop.run_as(kind, count)).checked()
     rechecked(changed)
     for i, s in enumerate(changed.kernel.stages):
         if not kind.is_register or loop.stage not in (-1, i):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -38,7 +38,7 @@ class Reorder(Action):
         loops = list(tree.loops)
         for to, at in zip(sorted(positions), positions, strict=True):
             loops[to] = tree.loops[at]
-        return replace(tree, loops=tuple(loops)).checked()
+        return tree.with_loops(tuple(loops)).checked()
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
