@@ -129,6 +129,8 @@ class Kernel:
     origin: tuple[str, ...] = field(default=(), compare=False)
     fixed: str = ""
     _text: str = field(default="", init=False, repr=False, compare=False)
+    _flops: int = field(default=-1, init=False, repr=False, compare=False)
+    _loads: tuple[tuple[Stage, Load], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def param(self, name: str) -> Param:
         """The parameter of that name."""
@@ -154,6 +156,14 @@ class Kernel:
         yield from self.axes
         for s in self.stages:
             yield from s.axes
+
+    @property
+    def loads(self) -> tuple[tuple[Stage, Load], ...]:
+        """Every load of every stage."""
+        if not self._loads:
+            found = tuple((s, x) for s in self.stages for x in leaves(s.expr) if isinstance(x, Load))
+            object.__setattr__(self, "_loads", found)  # once: every action that stages, every sample asks
+        return self._loads
 
     @property
     def points(self) -> int:
@@ -222,6 +232,11 @@ class Kernel:
     @property
     def flops(self) -> int:
         """Floating-point operations of one run: arithmetic counts 1, FMA 2, DOT2 3, every fold step 1."""
+        if self._flops < 0:
+            object.__setattr__(self, "_flops", self._count())  # once: every schedule's facts ask
+        return self._flops
+
+    def _count(self) -> int:
         total = 0
         shared: set[int] = set()
         for s in self.stages:
@@ -314,9 +329,6 @@ class _Shared:
         return name
 
 
-def loads(k: Kernel) -> Iterator[tuple[Stage, Load]]:
+def loads(k: Kernel) -> tuple[tuple[Stage, Load], ...]:
     """Every load of every stage."""
-    for s in k.stages:
-        for x in leaves(s.expr):
-            if isinstance(x, Load):
-                yield s, x
+    return k.loads

@@ -26,7 +26,7 @@ rules, so an action only edits the list:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 
@@ -58,6 +58,9 @@ class LoopKind(StrEnum):
         self.is_register = text in ("unroll", "upcast", "vector", "group")
 
 
+_LANES = (LoopKind.VECTOR, LoopKind.GROUP)
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """``extent`` steps of one or (fused) several axes. ``stage`` is -1 on shared axes, else the stage that owns it."""
@@ -69,6 +72,18 @@ class Loop:
     reduce: bool
     kind: LoopKind = LoopKind.SERIAL
     count: int = 1
+
+    def renamed(self, name: str) -> Loop:
+        """The same loop under another name."""
+        return Loop(name, self.extent, self.axes, self.stage, self.reduce, self.kind, self.count)
+
+    def resized(self, name: str, extent: int) -> Loop:
+        """A loop of another name and extent over the same axes."""
+        return Loop(name, extent, self.axes, self.stage, self.reduce, self.kind, self.count)
+
+    def run_as(self, kind: LoopKind, count: int = 1) -> Loop:
+        """The same loop, its iterations of another kind."""
+        return Loop(self.name, self.extent, self.axes, self.stage, self.reduce, kind, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +121,7 @@ class LoopTree:
     kept: tuple[int, ...] = ()
     streamed: tuple[str, ...] = ()
     prefetched: tuple[tuple[str, int], ...] = ()
+    _region: int = field(default=-1, init=False, repr=False, compare=False)
 
     def loop(self, name: str) -> Loop:
         """The loop of that name; IllegalAction lists the ones there are."""
@@ -117,11 +133,17 @@ class LoopTree:
 
     def position(self, name: str) -> int:
         """Where the loop stands in the list."""
-        return self.loops.index(self.loop(name))
+        for i, found in enumerate(self.loops):
+            if found.name == name:
+                return i
+        return self.loops.index(self.loop(name))  # there is none: this says so
 
     def axis_index(self, axis: str) -> Index:
         """The axis as a sum over loops."""
-        return dict(self.index)[axis]
+        for name, index in self.index:
+            if name == axis:
+                return index
+        raise KeyError(axis)
 
     def extent(self, axis: str) -> int:
         """The axis's true extent."""
@@ -133,43 +155,52 @@ class LoopTree:
 
     def with_loop(self, old: Loop, *new: Loop) -> LoopTree:
         """The tree with one loop replaced in place."""
-        at = self.loops.index(old)
-        return replace(self, loops=self.loops[:at] + new + self.loops[at + 1 :])
+        at = self.position(old.name)
+        return self.with_loops(self.loops[:at] + new + self.loops[at + 1 :])
+
+    def with_loops(self, loops: tuple[Loop, ...], index: tuple[tuple[str, Index], ...] | None = None) -> LoopTree:
+        """The tree with other loops, and the axes as sums over them; all else stays."""
+        return LoopTree(  # many a microsecond faster than replace()
+            self.kernel, self.target, loops, self.index if index is None else index,
+            self.staged, self.padded, self.kept, self.streamed, self.prefetched,
+        )  # fmt: skip
 
     @property
     def region(self) -> int:
         """Position in the list where the region begins."""
-        begin = 0
-        for i, loop in enumerate(self.loops):
-            if loop.stage < 0 and not loop.kind.is_register:
-                begin = i + 1
-        return begin
+        if self._region < 0:  # once: most rules ask
+            begin = 0
+            for i, loop in enumerate(self.loops):
+                if loop.stage < 0 and not loop.kind.is_register:
+                    begin = i + 1
+            object.__setattr__(self, "_region", begin)
+        return self._region
 
     @property
     def outer(self) -> tuple[Loop, ...]:
         """The loops around the region, outermost first."""
-        return tuple(x for x in self.loops[: self.region] if not x.kind.is_register)
+        return tuple([x for x in self.loops[: self.region] if not x.kind.is_register])
 
     @property
     def partial(self) -> tuple[Loop, ...]:
         """The reduce loops around the region: those between which partial sums live in memory."""
-        return tuple(x for x in self.outer if x.stage >= 0 and x.extent > 1)
+        return tuple([x for x in self.loops[: self.region] if x.stage >= 0 and x.extent > 1 and not x.kind.is_register])
 
     @property
     def shared_registers(self) -> tuple[Loop, ...]:
         """Register loops of shared axes, in list order."""
-        return tuple(x for x in self.loops if x.stage < 0 and x.kind.is_register)
+        return tuple([x for x in self.loops if x.stage < 0 and x.kind.is_register])
 
     def own(self, stage: int) -> tuple[Loop, ...]:
         """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
         begin = self.region
-        serial = tuple(x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register)
-        return serial + tuple(x for x in self.loops if x.stage == stage and x.kind.is_register)
+        serial = [x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register]
+        return (*serial, *[x for x in self.loops if x.stage == stage and x.kind.is_register])
 
     def lane_loop(self, stage: int) -> Loop | None:
         """The loop whose iterations are vector lanes in this stage."""
         for x in self.loops:
-            if x.stage in (-1, stage) and x.kind in (LoopKind.VECTOR, LoopKind.GROUP):
+            if x.kind in _LANES and x.stage in (-1, stage):
                 return x
         return None
 
@@ -201,21 +232,24 @@ def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
 
 
 def _check_order(t: LoopTree) -> None:
-    seen: dict[str, int] = {}
+    around: dict[str, Loop] = {}
     for x in t.loops:
         if x.kind.is_register or len(x.axes) > 1 or x.extent == 1:
             continue
-        step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
-        if seen.get(x.axes[0], step) < step:
-            raise IllegalAction(
-                f"loop {x.name} stands inside a finer loop of its own axis {x.axes[0]}; outer tiles go first"
-            )
-        seen[x.axes[0]] = step
+        axis = x.axes[0]
+        if axis in around:
+            index = t.axis_index(axis)
+            if (index.coefficient(around[axis].name) or 0) < (index.coefficient(x.name) or 0):
+                raise IllegalAction(
+                    f"loop {x.name} stands inside a finer loop of its own axis {axis}; outer tiles go first"
+                )
+        around[axis] = x
 
 
 def _check_lanes(t: LoopTree) -> None:
-    for i in range(len(t.kernel.stages)):
-        lanes = [x for x in t.loops if x.stage in (-1, i) and x.kind in (LoopKind.VECTOR, LoopKind.GROUP)]
+    every = [x for x in t.loops if x.kind in _LANES]
+    for i in range(len(t.kernel.stages) if len(every) > 1 else 0):
+        lanes = [x for x in every if x.stage in (-1, i)]
         if len(lanes) > 1:
             names = " and ".join(x.name for x in lanes)
             raise IllegalAction(f"loops {names} would both be vector lanes of stage {i}; a stage has one lane loop")
@@ -223,7 +257,8 @@ def _check_lanes(t: LoopTree) -> None:
 
 def _check_items(t: LoopTree) -> None:
     """A stage that shares its reduction over work-items has nothing else on lanes or work-items."""
-    own = [x for x in t.loops if x.kind is LoopKind.LOCAL and x.stage >= 0]
+    local = LoopKind.LOCAL
+    own = [x for x in t.loops if x.kind is local and x.stage >= 0]
     for x in own:
         if any(y.kind is LoopKind.LOCAL and y is not x and y.stage in (-1, x.stage) for y in t.loops):
             raise IllegalAction(
@@ -249,10 +284,13 @@ def _check_partial(t: LoopTree) -> None:
             f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums, "
             "or it is not stored at every point"
         )
+    outer = {x.name for x in t.outer}
     for x in partial:
-        tail = [a for a in x.axes if t.nominal(a) != t.extent(a)]
+        tail = {a for a in x.axes if t.nominal(a) != t.extent(a)}
+        if not tail:
+            continue
         step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
-        inner = [y for y in t.loops if y not in t.outer and y.extent > 1 and set(y.axes) & set(tail)]
+        inner = [y for y in t.loops if y.name not in outer and y.extent > 1 and tail.intersection(y.axes)]
         if any((t.axis_index(x.axes[0]).coefficient(y.name) or 0) > step for y in inner):
             raise IllegalAction(
                 f"reduce loop {x.name} around shared loops: its axis has a tail and coarser loops inside"
@@ -266,16 +304,15 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
 
     IllegalAction when that stage loads it in several places, or none does.
     """
-    stages = list(tree.kernel.stages)
     found: list[tuple[Stage, Load]] = []
     for s, x in loads(tree.kernel):
-        if x.param == param and (s, x) not in found and (not found or found[0][0] is s):
+        if x.param == param and (not found or (found[0][0] is s and (s, x) not in found)):
             found.append((s, x))
     if len(found) != 1:
         raise IllegalAction(
             f"stage(param={param}): a stage of kernel {tree.kernel.name} loads it in {len(found)} places; needs one"
         )
-    return stages.index(found[0][0]), found[0][1]
+    return tree.kernel.stages.index(found[0][0]), found[0][1]
 
 
 def _lines(t: LoopTree) -> Iterator[str]:

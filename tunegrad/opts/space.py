@@ -8,7 +8,7 @@ changed. ``actions(schedule)`` lists legal single steps to append. Both give sch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -33,11 +33,14 @@ class Schedule:
 
     actions: tuple[Action, ...]
     trace: tuple[Decision, ...] = ()
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:
         """The actions as text; the schedule's identity."""
-        return print_actions(self.actions)
+        if not self._text:
+            object.__setattr__(self, "_text", print_actions(self.actions))  # once: everybody asks
+        return self._text
 
     @staticmethod
     def parse(text: str) -> Schedule:

@@ -7,6 +7,7 @@ parameter's own dimension order, so overlapping windows are copied once; what li
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -15,9 +16,10 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Load
 from tunegrad.ir.index import Index, Range, Valid, as_index, var
+from tunegrad.ir.kernel import Param
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
-__all__ = ["MAX_SCRATCH_BYTES", "CopyPlan", "copy_plan", "needed_loops"]
+__all__ = ["MAX_SCRATCH_BYTES", "CopyPlan", "check_copy", "copy_plan", "needed_loops"]
 
 MAX_SCRATCH_BYTES = 64 << 20
 
@@ -41,23 +43,62 @@ class CopyPlan:
         return prod(e for _, e in self.variables)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What stage ``stage`` reads of a staged operand, over the loops; ``needed`` are the loops that index the copy."""
+
+    param: Param
+    stage: int
+    load: Load
+    index: tuple[Index, ...]
+    valid: Valid
+    needed: tuple[str, ...]
+
+
 def needed_loops(tree: LoopTree, staged: Staged) -> tuple[str, ...]:
     """The loops that index the copy, in list order, register loops last and lanes at the very end.
 
     They are those inside ``at``, and all work-items, that the operand depends on.
     """
-    _, load = operand(tree, staged.param)
+    return _reads(tree, staged, *operand(tree, staged.param)).needed
+
+
+def _reads(tree: LoopTree, staged: Staged, stage: int, load: Load) -> _Reads:
     env = dict(tree.index)
-    used = set().union(*(i.substitute(env).names() for i in load.index), load.valid.substitute(env).names())
-    inside = {x.name for x in tree.inside(staged.at)} | {x.name for x in tree.loops if x.kind is LoopKind.LOCAL}
-    found = [x for x in tree.loops if x.name in used and x.name in inside]
-    order = {LoopKind.VECTOR: 2, LoopKind.GROUP: 2, LoopKind.UPCAST: 1, LoopKind.UNROLL: 1}
-    return tuple(x.name for x in sorted(found, key=lambda x: order.get(x.kind, 0)))
+    index, valid = tuple([i.substitute(env) for i in load.index]), load.valid.substitute(env)
+    used = valid.names().union(*[i.names() for i in index])
+    inside = {x.name for x in tree.inside(staged.at)}
+    local = LoopKind.LOCAL
+    found = [x for x in tree.loops if x.name in used and (x.name in inside or x.kind is local)]
+    found.sort(key=lambda x: _INNERMOST.get(x.kind, 0))
+    return _Reads(tree.kernel.param(staged.param), stage, load, index, valid, tuple([x.name for x in found]))
+
+
+_INNERMOST = {LoopKind.VECTOR: 2, LoopKind.GROUP: 2, LoopKind.UPCAST: 1, LoopKind.UNROLL: 1}
 
 
 def copy_plan(tree: LoopTree, staged: Staged) -> CopyPlan:
     """The plan of one staged operand; IllegalAction names the rule that it breaks."""
-    param = tree.kernel.param(staged.param) if any(p.name == staged.param for p in tree.kernel.params) else None
+    reads = _legal_reads(tree, staged)
+    return (_by_loops if _is_by_loops(staged) else _by_box)(tree, staged, reads)
+
+
+def check_copy(tree: LoopTree, staged: Staged) -> None:
+    """Raises IllegalAction where ``copy_plan`` would, without making the plan."""
+    reads = _legal_reads(tree, staged)
+    if _is_by_loops(staged):
+        _loop_extents(tree, staged, reads)
+    else:
+        _box(tree, staged, reads)
+
+
+def _is_by_loops(staged: Staged) -> bool:
+    return bool(staged.layout) or staged.at == "load"
+
+
+def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
+    """What is read, where a copy may be made at that place at all."""
+    param = next((p for p in tree.kernel.params if p.name == staged.param), None)
     if param is None:
         names = ", ".join(p.name for p in tree.kernel.params)
         raise IllegalAction(f"stage(param={staged.param}): no such parameter; valid: {names}")
@@ -75,14 +116,14 @@ def copy_plan(tree: LoopTree, staged: Staged) -> CopyPlan:
         late = [x.name for i, x in enumerate(tree.loops) if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin]
         if late:
             raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): outside local loop {late[0]}")
-    needed = needed_loops(tree, staged)
-    plan = (_by_loops if staged.layout or staged.at == "load" else _by_box)(tree, staged, stage, load, needed)
-    limit = tree.target.shared_bytes if plan.space == "shared" else MAX_SCRATCH_BYTES
-    if plan.size * plan.dtype.itemsize > limit:
-        raise IllegalAction(
-            f"stage(param={staged.param}, at={staged.at}): {plan.size * plan.dtype.itemsize} bytes exceed {limit}"
-        )
-    return plan
+    return _reads(tree, staged, stage, load)
+
+
+def _check_size(tree: LoopTree, staged: Staged, load: Load, extents: Iterable[int]) -> None:
+    nbytes = prod(extents) * load.dtype.itemsize
+    limit = tree.target.shared_bytes if _space(tree, staged) == "shared" else MAX_SCRATCH_BYTES
+    if nbytes > limit:
+        raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}")
 
 
 def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared", "pack"]:
@@ -97,26 +138,32 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
     return "team" if outside else "thread"
 
 
-def _by_loops(tree: LoopTree, staged: Staged, stage: int, load: Load, needed: tuple[str, ...]) -> CopyPlan:
-    single = {x.name for x in tree.loops if x.extent == 1}
-    layout = tuple(n for n in staged.layout if n not in single) or needed
-    if set(layout) != set(needed) or len(set(layout)) != len(layout):
+def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> dict[str, int]:
+    """The loops that index a copy, outermost first, with their extents."""
+    loops = {x.name: x.extent for x in tree.loops}
+    layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
+    if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
         raise IllegalAction(
             f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must name the loops "
-            f"({', '.join(needed)}), each once"
+            f"({', '.join(reads.needed)}), each once"
         )
-    extents = {n: tree.loop(n).extent for n in layout}
-    env = dict(tree.index)
-    buffer = staged.buffer
-    rename = {n: var(f"{buffer}.{n}", extents[n]) for n in layout}
-    offset = tree.kernel.param(staged.param).layout.offset([i.substitute(env) for i in load.index])
-    valid = load.valid.substitute(env) & tails(tree, set().union(*(i.names() for i in load.index)))
+    extents = {n: loops[n] for n in layout}
+    _check_size(tree, staged, reads.load, extents.values())
+    return extents
+
+
+def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
+    extents = _loop_extents(tree, staged, reads)
+    buffer, load = staged.buffer, reads.load
+    rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
+    offset = reads.param.layout.offset(reads.index)
+    valid = reads.valid & tails(tree, set().union(*(i.names() for i in load.index)))
     read, stride = as_index(0), 1
-    for n in reversed(layout):
+    for n in reversed(extents):
         read = read + var(n, extents[n]) * stride
         stride *= extents[n]
     return CopyPlan(
-        staged, load, stage, load.dtype, tuple((f"{buffer}.{n}", extents[n]) for n in layout),
+        staged, load, reads.stage, load.dtype, tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
         offset.substitute(rename), valid.substitute(rename), read, _space(tree, staged),
     )  # fmt: skip
 
@@ -128,28 +175,35 @@ def tails(tree: LoopTree, axes: set[str]) -> Valid:
     )
 
 
-def _by_box(tree: LoopTree, staged: Staged, stage: int, load: Load, needed: tuple[str, ...]) -> CopyPlan:
-    param = tree.kernel.param(staged.param)
+def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], list[Index]]:
+    """For each dimension of the parameter, where the box begins, and what is read from there."""
+    param = reads.param
     if any(p.step != 1 for p in param.layout.parts) or len(param.layout.parts) != len(param.shape):
         raise IllegalAction(f"stage(param={staged.param}): its layout is blocked; name the loops of the copy")
-    env = dict(tree.index)
-    zero = {n: as_index(0) for n in needed}
+    zero = {n: as_index(0) for n in reads.needed}
     where = f"stage(param={staged.param}, at={staged.at})"
-    dims = [i.substitute(env) for i in load.index]
-    base = [d.substitute(zero) for d in dims]
-    inner = [d - b for d, b in zip(dims, base, strict=True)]
-    for d, f in zip(dims, inner, strict=True):
-        if f.names() - set(needed):
+    base = [d.substitute(zero) for d in reads.index]
+    inner = [d - b for d, b in zip(reads.index, base, strict=True)]
+    for d, f in zip(reads.index, inner, strict=True):
+        if not f.names().issubset(reads.needed):
             raise IllegalAction(f"{where}: index {d} mixes loops inside and outside the copy")
-    buffer = staged.buffer
-    names = [f"{buffer}.d{i}" for i in range(len(dims))]
+    for r in reads.valid:
+        if all(d.terms != r.index.terms for d in reads.index):
+            raise IllegalAction(f"{where}: condition {r} is not about one dimension of the parameter")
+    extents = [f.hi - f.lo + 1 for f in inner]
+    _check_size(tree, staged, reads.load, [extents[p.dim] for p in param.layout.parts])
+    return base, inner
+
+
+def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
+    base, inner = _box(tree, staged, reads)
+    param, load = reads.param, reads.load
+    names = [f"{staged.buffer}.d{i}" for i in range(len(base))]
     at = [b + f.lo + var(n, f.hi - f.lo + 1) for b, f, n in zip(base, inner, names, strict=True)]
     ranges = [Range(x, 0, s) for x, s in zip(at, param.shape, strict=True)]
-    for r in load.valid.substitute(env):
-        i = next((i for i, d in enumerate(dims) if d.terms == r.index.terms), None)
-        if i is None:
-            raise IllegalAction(f"{where}: condition {r} is not about one dimension of the parameter")
-        shift = r.index.const - dims[i].const
+    for r in reads.valid:
+        i = next(i for i, d in enumerate(reads.index) if d.terms == r.index.terms)
+        shift = r.index.const - reads.index[i].const
         ranges.append(Range(at[i] + shift, r.lo, r.hi))
     order = [p.dim for p in param.layout.parts]
     extents = [f.hi - f.lo + 1 for f in inner]
@@ -158,6 +212,6 @@ def _by_box(tree: LoopTree, staged: Staged, stage: int, load: Load, needed: tupl
         read = read + (inner[dim] - inner[dim].lo) * stride
         stride *= extents[dim]
     return CopyPlan(
-        staged, load, stage, load.dtype, tuple((names[d], extents[d]) for d in order),
+        staged, load, reads.stage, load.dtype, tuple((names[d], extents[d]) for d in order),
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
     )  # fmt: skip

@@ -13,12 +13,13 @@ often its option has failed, by how near the option is to the present one, and b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from tunegrad.errors import IllegalAction
-from tunegrad.opts import Action, Chooser, Decision, Schedule, TraceChooser
+from tunegrad.opts import Action, Chooser, Schedule, TraceChooser
 from tunegrad.trial import Measurement
 
 from .ledger import Row, Traces, log_seconds
@@ -76,6 +77,10 @@ class _Move:
 
     parent_log_s: float
     changes: tuple[_Change, ...] = ()
+
+
+_Scored = tuple[float, _Parent, _Change]
+"""What a change of a parent promises, the parent and the change."""
 
 
 _Idea = tuple[Schedule, _Move | None]
@@ -221,31 +226,37 @@ class BeamSearcher(OneByOne):
             return self._random()
         if draw < fresh + self.append:
             return self._extended()
-        scored = sorted(self._scored(), key=lambda s: s[0], reverse=True)
+        scored = self._scored()
         if not scored:
             return self._extended() if self.rng.random() < 0.2 else self._random()
-        _, parent, change = scored[0]
+        _, parent, change = max(scored, key=_score)
         if self.rng.random() < self.pairs and (second := self._second(scored, parent, change)) is not None:
             return self._changed(parent, (change, second))
         parent.tried.add(change)
         return self._changed(parent, (change,))
 
-    def _scored(self) -> Iterator[tuple[float, _Parent, _Change]]:
+    def _scored(self) -> list[_Scored]:
         """(score, parent, change) of every untried move of the beam."""
+        found: list[_Scored] = []
+        uniform, known = self.rng.uniform, self._options
         for parent in self._beam:
             speed = math.exp(2.0 * (self._beam[0].row.log_s - parent.row.log_s))
+            tried = parent.tried
             for d in parent.row.schedule.trace:
                 worth = self._knob(d.name).expected * speed
-                for choice in _others(d):
-                    if (d.name, choice) not in parent.tried:
-                        near = 1.0 / (1.0 + 0.25 * (abs(choice - d.choice) - 1))
-                        jitter = self.rng.uniform(0.8, 1.0)
-                        yield worth * near * jitter * self._option(d.name, choice).factor, parent, (d.name, choice)
+                for choice, near in _others(d.choice, d.options):
+                    change = d.name, choice
+                    if change not in tried:
+                        option = known.get(change)
+                        factor = 1.0 if option is None else option.factor
+                        found.append((worth * near * uniform(0.8, 1.0) * factor, parent, change))
+        return found
 
-    def _second(self, scored: list[tuple[float, _Parent, _Change]], parent: _Parent, change: _Change) -> _Change | None:
+    def _second(self, scored: list[_Scored], parent: _Parent, change: _Change) -> _Change | None:
         """Another decision to change along with the first: one of the best few of the same parent."""
-        others = [c for _, p, c in scored if p is parent and c[0] != change[0]][:8]
-        return self.rng.choice(others) if others else None
+        others = [s for s in scored if s[1] is parent and s[2][0] != change[0]]
+        best = sorted(others, key=_score, reverse=True)[:8]
+        return self.rng.choice(best)[2] if best else None
 
     def _changed(self, parent: _Parent, changes: tuple[_Change, ...]) -> _Idea | None:
         schedule = self.ledger.sample(TraceChooser(parent.row.choices | dict(changes)))
@@ -283,9 +294,16 @@ class BeamSearcher(OneByOne):
         return found
 
 
-def _others(d: Decision) -> Iterator[int]:
-    """The options not taken, the nearest first."""
-    for distance in range(1, d.options):
-        for choice in (d.choice + distance, d.choice - distance):
-            if 0 <= choice < d.options:
-                yield choice
+@lru_cache(maxsize=4096)
+def _others(taken: int, options: int) -> tuple[tuple[int, float], ...]:
+    """The options not taken, the nearest first, and how near they are: 1 for a neighbour, less for others."""
+    return tuple(
+        (choice, 1.0 / (1.0 + 0.25 * (distance - 1)))
+        for distance in range(1, options)
+        for choice in (taken + distance, taken - distance)
+        if 0 <= choice < options
+    )
+
+
+def _score(scored: _Scored) -> float:
+    return scored[0]

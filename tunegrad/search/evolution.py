@@ -145,15 +145,16 @@ class EvolutionarySearcher(OneByOne):
         """Children as decisions, each once; in the model's order, fastest first, where there is one."""
         model = self._model if self._model is not None and self._model.fitted else None
         pool: dict[_Key, _Choices] = {}
+        forecast: dict[_Key, float] = {}
         for _ in range(self.generations if model is not None else 1):
             for _ in range(self.children):
                 child = self._child(parents)
                 pool.setdefault(_key(child), child)
             if model is not None:
-                everyone = list(pool.values())
-                order = model.predict(everyone).argsort(kind="stable")
-                parents = [everyone[int(i)] for i in order[: self.population]]
-                pool = {_key(c): c for c in (everyone[int(i)] for i in order)}
+                new = {key: child for key, child in pool.items() if key not in forecast}
+                forecast.update(zip(new, model.predict(list(new.values())), strict=True))
+                pool = {key: pool[key] for key in sorted(pool, key=forecast.__getitem__)}
+                parents = list(pool.values())[: self.population]
         return [child for key, child in pool.items() if key not in self._tried]
 
     def _child(self, parents: list[_Choices]) -> _Choices:

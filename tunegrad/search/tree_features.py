@@ -54,7 +54,7 @@ class _Access:
         return self.steps[-1].get(loop.name, 0) if self.steps else 0
 
     def moved_by(self, loop: Loop) -> bool:
-        return any(loop.name in steps for steps in self.steps)
+        return any([loop.name in steps for steps in self.steps])  # noqa: C419  # two or three of them
 
 
 def tree_features(tree: LoopTree) -> Mapping[str, float]:
@@ -100,16 +100,37 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
         "prefetched": float(len(tree.prefetched)),
         "other_lanes": float(sum(tree.lane_loop(i) is not None for i in range(len(kernel.stages)) if i != main)),
     }
-    inner: list[Loop] = list(registers)
+    touched = _touched(accesses, registers, serial)
     for level in range(LEVELS):
         loop = serial[-1 - level] if level < len(serial) else None
-        found[f"log_bytes{level}"] = _log(sum(a.elements(inner) * a.itemsize for a in accesses))
+        found[f"log_bytes{level}"] = _log(sum(touched[min(level, len(serial))]))
         found[f"log_trips{level}"] = _log(loop.extent if loop is not None else 0)
         found[f"reduce{level}"] = float(loop.reduce) if loop is not None else -1.0
-        if loop is not None:
-            inner.append(loop)
     for cache, nbytes in (("l1", target.l1_bytes), ("l2", target.l2_bytes)):
-        found[f"log_missed_{cache}"] = _missed(accesses, registers, serial, nbytes)
+        found[f"log_missed_{cache}"] = _missed(accesses, serial, touched, nbytes)
+    return found
+
+
+def _touched(accesses: Sequence[_Access], registers: Sequence[Loop], serial: Sequence[Loop]) -> list[list[float]]:
+    """Bytes of each access inside the registers, then inside the innermost serial loop as well, and so on."""
+    # As ``_Access.elements`` has it, but each loop widens what is inside it.
+    spans = [[1] * len(a.steps) for a in accesses]
+    counts = [[1] * len(a.steps) for a in accesses]
+    found: list[list[float]] = []
+    for loops in (registers, *((x,) for x in reversed(serial))):
+        for x in loops:
+            for a, span, count in zip(accesses, spans, counts, strict=True):
+                for dim, steps in enumerate(a.steps):
+                    step = steps.get(x.name)
+                    if step is not None:
+                        span[dim] += step * (x.extent - 1)
+                        count[dim] *= x.extent
+        found.append(
+            [
+                math.prod(map(min, span, count), start=1.0) * a.itemsize
+                for a, span, count in zip(accesses, spans, counts, strict=True)
+            ]
+        )
     return found
 
 
@@ -168,20 +189,18 @@ def _staged(tree: LoopTree, accesses: Sequence[_Access], param: str, at: str) ->
     return max((a.elements(inside) * a.itemsize for a in accesses if a.param == param), default=0.0)
 
 
-def _missed(accesses: Sequence[_Access], registers: Sequence[Loop], serial: Sequence[Loop], nbytes: int) -> float:
+def _missed(
+    accesses: Sequence[_Access], serial: Sequence[Loop], touched: Sequence[Sequence[float]], nbytes: int
+) -> float:
     """Bytes brought into a cache, in log units: what the largest nest that fits touches, for each time it is run."""
-    inner = list(registers)
-    outer = list(serial)
-    while outer:
-        wider = [*inner, outer[-1]]
-        if sum(a.elements(wider) * a.itemsize for a in accesses) > nbytes:
-            break
-        inner = wider
-        outer.pop()
+    fits = 0
+    while fits < len(serial) and sum(touched[fits + 1]) <= nbytes:
+        fits += 1
+    outer = serial[: len(serial) - fits]
     total = 0.0
-    for a in accesses:
-        again = outer
-        while again and not a.moved_by(again[-1]):
-            again = again[:-1]  # it stays where it is while the next loop runs
-        total += a.elements(inner) * a.itemsize * math.prod(x.extent for x in again)
+    for a, inside in zip(accesses, touched[fits], strict=True):
+        again = len(outer)
+        while again and not a.moved_by(outer[again - 1]):
+            again -= 1  # it stays where it is while the next loop runs
+        total += inside * math.prod([x.extent for x in outer[:again]])
     return _log(total)

@@ -12,6 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
@@ -61,7 +62,13 @@ class Action(ABC):
         return IllegalAction(f"{self}: {rule} (kernel {tree.kernel.name})")
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{f.name}={_show(getattr(self, f.name))}' for f in fields(self))})"
+        return f"{self.name}({', '.join([f'{name}={_show(getattr(self, name))}' for name in _arguments(type(self))])})"
+
+
+@cache
+def _arguments(cls: type[Action]) -> tuple[str, ...]:
+    """The names of an action's arguments, in order."""
+    return tuple(f.name for f in fields(cls))
 
 
 def _show(value: object) -> str:

@@ -32,7 +32,7 @@ class Keep(Action):
         if self.stage in tree.kept:
             raise self.fail(tree, f"stage {self.stage} is kept already")
         kept_of(tree, self.stage)
-        return replace(tree, kept=(*tree.kept, self.stage)).checked()
+        return replace(tree, kept=(*tree.kept, self.stage))
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:

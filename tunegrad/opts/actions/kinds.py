@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
 
 from ..keeping import kept_of
-from ..staging import copy_plan
+from ..staging import check_copy
 from .base import Action
 
 __all__ = ["MAX_COPIES", "rechecked", "set_kind"]
@@ -21,7 +20,7 @@ MAX_COPIES = 512
 def rechecked(tree: LoopTree) -> LoopTree:
     """The tree itself, or IllegalAction when what is staged or kept no longer fits its loops."""
     for staged in tree.staged:
-        copy_plan(tree, staged)
+        check_copy(tree, staged)
     for stage in tree.kept:
         kept_of(tree, stage)
     return tree
@@ -37,9 +36,11 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
         raise action.fail(tree, f"loop {name} is already {loop.kind}")
     if kind.is_register:
         _check_register(action, tree, loop)
-    changed = tree.with_loop(loop, replace(loop, kind=kind, count=count)).checked()
+    changed = tree.with_loop(loop, loop.run_as(kind, count)).checked()
     rechecked(changed)
     for i, s in enumerate(changed.kernel.stages):
+        if not kind.is_register or loop.stage not in (-1, i):
+            continue  # its registers are what they were
         lane = changed.lane_loop(i)
         copies = prod(
             x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane

@@ -36,7 +36,7 @@ class Prefetch(Action):
             raise self.fail(tree, f"{self.param} is prefetched already")
         if not 64 <= self.distance <= 1 << 16:
             raise self.fail(tree, "the distance must be from 64 to 65536 bytes")
-        return replace(tree, prefetched=(*tree.prefetched, (self.param, self.distance))).checked()
+        return replace(tree, prefetched=(*tree.prefetched, (self.param, self.distance)))
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:

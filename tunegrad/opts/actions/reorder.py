@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -34,11 +34,11 @@ class Reorder(Action):
             raise self.fail(tree, "loops can not be reordered once something is staged")
         if len(set(self.order)) != len(self.order) or len(self.order) < 2:
             raise self.fail(tree, "needs two or more different loops")
-        places = sorted(tree.position(n) for n in self.order)
+        positions = [tree.position(n) for n in self.order]
         loops = list(tree.loops)
-        for at, n in zip(places, self.order, strict=True):
-            loops[at] = tree.loop(n)
-        return replace(tree, loops=tuple(loops)).checked()
+        for to, at in zip(sorted(positions), positions, strict=True):
+            loops[to] = tree.loops[at]
+        return tree.with_loops(tuple(loops)).checked()
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree, Staged, operand
 
-from ..staging import copy_plan, needed_loops
+from ..staging import check_copy, needed_loops
 from .base import Action
 
 __all__ = ["Stage"]
@@ -39,8 +39,8 @@ class Stage(Action):
             raise self.fail(tree, f"parameter {self.param} is staged already")
         staged = Staged(self.param, self.at, self.layout)
         grown = replace(tree, staged=(*tree.staged, staged))
-        copy_plan(grown, staged)
-        return grown.checked()
+        check_copy(grown, staged)
+        return grown
 
     def __str__(self) -> str:
         return f"stage(param={self.param}, at={self.at or '()'}, layout=({', '.join(self.layout)}))"

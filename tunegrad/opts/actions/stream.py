@@ -33,7 +33,7 @@ class Stream(Action):
             raise self.fail(tree, f"{self.param} is no output that is not streamed yet")
         if tree.partial:
             raise self.fail(tree, "partial sums are read again")
-        return replace(tree, streamed=(*tree.streamed, self.param)).checked()
+        return replace(tree, streamed=(*tree.streamed, self.param))
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:

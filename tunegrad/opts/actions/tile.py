@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from tunegrad.ir.index import Index, var
@@ -55,14 +56,15 @@ class Tile(Action):
                 names[x.name] = f"{stem}{depth + 1}"
                 env[x.name] = var(names[x.name], x.extent)
         at = level or 0
-        outer = replace(loop, name=f"{root}{at}", extent=-(-loop.extent // self.size))
-        inner = replace(loop, name=f"{root}{at + 1}", extent=self.size)
+        outer = loop.resized(f"{root}{at}", -(-loop.extent // self.size))
+        inner = loop.resized(f"{root}{at + 1}", self.size)
         env[loop.name] = var(outer.name, outer.extent) * self.size + var(inner.name, inner.extent)
         loops: list[Loop] = []
         for x in tree.loops:
-            loops += [outer, inner] if x is loop else [replace(x, name=names.get(x.name, x.name))]
-        index = tuple((a, i.substitute(env)) for a, i in tree.index)
-        return replace(tree, loops=tuple(loops), index=index).checked()
+            new = names.get(x.name)
+            loops += [outer, inner] if x is loop else [x if new is None else x.renamed(new)]
+        index = tuple([(a, i.substitute(env)) for a, i in tree.index])
+        return tree.with_loops(tuple(loops), index).checked()
 
     @staticmethod
     def outermost(tree: LoopTree, loop: Loop) -> bool:
@@ -96,6 +98,7 @@ def sizes(extent: int, tails: bool, lanes: int) -> list[int]:
 _NAME = re.compile(r"(.*?)(\d+)?$")
 
 
+@lru_cache(maxsize=4096)
 def split_name(name: str) -> tuple[str, int | None]:
     """The axis root of a loop name and its level: ("m", 1) of "m1", ("m", None) of "m"."""
     m = _NAME.fullmatch(name)
