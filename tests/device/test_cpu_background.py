@@ -95,6 +95,12 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
     assert found[2].measurement.compile_s == 2.0
 
 
+def test_references_are_computed_after_what_compiles(device, good):
+    compiling = device.begin_compile(candidates("good"))
+    device.refer([(Candidate("another", "good"), good.io)])
+    assert len(compiling.wait()) == 1
+
+
 def test_closed_batch_does_not_hold_up_what_is_timed(device, good):
     compiling = device.begin_compile(candidates("hangs", "hangs", "hangs"))
     time.sleep(2 * SLOW_S)

@@ -87,6 +87,16 @@ def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_
     assert resumed_sessions(store, SETTINGS, Policy(), "mine") == {"larger", "patient"}
 
 
+def test_session_with_fewer_proposals_in_flight_is_not_resumed_and_what_it_spent_counts(store: Store) -> None:
+    mine = replace(SETTINGS, in_flight=17)
+    for name, settings in (("one", SETTINGS), ("ahead", mine)):
+        with store.session("tune", 0, session_record(settings, Policy()), "0", name):
+            pass
+    assert resumed_sessions(store, mine, Policy(), "mine") == {"ahead"}
+    account(store).charge(10.0)
+    assert account(store, mine).left_s == 50.0
+
+
 def test_sessions_since_the_first_of_some_are_those_that_began_with_or_after_it() -> None:
     clock = count()
     with open_store(":memory:", "write", clock=lambda: float(next(clock))) as store:

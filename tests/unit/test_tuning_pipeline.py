@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 
 import pytest
 from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
-from tunegrad.candidate import Payload
+from tunegrad.candidate import HOOKS, Payload
+from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, Outcome, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, Limits, Outcome, host_target
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule
 from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, Measurer, ModelSearch, SearchTask
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
+from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.measuring import CandidateMeasurer
+from tunegrad.tuning.sites import open_site
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
 OTHER = Surface(
@@ -318,6 +322,12 @@ def test_costs_of_a_batch_that_was_done_before_it_was_waited_for_are_none(device
 
 
 # ---- a search
+
+
+def test_site_of_this_machine_keeps_one_batch_under_way_and_one_asked_for():
+    settings = TuneSettings(ModelSpec("toy", "a:b"), "cpu", 1, 60.0, "beam", Path("s.db"), 0)
+    with open_site(settings, Policy(), Limits(), HOOKS, Interrupt(), Costs(), print) as site:
+        assert [site.in_flight(batch) for batch in (8, 16)] == [9, 17]
 
 
 class Asking(BeamSearcher):

@@ -150,6 +150,9 @@ class ModelSearch:
                     return "trials"
                 self._finish()  # a program that was known gives its place back
             elif order := first or self._by_worth(self._open()):
+                if self._under_way and self._affordable(order[0]) < 1:
+                    self._finish()  # what is under way takes the time that is left
+                    continue
                 self._batch(order[0])
                 first = first[1:]
             elif self._under_way:
@@ -214,9 +217,8 @@ class ModelSearch:
         self._charge(step)
 
     def _batch(self, i: int) -> None:
-        left_s = self.left_s * self.policy.machines - self._under_way_s
-        affordable = int(min(self._allowed, left_s / self._prospects[i].trial_cost_s))
-        self._under_way.append((i, self.searches[i].begin(max(1, min(self.policy.batch, affordable)))))
+        count = max(1, min(self.policy.batch, self._affordable(i)))
+        self._under_way.append((i, self.searches[i].begin(count)))
         self._settle(self.policy.in_flight)
 
     def _settle(self, below: int) -> None:
@@ -251,10 +253,11 @@ class ModelSearch:
     def _unanswered(self) -> int:
         return sum(len(begun.proposals) for _, begun in self._under_way)
 
-    @property
-    def _under_way_s(self) -> float:
-        """What the proposals that are unanswered are expected to cost."""
-        return sum(len(begun.proposals) * self._prospects[i].trial_cost_s for i, begun in self._under_way)
+    def _affordable(self, i: int) -> int:
+        """How many more candidates of a kernel fit into the time that those under way are expected to leave."""
+        under_way_s = sum(len(begun.proposals) * self._prospects[j].trial_cost_s for j, begun in self._under_way)
+        left_s = self.left_s * self.policy.machines - under_way_s
+        return int(min(self._allowed, left_s / self._prospects[i].trial_cost_s))
 
     @property
     def _allowed(self) -> float:

@@ -5,7 +5,12 @@
       window "waiting"       |=====|       divided afterwards: what workers say they did, and the rest
     no part open: "other"
 
-Work that several processes do at once counts with what it took of the session's time, not of theirs.
+Work that several processes do at once counts with what it took of the session's time, not of theirs. What they do while
+this one works counts as what this one did, and only the wait for the rest is theirs:
+
+    this process    |== asks for B ==|== waits for A ==|
+    its workers     |=========== compile A ============|
+    counts as       "asking"         "lowering", "compiling", or "waiting"
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ Part = Literal[
 ]
 """``plans``: whole models compared to decide their cut and variants. ``asking``: the space and the searcher.
 
+``lowering`` and ``compiling``: as far as the session waited for them; what is done while it asks is ``asking``.
 ``waiting``: for workers to start and answer, and for the slowest of a batch. ``verifying`` holds inputs and references.
 """
 
