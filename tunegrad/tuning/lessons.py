@@ -31,7 +31,7 @@ from tunegrad.trial import Trial
 __all__ = ["MOST_KERNELS", "MOST_ROWS", "Teacher", "features_of"]
 
 MOST_ROWS = 600
-"""Rows of all kernels together; the facts of one take about a millisecond."""
+"""Rows of all kernels together; the facts of one take about half a millisecond."""
 
 MOST_KERNELS = 40
 """Kernels that teach; each has its part of the rows. Reading one back takes a millisecond, of Winograd's some ten."""
