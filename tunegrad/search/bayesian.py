@@ -144,6 +144,9 @@ class BayesianSearcher(OneByOne):
         self._used += len(rows)
         if self._study is None:
             return
+        if self._size + len(rows) >= self.most:
+            self._study = None  # it would be full: the next one is made of what is best and what is latest
+            return
         for row in rows:
             trial = self._pending.pop(row.schedule.text, None)
             if trial is not None:

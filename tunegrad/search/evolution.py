@@ -31,6 +31,9 @@ _Key = tuple[tuple[str, int], ...]
 _FEWEST = 12
 """Rows before a model is trained and parents are bred from: fewer say nothing. Random draws come first."""
 
+_LEARNED = 256
+"""Rows that a model is trained on, at most, half of them the fastest and half the latest: more only cost time."""
+
 _DRAWS = 6
 """Random draws for each that is proposed, where the rows of other kernels say which is best."""
 
@@ -97,6 +100,7 @@ class EvolutionarySearcher(OneByOne):
             self._options.update((d.name, d.options) for d in row.schedule.trace)
             self._tried.add(_key(row.choices))
         fresh, self._used = len(rows) > self._used, len(rows)
+        rows = self.ledger.telling(_LEARNED // 2) if len(rows) > _LEARNED else rows
         log_s, enough = [r.log_s for r in rows], len(rows) >= _FEWEST
         if self._model is not None and fresh and enough:
             self._model.fit([r.choices for r in rows], log_s)

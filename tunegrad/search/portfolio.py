@@ -35,6 +35,9 @@ _TRIALS = 6.0
 _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
 """What a searcher is taken to be worth before it has earned anything, against the best; 1 for others."""
 
+_LEAST = {"evolutionary": 6}
+"""So many trials a searcher is asked for at once, where that goes: it gets ready as long for one as for many."""
+
 _ALONE = 12
 """Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
 
@@ -47,6 +50,7 @@ class _Account:
     """What a searcher has earned. ``gain`` over ``trials``, both fading; ``due`` trials are owed to it."""
 
     trust: float
+    least: int = 1
     trials: float = 0.0
     gain: float = 0.0
     due: float = 0.0
@@ -88,7 +92,7 @@ class PortfolioSearcher:
         self.searchers = dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
-        self._accounts = {name: _Account(_TRUST.get(name, 1.0)) for name in self.searchers}
+        self._accounts = {name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers}
         self._ledger = Ledger(space)
         self._seen: set[str] = set()
         self._from: dict[str, str] = {}
@@ -144,13 +148,18 @@ class PortfolioSearcher:
     # ---- proposing ---------------------------------------------------------------------------------------------------
 
     def _divided(self, n: int) -> list[Proposal]:
-        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for one that is dry."""
+        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for one that is dry.
+
+        Where nobody is owed enough to be asked, the first one goes into debt.
+        """
         found: list[Proposal] = []
         for name, share in self.shares.items():
             self._accounts[name].due += share * n
         dry: set[str] = set()
         while len(found) < n and len(dry) < len(self.searchers):
-            name = max((a for a in self._accounts if a not in dry), key=lambda a: self._accounts[a].due)
+            left = [a for a in self._accounts if a not in dry]
+            ready = [a for a in left if self._accounts[a].due >= self._accounts[a].least]
+            name = max(ready, key=lambda a: self._accounts[a].due) if ready else left[0]
             count = max(1, min(n - len(found), int(self._accounts[name].due)))
             new = self._new(name, count)
             self._accounts[name].due -= len(new)
