@@ -1,7 +1,7 @@
 """Who writes to a buffer that may only be read is stopped at once, and the exit code says which buffer it was.
 
     buffers in read-only pages     a store to one of them --> SIGSEGV --> the handler looks its address up
-                                                                          --> _exit(EXIT_WROTE + index of the parameter)
+                                                                          --> _exit(EXIT_WROTE + its place in the table)
                                    any other bad access   --> SIGSEGV, as without a handler
 
 The handler is native code: what faults is generated code, on any thread of the team, and Python can not run there.
@@ -24,10 +24,10 @@ from tunegrad.errors import InternalError
 __all__ = ["EXIT_WROTE", "MOST_TOLD", "ReadOnly"]
 
 EXIT_WROTE = 128
-"""The exit code of a process whose candidate wrote to parameter 0; the next ones are of those that follow."""
+"""The exit code of a process whose candidate wrote to what is watched first; the next ones are of those that follow."""
 
 MOST_TOLD = 64
-"""Parameters that have an exit code of their own; later ones are told as the last of these."""
+"""Entries that have an exit code of their own; later ones are told as the last of these."""
 
 _SA_SIGINFO = 4
 _FAULT_ADDRESS = 16
@@ -40,7 +40,7 @@ declare i64 @llvm.umin.i64(i64, i64)
 
 @table = internal global ptr null
 
-; The table: how many parameters there are, then (start, end) of each; 0, 0 of those that may be written.
+; The table: how many entries there are, then (start, end) of each; 0, 0 of those that may be written.
 define void @tg_guard(ptr %table) {{
   store ptr %table, ptr @table
   ret void

@@ -37,6 +37,9 @@ __all__ = ["settle_variants"]
 _NEAR = 1.6
 """Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
 
+_AGAIN = 4
+"""How often a contest goes on where a variant is ahead and not proved to be."""
+
 _LEAST_S = 1.0
 """A contest that takes no longer is held, however little time is left."""
 
@@ -82,7 +85,7 @@ def settle_variants(
     if monotonic() + profiled_s(took_s) > max(deadline_s, monotonic() + _LEAST_S):
         return picks
     try:
-        samples = contest.samples()
+        samples = _sampled(contest, groups=contested, until_s=deadline_s - profiled_s(took_s))
     except CandidateFailure:
         return picks
     rows = DecisionRows(store, here, session, "variant")
@@ -90,6 +93,28 @@ def settle_variants(
     for g in contested:
         picks |= dict.fromkeys(g.keys, _fastest(g, samples, texts, rows))
     return picks
+
+
+def _sampled(contest: _Contest, groups: Sequence[_Group], until_s: float) -> dict[str, _Samples]:
+    """Samples of every group, taken again while some variant is ahead and not proved to be, until ``until_s``.
+
+    Disturbed moments spread the samples; the direct variant stays where nothing is proved, so that a session that gave
+    up too early would keep a slow one.
+    """
+    models = contest.models()
+    samples = contest.samples(models)
+    for _ in range(_AGAIN):
+        if monotonic() > until_s or not any(_undecided(g, samples) for g in groups):
+            break
+        for key, variants in contest.samples(models).items():
+            for variant, taken in variants.items():
+                samples[key][variant].extend(taken)
+    return samples
+
+
+def _undecided(group: _Group, samples: Mapping[str, _Samples]) -> bool:
+    best, totals = _ahead(group, samples)
+    return median(totals[best]) < median(totals[DIRECT]) and not decide(totals[DIRECT], totals[best]).promoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +138,18 @@ def _fastest(group: _Group, samples: Mapping[str, _Samples], texts: Mapping[str,
 
     What came nearest has a row for every kernel, with a promotion where it was.
     """
-    totals = {v: [sum(turn) for turn in zip(*(samples[k][v] for k in group.keys), strict=True)] for v in group.near}
-    best = min((v for v in totals if v != DIRECT), key=lambda v: median(totals[v]))
+    best, totals = _ahead(group, samples)
     verdict = decide(totals[DIRECT], totals[best])
     for key in group.keys:
         evidence = evidence_of(verdict.p_value, (samples[key][DIRECT], samples[key][best]))
         rows.challenged(texts[key], variant_text(best), evidence, verdict.promoted)
     return best if verdict.promoted else DIRECT
+
+
+def _ahead(group: _Group, samples: Mapping[str, _Samples]) -> tuple[str, dict[str, list[float]]]:
+    """The fastest of the variants that are not direct, and what each takes of all kernels of the group together."""
+    totals = {v: [sum(turn) for turn in zip(*(samples[k][v] for k in group.keys), strict=True)] for v in group.near}
+    return min((v for v in totals if v != DIRECT), key=lambda v: median(totals[v])), totals
 
 
 def _settled(
@@ -160,10 +190,14 @@ class _Contest:
         """The variant of every kernel, model by model."""
         return [self._lineup(i) for i in range(max(len(g.near) for g in self.groups))]
 
-    def samples(self) -> dict[str, _Samples]:
-        """Seconds of one launch of each kernel of the groups. Raises CandidateFailure."""
+    def models(self) -> list[LoadedModel]:
+        """A model of each lineup. Raises CandidateFailure."""
+        return [self._model(p) for p in self.lineups]
+
+    def samples(self, models: Sequence[LoadedModel]) -> dict[str, _Samples]:
+        """Seconds of one launch of each kernel of the groups."""
         found: dict[str, _Samples] = {}
-        for picks, turns in zip(self.lineups, profiled([self._model(p) for p in self.lineups]), strict=True):
+        for picks, turns in zip(self.lineups, profiled(models), strict=True):
             for key, taken in by_kernel(turns, self._places(picks)).items():
                 found.setdefault(key, {}).setdefault(picks[key], taken)
         return found

@@ -1,0 +1,66 @@
+"""A contest of variants goes on while one is ahead and not proved to be, and no longer."""
+
+import math
+
+import pytest
+
+from tunegrad.tuning import variants
+from tunegrad.tuning.variants import _fastest, _Group, _sampled
+
+NOISY = [1.0, 2.0, 1.1, 1.9, 1.05, 2.1, 0.95, 2.05, 1.0, 1.9, 1.1, 2.0]
+GROUP = _Group(("k",), {"winograd2": 1.0, "direct": 1.2})
+
+
+class Contest:
+    """Hands out scripted samples; ``calls`` counts how often it was asked."""
+
+    def __init__(self, rounds):
+        self.rounds, self.calls = rounds, 0
+
+    def models(self):
+        return []
+
+    def samples(self, models):
+        assert models == []
+        direct, winograd = self.rounds[min(self.calls, len(self.rounds) - 1)]
+        self.calls += 1
+        return {"k": {"direct": list(direct), "winograd2": list(winograd)}}
+
+
+class Rows:
+    def __init__(self):
+        self.promoted = []
+
+    def challenged(self, text, variant, evidence, promoted):
+        self.promoted.append(promoted)
+
+
+def test_noise_is_sampled_again_until_the_variant_is_proved_faster():
+    slower = [1.12 * x for x in NOISY]
+    contest = Contest([(slower, NOISY), ([2.0] * 12, [1.0] * 12)])
+    samples = _sampled(contest, [GROUP], math.inf)
+    assert contest.calls == 2
+    assert len(samples["k"]["direct"]) == len(samples["k"]["winograd2"]) == 24
+    rows = Rows()
+    assert _fastest(GROUP, samples, {"k": ""}, rows) == "winograd2"
+    assert rows.promoted == [True]
+
+
+def test_what_is_never_proved_stays_direct_after_a_number_of_rounds():
+    contest = Contest([([1.001 * x for x in NOISY], NOISY)])
+    samples = _sampled(contest, [GROUP], math.inf)
+    assert contest.calls == 1 + variants._AGAIN
+    assert _fastest(GROUP, samples, {"k": ""}, Rows()) == "direct"
+
+
+@pytest.mark.parametrize("ratio", [2.0, 0.5])
+def test_what_is_clear_is_sampled_once(ratio):
+    contest = Contest([([ratio] * 12, [1.0] * 12)])
+    _sampled(contest, [GROUP], math.inf)
+    assert contest.calls == 1
+
+
+def test_without_time_the_first_samples_stand():
+    contest = Contest([([1.12 * x for x in NOISY], NOISY)])
+    _sampled(contest, [GROUP], 0.0)
+    assert contest.calls == 1
