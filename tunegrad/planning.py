@@ -28,6 +28,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.rates import CACHE_BYTES_PER_S, bytes_per_s, peak_flops
+from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION
@@ -61,6 +62,8 @@ _IMAGES = re.compile(r"images\((\w+)\)")
 _LAUNCH_S = 1e-6
 _EXPENSIVE_FLOPS = 15
 """What an exponential, a division or the like costs more than an addition."""
+
+_MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,7 @@ def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float
     return sum(uses * expected_s(kernel, target, numerics) for kernel, uses in plan.kernels().values())
 
 
+@remembered(_MOST_KNOWN)
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 
@@ -168,19 +172,6 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again. Known kernels
     are remembered: plans of one model have most of theirs in common.
     """
-    key = kernel.text, kernel.fixed, target, numerics
-    if key not in _known:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = _reckoned_s(kernel, target, numerics)
-    return _known[key]
-
-
-_MOST_KNOWN = 4096
-_known: dict[tuple[str, str, Target, Numerics], float] = {}
-
-
-def _reckoned_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     peak = peak_flops(target, target.threads)
     total = 0.0
     for part in expected_parts(kernel, target, numerics):

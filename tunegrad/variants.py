@@ -16,6 +16,7 @@ from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel, Reduce, loads
 from tunegrad.ir.rates import MEMORY_BYTES_PER_S, bytes_per_s, peak_flops
+from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
 from tunegrad.opts import SPACE_VERSION
@@ -34,7 +35,6 @@ _LAUNCH_S = 3e-7
 """Of one kernel more; assumed. It only decides ties: splits of 2^15 terms were measured faster on two cores."""
 
 _MOST_KNOWN = 4096
-_known: dict[tuple[str, str, Target, Numerics], str] = {}
 
 
 def variant_text(variant: str) -> str:
@@ -55,6 +55,7 @@ def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
     return tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
 
 
+@remembered(_MOST_KNOWN)
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 
@@ -62,15 +63,8 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     that cache's rate, the rest at memory's. For long reductions with few results it counts the cores and the lanes that
     each kernel keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
-    key = kernel.text, kernel.fixed, target, numerics
-    found = _known.get(key)
-    if found is None:
-        model = _streamed_s if splits_of(kernel) else _expected_s
-        found = min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = found
-    return found
+    model = _streamed_s if splits_of(kernel) else _expected_s
+    return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:

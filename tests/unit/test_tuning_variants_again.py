@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tunegrad.tuning import variants
@@ -64,3 +65,14 @@ def test_without_time_the_first_samples_stand():
     contest = Contest([([1.12 * x for x in NOISY], NOISY)])
     _sampled(contest, [GROUP], 0.0)
     assert contest.calls == 1
+
+
+def test_a_variant_as_fast_as_the_direct_one_is_rarely_promoted():
+    rng = np.random.default_rng(0)
+    promoted = 0
+    for _ in range(200):
+        contest = Contest([rng.lognormal(0.0, 0.1, (2, 12)) for _ in range(1 + variants._AGAIN)])
+        rows = Rows()
+        _fastest(GROUP, _sampled(contest, [GROUP], math.inf), {"k": ""}, rows)
+        promoted += rows.promoted[0]
+    assert promoted <= 10

@@ -117,7 +117,7 @@ class Bench:
         return dataset.references if known is None else ()
 
     def measure(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float) -> Reply:
-        """Verify, then time. ``best_s`` is the time to beat: a clear loser is not timed to the end."""
+        """Verify, then time. ``best_s``, where not 0, is the time to beat: a clear loser is not timed to the end."""
         dataset = self._datasets.get(candidate.kernel_key)
         if dataset is None:
             return Reply(prepared=False)
@@ -131,7 +131,7 @@ class Bench:
         except MemoryError as error:
             return Reply(replace(facts, status=Status.OUT_OF_RESOURCES, error=f"buffers: {error}"))
         with bound.executable:
-            return self._examine(bound, policy, best_s, start, facts)
+            return self._examine(bound, policy, best_s or math.inf, start, facts)
 
     def compare(
         self, candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
@@ -162,8 +162,7 @@ class Bench:
         samples: tuple[float, ...] = ()
         timing_s = 0.0
         once_s, fault = self._verify(bound, 0, _NONE)
-        hopeless_s = max(_HOPELESS_S, best_s * _HOPELESS) if best_s > 0 else math.inf
-        if once_s > hopeless_s:
+        if once_s > max(_HOPELESS_S, best_s * _HOPELESS):
             samples = (once_s,)
         elif not fault.error:
             began = time.monotonic()
@@ -172,7 +171,7 @@ class Bench:
             # What is updated in place is another value after each launch.
             outputs = all(p.role != "inout" for p in bound.io.params)
             fault = _inspect(bound, 0, self._bulk, fault, outputs).after(len(samples))
-            if best_s <= 0 or median(samples) <= CONTENDING * best_s:
+            if median(samples) <= CONTENDING * best_s:
                 for index in range(1, len(bound.launches)):
                     if not fault.error:
                         _, fault = self._verify(bound, index, fault)
@@ -218,15 +217,16 @@ class Bench:
         def sampler(samples: int, inner: int) -> Sequence[float]:
             return self.team.time(bound.launches[0], samples, inner, dropped)
 
-        slow_s = self._limits.losing_factor * best_s + _LATE_S if best_s > 0 else math.inf
+        losing_s = self._limits.losing_factor * best_s
+        slow_s = losing_s + _LATE_S
         if once_s > slow_s:
             before = self._pulse.slowness()
             samples = tuple(sampler(1, 1))
             if samples[0] > slow_s * max(1.0, before, self._pulse.slowness()):
                 return samples
-        losing_s = best_s * self._limits.losing_factor if best_s > 0 else math.inf
-        promising_s = best_s * _PROMISING if best_s > 0 else math.inf
-        return sample_quietly(sampler, self._pulse.slowness, policy, losing_s, promising_s, wait_s, alone=bool(dropped))
+        return sample_quietly(
+            sampler, self._pulse.slowness, policy, losing_s, best_s * _PROMISING, wait_s, alone=bool(dropped)
+        )
 
 
 def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: bool = True) -> _Fault:

@@ -36,6 +36,13 @@ define internal i64 @word(ptr %args, i64 %n) alwaysinline {
   ret i64 %x
 }
 
+; The extent of an outer dimension, and its steps in what is written and read.
+define internal [3 x i64] @dim(ptr %dims, i64 %d) alwaysinline {
+  %p = getelementptr [3 x i64], ptr %dims, i64 %d
+  %x = load [3 x i64], ptr %p
+  ret [3 x i64] %x
+}
+
 ; Where part %k of %n starts, in parts of whole multiples of 64, but for the last.
 define internal i64 @part(i64 %n, i64 %k, i64 %threads) alwaysinline {
   %less = sub i64 %threads, 1
@@ -179,12 +186,10 @@ place:  ; the counters and addresses of the first row
   br i1 %outer, label %placing, label %begin
 placing:
   %d1 = sub i64 %d, 1
-  %dp = getelementptr [3 x i64], ptr %dims, i64 %d1
-  %extent = load i64, ptr %dp
-  %tsp = getelementptr i64, ptr %dp, i64 1
-  %ts = load i64, ptr %tsp
-  %fsp = getelementptr i64, ptr %dp, i64 2
-  %fs = load i64, ptr %fsp
+  %dim = call [3 x i64] @dim(ptr %dims, i64 %d1)
+  %extent = extractvalue [3 x i64] %dim, 0
+  %ts = extractvalue [3 x i64] %dim, 1
+  %fs = extractvalue [3 x i64] %dim, 2
   %count = urem i64 %left, %extent
   %left1 = udiv i64 %left, %extent
   %cp = getelementptr i64, ptr %counts, i64 %d1
@@ -233,12 +238,10 @@ move:  ; on to the next row, as an odometer counts
   br i1 %inside, label %moving, label %moved
 moving:
   %m1 = sub i64 %m, 1
-  %mp = getelementptr [3 x i64], ptr %dims, i64 %m1
-  %mextent = load i64, ptr %mp
-  %mtp = getelementptr i64, ptr %mp, i64 1
-  %mt = load i64, ptr %mtp
-  %mfp = getelementptr i64, ptr %mp, i64 2
-  %mf = load i64, ptr %mfp
+  %mdim = call [3 x i64] @dim(ptr %dims, i64 %m1)
+  %mextent = extractvalue [3 x i64] %mdim, 0
+  %mt = extractvalue [3 x i64] %mdim, 1
+  %mf = extractvalue [3 x i64] %mdim, 2
   %mcp = getelementptr i64, ptr %counts, i64 %m1
   %mc = load i64, ptr %mcp
   %mc1 = add i64 %mc, 1

@@ -79,7 +79,7 @@ def sample_adaptively(
         return tuple(first[1:] if len(first) == _TRIES else first)
     inner = inner_repeats(min(first), alone)
     samples = first[-1:] if alone else []
-    if alone and len(samples) < 2 <= policy.max_samples:
+    if alone and policy.max_samples > 1:
         samples.extend(sampler(1, 1))
         if min(samples) > promising_s:
             return tuple(samples)
