@@ -19,7 +19,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.rows import DEFAULT, TUNED
 from benchmarks.workloads import Array, Workload, arrays, laid_out
 
-__all__ = ["Tuning", "tune", "tuned", "untuned"]
+__all__ = ["Tuning", "function_of", "tune", "tuned", "untuned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def tune(workload: Workload, threads: int, layouts: Sequence[str], store: Path, 
     if workload.is_model:
         reports = [tg.tune(workload.name, device="cpu", **settings)]
     else:
-        reports = [tg.tune_callable(_function(workload, x), *laid_out(workload, x), **settings) for x in tried]
+        reports = [tg.tune_callable(function_of(workload, x), *laid_out(workload, x), **settings) for x in tried]
     best = min(reports, key=lambda report: math.inf if report.tuned_ms is None else report.tuned_ms)
     candidates = sum(sum(report.candidates.values()) for report in reports)
     return Tuning(best.tuned_ms, _pct_peak(best.rows), sum(report.seconds for report in reports), candidates)
@@ -112,14 +112,14 @@ def _compiled(workload: Workload, threads: int, layout: str, store: Path | None)
     tg, path = _tunegrad(), False if store is None else str(store)
     if not workload.is_model:
         examples = laid_out(workload, layout)
-        return tg.compile(_function(workload, layout), *examples, device="cpu", threads=threads, store=path)
+        return tg.compile(function_of(workload, layout), *examples, device="cpu", threads=threads, store=path)
     from benchmarks import torch_models  # the weights are PyTorch's
 
     weights = torch_models.weights(workload.name)
     return tg.load(workload.name, device="cpu", threads=threads, store=path, weights=weights)
 
 
-def _function(workload: Workload, layout: str) -> Callable[..., Any]:
+def function_of(workload: Workload, layout: str) -> Callable[..., Any]:
     """The kernel workload as a function of tensors; NHWC images are permuted views inside, at both ends."""
     inner = _operation(workload)
     if layout != "nhwc":

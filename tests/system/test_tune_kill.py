@@ -28,7 +28,7 @@ LIMIT_S = 40.0
 def start(directory: Path, budget_s: float) -> subprocess.Popen[str]:
     """``tunegrad tune`` of the small model, in a process of its own."""
     command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(directory)), "--json"]
-    command += ["--threads", str(THREADS), "--budget", str(budget_s), "--seed", "3"]
+    command += ["--threads", str(THREADS), "--budget", str(budget_s), "--seed", "3", "--patience", "0"]
     command += ["--store", str(directory / "k.db"), "--log", str(directory / "log.jsonl")]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -79,7 +79,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path:
     rng = Random(kills)
     committed: set[Trial] = set()
     for _ in range(kills):
-        process = start(tmp_path, 60.0)
+        process = start(tmp_path, 600.0)
         wait_for(tmp_path, len(events(tmp_path, "CandidateMeasured")) + rng.randrange(2, 40), process)
         time.sleep(rng.uniform(0.0, 0.2))
         process.kill()
