@@ -9,6 +9,7 @@ from search_landscapes import area, landscape
 from search_surface import Surface, SurfaceSpace, choices_of, failing, played, separable
 
 from tunegrad.errors import IllegalAction
+from tunegrad.opts import TraceChooser
 from tunegrad.search import (
     EvolutionarySearcher,
     Proposal,
@@ -110,3 +111,22 @@ def test_evolution_crosses_and_mutates_within_the_options(seed):
         searcher.tell(Proposal(drawn, "seed"), surface.measure(drawn))
     for schedule in played(searcher, surface, 48):
         assert all(0 <= d.choice < d.options for d in schedule.trace)
+
+
+def test_evolution_says_how_far_behind_others_schedules_are_once_it_is_sure():
+    space = SurfaceSpace({"a": 4, "b": 6, "c": 6})
+    surface = Surface({("a", 3): 10.0})
+    searcher, drawn = EvolutionarySearcher(space, Random(0)), RandomSearcher(space, Random(1))
+    slow, fast = (space.sample(TraceChooser({"a": a, "b": 5, "c": 5})) for a in (3, 1))
+
+    def tell(count):
+        for p in drawn.ask(count):
+            searcher.tell(p, surface.measure(p.schedule))
+        searcher.ask(1)  # learns
+
+    tell(evolution._SURE - 4)
+    assert searcher.behind([slow, fast]) == [0.0, 0.0]
+    tell(32)
+    behind = searcher.behind([slow, fast])
+    assert behind[0] > 1.5
+    assert abs(behind[1]) < 0.5

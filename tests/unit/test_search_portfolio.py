@@ -3,9 +3,16 @@
 from random import Random
 
 import pytest
-from search_surface import Surface, SurfaceSpace, separable
+from search_surface import Surface, SurfaceSpace, choices_of, played, separable
 
-from tunegrad.search import BeamSearcher, PortfolioSearcher, Proposal, RandomSearcher
+from tunegrad.search import (
+    BeamSearcher,
+    EvolutionarySearcher,
+    PortfolioSearcher,
+    Proposal,
+    RandomSearcher,
+    cost_model_installed,
+)
 from tunegrad.trial import Measurement, Status
 
 SPACE, SURFACE = separable(Random(5))
@@ -107,6 +114,50 @@ def test_portfolio_sweeps_what_its_members_leave():
     assert len(found) == 12
     assert {p.origin for p in found} == {"portfolio:exhaustive"}
     assert portfolio.done
+
+
+SLOW = SurfaceSpace({"a": 4, "b": 6, "c": 6})
+"""Half of the options of ``a`` take ten times as long, whatever else is chosen."""
+
+TEN_TIMES = Surface({("a", 2): 10.0, ("a", 3): 11.0} | {("b", i): 1.0 + 0.02 * i for i in range(6)})
+
+
+def is_slow(schedule):
+    return choices_of(schedule)["a"] >= 2
+
+
+def random_members():
+    return {"random": RandomSearcher(SLOW, Random(0)), "evolutionary": EvolutionarySearcher(SLOW, Random(1))}
+
+
+@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
+def test_portfolio_puts_off_what_the_cost_model_takes_to_be_hopeless():
+    portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
+    asked = played(portfolio, TEN_TIMES, 80)
+    assert sum(map(is_slow, asked[:24])) >= 6
+    assert sum(map(is_slow, asked[40:64])) <= 6  # 12 at random
+    assert any(map(is_slow, asked[40:]))  # one in ten is measured all the same
+
+
+@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
+def test_portfolio_asks_for_what_it_put_off_in_the_end():
+    portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
+    asked = played(portfolio, TEN_TIMES, 1000)
+    assert len({s.text for s in asked}) == len(asked) == 4 * 6 * 6
+    assert all(map(is_slow, asked[-20:]))
+    assert portfolio.done
+
+
+@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
+def test_portfolio_forgets_what_it_put_off_once_that_is_told():
+    portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
+    played(portfolio, TEN_TIMES, 64)
+    off = [p.schedule for p in portfolio._put_off.values()]
+    assert off
+    for schedule in off:
+        portfolio.tell(Proposal(schedule, "seed"), TEN_TIMES.measure(schedule))
+    rest = {s.text for s in played(portfolio, TEN_TIMES, 1000)}
+    assert not rest & {s.text for s in off}
 
 
 def test_portfolio_names_the_member_that_proposed():

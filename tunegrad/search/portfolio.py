@@ -1,13 +1,18 @@
 """Portfolio search: several searchers share the trials, each gets what it has earned, all hear everything.
 
                   the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
-    ask(n) --> beam | evolutionary | bayesian | random --> proposals --> measured
-                 ^         ^             ^        ^                         |
-                 +---------+-------------+--------+------- tell ------------+--> credit to who proposed it
+    ask(n) --> beam | evolutionary | bayesian | random --> promising? --> proposals --> measured
+                 ^         ^             ^        ^            |                           |
+                 |         |             |        |            +--> put off                |
+                 +---------+-------------+--------+----------------- tell -----------------+--> credit to whose it was
 
 The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This is a bandit with
 fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator selection", 2010, and in OpenTuner
 (Ansel et al., PACT 2014).
+
+What evolutionary search's cost model takes to be hopeless is put off, whoever proposes it, until nothing else is left;
+one in ten is measured all the same, so that the model hears where it is wrong. Those schedules were a fifth of a
+search's trials and more of its time: they are long programs as well as slow ones.
 """
 
 from __future__ import annotations
@@ -41,8 +46,17 @@ _LEAST = {"evolutionary": 6}
 _ALONE = 12
 """Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
 
+_HOPELESS = 1.1
+"""Log seconds behind the fastest (3 times its time) at which a forecast puts a schedule off."""
+
+_ANYWAY = 0.1
+"""The part of these that is measured all the same."""
+
 _ROUNDS = 8
-"""How often a searcher is asked again, where all that it proposed was proposed by another before."""
+"""How often a searcher is asked again, where what it proposed was proposed by another before, or is put off."""
+
+_ONCE = {"bayesian"}
+"""Who is not asked again: an idea costs it some ten times what it costs others."""
 
 
 @dataclass(slots=True)
@@ -90,6 +104,9 @@ class PortfolioSearcher:
         self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
         self.alone = alone
         self.searchers = dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
+        self._judge = next((s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None)
+        self._rng = Random(rng.getrandbits(64))
+        self._put_off: dict[str, Proposal] = {}
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
         self._accounts = {name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers}
@@ -122,12 +139,15 @@ class PortfolioSearcher:
         found += self._divided(n - len(found))
         if len(found) < n:
             found += self._swept(n - len(found))
+        while len(found) < n and self._put_off:
+            found.append(self._put_off.pop(next(iter(self._put_off))))
         self._done = len(found) < n
         return found
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
         text = proposal.schedule.text
         self._seen.add(text)
+        self._put_off.pop(text, None)
         if not self._ledger.take(proposal, measurement):
             return
         self._done = False
@@ -173,16 +193,27 @@ class PortfolioSearcher:
     def _new(self, name: str, count: int) -> list[Proposal]:
         """Up to ``count`` ideas of one searcher that no other has had."""
         found: list[Proposal] = []
-        for _ in range(_ROUNDS):
+        for _ in range(1 if name in _ONCE else _ROUNDS):
             asked = self.searchers[name].ask(count - len(found))
-            for proposal in asked:
-                text = proposal.schedule.text
-                if text not in self._seen:
-                    self._seen.add(text)
-                    self._from[text] = name
-                    found.append(Proposal(proposal.schedule, f"{self.origin}:{name}"))
+            fresh = [p.schedule for p in asked if p.schedule.text not in self._seen]
+            self._seen.update(s.text for s in fresh)
+            self._from.update((s.text, name) for s in fresh)
+            proposals = [Proposal(s, f"{self.origin}:{name}") for s in fresh]
+            found += proposals if self.searchers[name] is self._judge else self._promising(proposals)
             if len(found) == count or not asked:
                 break
+        return found
+
+    def _promising(self, proposals: list[Proposal]) -> list[Proposal]:
+        """Those that are not expected to be hopeless, and a few of those that are; the others are put off."""
+        if self._judge is None or not proposals:
+            return proposals
+        found = []
+        for proposal, behind in zip(proposals, self._judge.behind([p.schedule for p in proposals]), strict=True):
+            if behind < _HOPELESS or self._rng.random() < _ANYWAY:
+                found.append(proposal)
+            else:
+                self._put_off[proposal.schedule.text] = proposal
         return found
 
     def _swept(self, count: int) -> list[Proposal]:
