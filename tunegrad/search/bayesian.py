@@ -69,7 +69,7 @@ class BayesianSearcher(OneByOne):
         rng: Random,
         startup: int = 6,
         explore: float = 0.05,
-        most: int = 80,
+        most: int = 160,
         tries: int = 200,
         traces: Traces | None = None,
     ) -> None:
