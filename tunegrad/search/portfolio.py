@@ -46,8 +46,8 @@ _LEAST = {"evolutionary": 6}
 _ALONE = 12
 """Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
 
-_HOPELESS = 1.1
-"""Log seconds behind the fastest (3 times its time) at which a forecast puts a schedule off."""
+_HOPELESS, _HOPELESS_LATER, _LATER = 1.1, 0.7, 100
+"""Log seconds behind the fastest at which a forecast puts a schedule off (3 times its time); from so many rows on (2)."""
 
 _ANYWAY = 0.1
 """The part of these that is measured all the same."""
@@ -208,9 +208,9 @@ class PortfolioSearcher:
         """Those that are not expected to be hopeless, and a few of those that are; the others are put off."""
         if self._judge is None or not proposals:
             return proposals
-        found = []
+        found, limit = [], _HOPELESS if len(self._ledger.rows) < _LATER else _HOPELESS_LATER
         for proposal, behind in zip(proposals, self._judge.behind([p.schedule for p in proposals]), strict=True):
-            if behind < _HOPELESS or self._rng.random() < _ANYWAY:
+            if behind < limit or self._rng.random() < _ANYWAY:
                 found.append(proposal)
             else:
                 self._put_off[proposal.schedule.text] = proposal
