@@ -47,7 +47,7 @@ _ALONE = 12
 """Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
 
 _HOPELESS, _HOPELESS_LATER, _LATER = 1.1, 0.7, 100
-"""Log seconds behind the fastest at which a forecast puts a schedule off (3 times its time); from so many rows on (2)."""
+"""Log seconds behind the fastest at which a forecast puts a schedule off: 3 times its time, later twice."""
 
 _ANYWAY = 0.1
 """The part of these that is measured all the same."""
