@@ -30,6 +30,7 @@ from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
 from tunegrad.tuning.contest import Contest, contest_s
 from tunegrad.tuning.images import settle_images
+from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -230,7 +231,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
-    monkeypatch.setattr(deciding, "settle_variants", lambda *_: {})
+    monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
     monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: winning(BLOCKS)(*rivals))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))

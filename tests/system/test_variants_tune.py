@@ -26,7 +26,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.variants import settle_variants
+from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import Workload, workload_of_function
 from tunegrad.variants import allowed
 
@@ -94,7 +94,8 @@ def test_each_convolution_has_one_variant_row_and_its_promotion(tuned: Tuned) ->
             ((promoted, evidence),) = store.promotions(kernel.key, here())
             assert promoted == row
             assert evidence.challenger_samples_s == row.measurement.samples_s
-            assert len(evidence.incumbent_samples_s) == len(row.measurement.samples_s) > 5
+            assert len(row.measurement.samples_s) > 5
+            assert evidence.incumbent_samples_s == (), "no direct kernel ran, so there was none to compare with"
 
 
 def test_convolutions_of_equal_products_run_as_one_variant(tuned: Tuned) -> None:
@@ -181,8 +182,9 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-def settled(store: Store, measure: Measure) -> dict[str, str]:
-    return settle_variants(workload(), host_target(THREADS), here(), store, measure, "s1")
+def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
+    rivals = rivals_of(workload(), here(), store, measure)
+    return settle_variants(rivals, {}, host_target(THREADS), here(), store, "s1", **more)
 
 
 @pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
@@ -201,7 +203,7 @@ def test_a_variant_of_which_a_part_does_not_run_is_not_picked(store: Store) -> N
 def test_whole_models_that_take_longer_than_there_is_time_for_are_not_run(store: Store) -> None:
     """A direct kernel of half a second, 36 times: the sums decide, and nothing is settled."""
     measure = seconds(direct=0.5, winograd2=1e-3, winograd4=1e-2)
-    picks = settle_variants(workload(), host_target(THREADS), here(), store, measure, "s1", deadline_s=monotonic() + 5)
+    picks = settled(store, measure, deadline_s=monotonic() + 5)
     assert picks == {k.key: "winograd2" for k in convolutions()}
     assert variant_rows(store) == []
 
@@ -316,7 +318,8 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
         return dict.fromkeys((k.key for k in kernels), 0.0) | {k: 1e-3 if v == best else 1e-2 for v, k in own.items()}
 
     place = here(numerics)
-    picks = settle_variants(work, host_target(THREADS), place, store, measure, "s1", numerics)
+    rivals = rivals_of(work, place, store, measure, numerics)
+    picks = settle_variants(rivals, {}, host_target(THREADS), place, store, "s1")
     (row,) = store.trials(kernel.key, place)
     assert (row.actions, row.origin, row.measurement.status) == (f"variant({best})", "variant", Status.OK)
     promoted = [t.actions for t, _ in store.promotions(kernel.key, place)]

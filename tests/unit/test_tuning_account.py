@@ -112,7 +112,7 @@ def goal(predicted_ms: list[float], measured_ms: list[float], target_ms: float) 
     """What the goal says as the kernels' sum falls, and the goal."""
     search = SimpleNamespace(task=SimpleNamespace(uses=2), best_s=0.0)
     answers = iter(measured_ms)
-    found = Goal(1e-3 * target_ms, [search], lambda: 1e-3 * next(answers))  # type: ignore[list-item]
+    found = Goal(1e-3 * target_ms, lambda: [search], lambda: 1e-3 * next(answers))  # type: ignore[list-item]
     said = []
     for ms in predicted_ms:
         search.best_s = 0.5e-3 * ms

@@ -1,6 +1,7 @@
 """One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
 
     every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best batch next, repeated
+                                    between: rounds of some kernels, and some leave
 
 The worth of a kernel's next batch, in model seconds a second:
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -91,7 +92,7 @@ class ModelSearch:
     ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
     budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else. ``run`` may be
     interrupted anywhere (KeyboardInterrupt passes through): what was measured is stored, and the winners are those
-    found so far. ``stopped`` says why it ended.
+    found so far. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
     """
 
     def __init__(
@@ -103,15 +104,21 @@ class ModelSearch:
         policy: BudgetPolicy | None = None,
         rule: StopRule | None = None,
     ) -> None:
-        self.searches, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
+        self._all, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
         self._clock, self._observe = clock, observe
         self._started_s = clock()
         self._charged_s = 0.0
-        self._prospects = [_Prospect(s.task, self.policy) for s in self.searches]
+        self._prospects = [_Prospect(s.task, self.policy) for s in self._all]
         self._current: KernelSearch | None = None
         self._under_way: deque[tuple[int, Begun]] = deque()
-        self._watch = Watch(self.searches, rule or StopRule(patience=0))
+        self._watch = Watch(self._all, rule or StopRule(patience=0))
+        self._served: set[int] = set()
         self.stopped: StopReason = "interrupted"
+
+    @property
+    def searches(self) -> tuple[KernelSearch, ...]:
+        """The kernels that are still searched, or were to the end."""
+        return tuple(s for i, s in enumerate(self._all) if i not in self._watch.gone)
 
     @property
     def spent_s(self) -> float:
@@ -126,22 +133,44 @@ class ModelSearch:
     @property
     def done(self) -> bool:
         """Whether no kernel has anything left to try."""
-        return all(s.done for s in self.searches)
+        return next(self._open(), None) is None
 
-    def run(self) -> None:
-        """Spend the budget."""
+    def run(self, between: Callable[[], None] | None = None) -> None:
+        """Spend the budget. ``between`` is called when defaults and seeds are measured: it may ask for rounds."""
         try:
             self._measure_defaults()
             self._measure_seeds()
+            if between is not None:
+                between()
             self.stopped = self._search()
             self._settle(1)
         finally:
             self._give_up()
             self._turn_to(None)
 
+    def round(self, keys: Collection[str], within_s: float) -> bool:
+        """One batch of each of these kernels, the most promising first, all told on return.
+
+        Whether it was held: not where it is expected to take over ``within_s`` seconds, or more trials than are left.
+        """
+        wanted = [i for i in self._open() if self._all[i].task.key in keys]
+        cost_s = sum(self._batch_cost_s(i) for i in wanted)
+        if not wanted or cost_s > min(within_s, self.left_s) or len(wanted) * self.policy.batch > self._allowed:
+            return False
+        for i in self._by_worth(wanted):
+            self._batch(i)
+        self._settle(1)
+        return True
+
+    def leave(self, keys: Collection[str]) -> None:
+        """These kernels are not searched any more."""
+        for i, s in enumerate(self._all):
+            if s.task.key in keys:
+                self._watch.leave(i)
+
     def _search(self) -> StopReason:
         """Batch after batch: one of every kernel first, then the best one next. Why it is over."""
-        first = self._by_worth(self._open())
+        first = self._by_worth(i for i in self._open() if i not in self._served)
         while self.left_s > 0.0:
             if reason := self._watch.reason():
                 return reason
@@ -164,7 +193,7 @@ class ModelSearch:
     def expected_gain_s(self, within_s: float = 60.0) -> float:
         """Model seconds that the next ``within_s`` seconds of search are expected to save."""
         ahead = dict.fromkeys(self._open(), 0)
-        current_s = {i: self.searches[i].best_s for i in ahead}
+        current_s = {i: self._all[i].best_s for i in ahead}
         # Many machines do many batches: then several are taken for one, so that this stays a matter of microseconds.
         shortest_s = min((self._batch_cost_s(i) for i in ahead), default=within_s)
         stride = max(1, math.ceil(within_s / shortest_s / _MOST_STEPS))
@@ -175,7 +204,7 @@ class ModelSearch:
             _, i = heappop(order)
             gain_s = self._prospects[i].gain_s(current_s[i], ahead[i] + (stride - 1) // 2)
             if current_s[i] < math.inf:
-                uses = self.searches[i].task.uses
+                uses = self._all[i].task.uses
                 if stride > 1:
                     gain_s = uses * current_s[i] * (1.0 - (1.0 - gain_s / (uses * current_s[i])) ** stride)
                 total_s += gain_s
@@ -189,10 +218,10 @@ class ModelSearch:
 
     def _measure_defaults(self) -> None:
         """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all."""
-        for i in sorted(range(len(self.searches)), key=self._heaviest_first):
-            if self.spent_s >= self.budget_s or self._allowed < len(self.searches[i].defaults):
+        for i in sorted(range(len(self._all)), key=self._heaviest_first):
+            if self.spent_s >= self.budget_s or self._allowed < len(self._all[i].defaults):
                 break
-            self._under_way.append((i, self.searches[i].begin_defaults()))
+            self._under_way.append((i, self._all[i].begin_defaults()))
             while self._unanswered >= self.policy.in_flight:
                 self._finish_defaults()
         while self._under_way:
@@ -200,10 +229,10 @@ class ModelSearch:
 
     def _measure_seeds(self) -> None:
         """What the nearest kernels lend, the heaviest kernel first."""
-        for i in sorted(range(len(self.searches)), key=self._heaviest_first):
+        for i in sorted(range(len(self._all)), key=self._heaviest_first):
             if self.left_s <= 0.0 or self._allowed < 1:
                 break
-            begun = self.searches[i].begin_seeds(self._allowed)
+            begun = self._all[i].begin_seeds(self._allowed)
             if begun.proposals:
                 self._under_way.append((i, begun))
                 self._settle(self.policy.in_flight)
@@ -217,8 +246,9 @@ class ModelSearch:
         self._charge(step)
 
     def _batch(self, i: int) -> None:
+        self._served.add(i)
         count = max(1, min(self.policy.batch, self._affordable(i)))
-        self._under_way.append((i, self.searches[i].begin(count)))
+        self._under_way.append((i, self._all[i].begin(count)))
         self._settle(self.policy.in_flight)
 
     def _settle(self, below: int) -> None:
@@ -234,8 +264,8 @@ class ModelSearch:
 
     def _oldest(self) -> tuple[int, Step]:
         i, begun = self._under_way[0]
-        self._turn_to(self.searches[i])
-        step = self.searches[i].finish(begun)
+        self._turn_to(self._all[i])
+        step = self._all[i].finish(begun)
         self._under_way.popleft()
         return i, step
 
@@ -244,7 +274,7 @@ class ModelSearch:
         try:
             while self._under_way:
                 i, begun = self._under_way.popleft()
-                self.searches[i].give_up(begun)
+                self._all[i].give_up(begun)
         finally:
             while self._under_way:
                 self._under_way.pop()[1].close()
@@ -281,13 +311,13 @@ class ModelSearch:
     # ---- what to do next ---------------------------------------------------------------------------------------------
 
     def _open(self) -> Iterator[int]:
-        return (i for i, s in enumerate(self.searches) if not s.done)
+        return (i for i, s in enumerate(self._all) if not s.done and i not in self._watch.gone)
 
-    def _by_worth(self, kernels: Iterator[int]) -> list[int]:
+    def _by_worth(self, kernels: Iterable[int]) -> list[int]:
         under_way = Counter(i for i, _ in self._under_way)
 
         def worth(i: int) -> float:
-            return self._rate(i, self.searches[i].best_s, under_way[i])
+            return self._rate(i, self._all[i].best_s, under_way[i])
 
         return sorted(kernels, key=lambda i: (-worth(i), i))
 
@@ -298,7 +328,7 @@ class ModelSearch:
         return self._prospects[i].trial_cost_s * self.policy.batch / self.policy.machines
 
     def _heaviest_first(self, i: int) -> tuple[float, int, int]:
-        task = self.searches[i].task
+        task = self._all[i].task
         return -task.uses * task.floor_s, -task.uses * (task.flops + task.nbytes), i
 
 

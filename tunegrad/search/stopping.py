@@ -72,11 +72,12 @@ class _Vain:
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at a search of several kernels and says when it is over. Mutable."""
+    """Looks at a search of several kernels and says when it is over. Mutable: kernels may leave, and count no more."""
 
     searches: Sequence[KernelSearch]
     rule: StopRule
     measured: int = 0
+    gone: set[int] = field(default_factory=set)
     _kernels: list[_Vain] = field(init=False)
     _model: _Vain = field(default_factory=_Vain)
 
@@ -90,6 +91,11 @@ class Watch:
         self._kernels[i].observe(trials, step.after_s)
         self._model.observe(trials, self.model_s)
 
+    def leave(self, i: int) -> None:
+        """Kernel ``i`` is not searched any more; how long the others have not improved begins anew."""
+        self.gone.add(i)
+        self._model = _Vain()
+
     def allowed(self, under_way: int) -> float:
         """How many more candidates may be measured, where ``under_way`` more are already; infinity for no bound."""
         return math.inf if self.rule.trials is None else self.rule.trials - self.measured - under_way
@@ -97,26 +103,31 @@ class Watch:
     @property
     def model_s(self) -> float:
         """The sum of the best kernel times, all uses; infinity while a kernel has none."""
-        return sum(s.task.uses * s.best_s for s in self.searches)
+        return sum(s.task.uses * s.best_s for s, _ in self._left)
 
     @property
     def expected_s(self) -> float:
         """Model seconds that a search without end is still expected to save."""
         total_s = 0.0
-        for s, vain in zip(self.searches, self._kernels, strict=True):
+        for s, vain in self._left:
             if not s.done:
                 total_s += s.task.uses * _current_s(s) * potential(vain.trials)
         return total_s
 
+    @property
+    def _left(self) -> list[tuple[KernelSearch, _Vain]]:
+        pairs = zip(self.searches, self._kernels, strict=True)
+        return [pair for i, pair in enumerate(pairs) if i not in self.gone]
+
     def reason(self) -> StopReason | None:
         """Why to stop now; None to go on."""
-        if all(s.done for s in self.searches):
+        if all(s.done for s, _ in self._left):
             return None  # what is under way may give new ideas; without any, it is exhausted
         if self.rule.reached is not None and self.rule.reached():
             return "target"
         match self.rule.patience:
             case None:
-                current_s = sum(s.task.uses * _current_s(s) for s in self.searches)
+                current_s = sum(s.task.uses * _current_s(s) for s, _ in self._left)
                 return "gain" if self.expected_s < LEAST_GAIN * current_s else None
             case 0:
                 return None

@@ -1,6 +1,7 @@
-"""What a model's kernels are, decided before they are searched: how it stores images, where it is cut, variants.
+"""What a model's kernels are, decided by measuring: how it stores images, where it is cut, which variants it runs.
 
-    rules, store  -->  forms of images measured  -->  edges measured  -->  variants measured  -->  the decided plan
+    rules, store  -->  forms of images measured  -->  edges measured  -->  default schedules of variants measured
+                  -->  the near variants are searched: ``heats``      -->  variants settled: the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -8,7 +9,7 @@ What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -29,7 +30,8 @@ from .contest import Contest
 from .images import settle_images
 from .interrupt import Interrupt
 from .plans import settle_plan
-from .variants import settle_variants
+from .rivals import Rivals
+from .variants import rivals_of, settle_variants
 from .whole import model_of
 from .workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 
@@ -43,8 +45,6 @@ PLAN_LEAST_S = 1.5
 
 _IMAGES_SHARE = 0.5
 """The part of that in which forms of images are."""
-
-_VARIANTS_SHARE = 0.15
 
 _T = TypeVar("_T")
 
@@ -69,13 +69,12 @@ class Deciding:
     interrupt: Interrupt
     tell: Callable[[Event], None]
 
-    def known(self, work: Workload) -> Workload:
+    def known(self, work: Workload) -> Rivals:
         """The work as the store has decided it; nothing is measured."""
-        work = cut_as_stored(work, self.here, self.store)
-        return with_variants(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
+        return self._picked(cut_as_stored(work, self.here, self.store))
 
-    def decided(self, work: Workload, budget_s: float) -> Workload:
-        """The work of the plan that measuring decides on, in its share of a budget."""
+    def opened(self, work: Workload, budget_s: float) -> Rivals:
+        """The work of the plan that measuring decides on, in its share of a budget, and the variants that are near."""
         if budget_s < LEAST_S:
             return self.known(work)
         share_s = PLAN_SHARE * budget_s
@@ -91,11 +90,18 @@ class Deciding:
             work = _toggled(work, self._tried(partial(self._settled, settle_plan, work, share_s), toggles))
         else:
             work = _toggled(work, toggles())
-        picks = self._tried(
-            partial(self._picks, work, _VARIANTS_SHARE * budget_s),
-            partial(picked, work.plan, self.target, self.here, self.store, self.numerics),
-        )
-        return with_variants(work, picks)
+        near = partial(rivals_of, work, self.here, self.store, self.seconds, self.numerics)
+        return self._tried(near, partial(self._picked, work))
+
+    def decided(self, rivals: Rivals, actions: Mapping[str, str], share_s: float) -> Workload:
+        """The work as the variants that whole models of these actions settle, in so many seconds."""
+        until_s = time.monotonic() + share_s
+        args = rivals, actions, self.target, self.here, self.store, self.session, until_s
+        picks = self._tried(partial(settle_variants, *args), lambda: rivals.favourites)
+        return with_variants(rivals.work, picks)
+
+    def _picked(self, work: Workload) -> Rivals:
+        return Rivals(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
 
     def _settled(self, settle: Callable[..., _T], work: Workload, share_s: float) -> _T:
         """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
@@ -110,18 +116,6 @@ class Deciding:
             self.numerics,
             time.monotonic() + share_s,
             self.tell,
-        )
-
-    def _picks(self, work: Workload, share_s: float) -> dict[str, str]:
-        return settle_variants(
-            work,
-            self.target,
-            self.here,
-            self.store,
-            self.seconds,
-            self.session,
-            self.numerics,
-            time.monotonic() + share_s,
         )
 
     def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:

@@ -21,19 +21,20 @@ _AGAIN = 1.02
 class Goal:
     """Whether the whole model takes at most ``target_s``. Mutable: it learns how far predictions are off.
 
-    ``measure`` times the whole model with the fastest schedules so far, in seconds. A model that was measured and is
-    too slow is measured again only when its kernels have become faster by as much as was missing; one that could not
-    be measured (infinity), when they have become a little faster.
+    ``searches`` gives those of the kernels that the model runs, ``measure`` times the whole model with the fastest
+    schedules so far, in seconds. A model that was measured and is too slow is measured again only when its kernels
+    have become faster by as much as was missing; one that could not be measured (infinity), when they have become a
+    little faster.
     """
 
     target_s: float
-    searches: Sequence[KernelSearch]
+    searches: Callable[[], Sequence[KernelSearch]]
     measure: Callable[[], float]
     factor: float = 1.0
     measured: int = 0
 
     def __call__(self) -> bool:
-        predicted_s = sum(s.task.uses * s.best_s for s in self.searches)
+        predicted_s = sum(s.task.uses * s.best_s for s in self.searches())
         if not self.factor * predicted_s <= self.target_s:
             return False
         seconds = self.measure()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -58,12 +58,14 @@ from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
 from .finals import Contestant, Effort, Weighed, finals
 from .goal import Goal
+from .heats import Heats
 from .interrupt import Interrupt
 from .lessons import Teacher, features_of
 from .measuring import SessionMeasurer
 from .model_finals import settle_in_model
 from .pace import near_s
 from .report import Finish, report_of
+from .rivals import Rivals
 from .roofline import Roofline, needed_flops
 from .seeding import Seeding
 from .sites import Site, open_site
@@ -80,6 +82,9 @@ _BATCH, _SHORT_BATCH = 16, 8
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
+
+_HEATS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
+"""The parts of a budget in which near variants are searched, and in which whole models choose among them."""
 
 
 def run_session(
@@ -196,20 +201,25 @@ class _Session:
         begun_s = time.monotonic()
         with self.costs.part("plans"):
             deciding = self._deciding(measurer)
-            for i, work in enumerate(self.workloads):
-                share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
-                self.workloads[i] = deciding.decided(work, share_s)
+            share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
+            heats = Heats(
+                [deciding.opened(work, share_s) for work in self.workloads],
+                partial(self._decided, deciding, _VARIANTS_SHARE * share_s),
+                _HEATS_SHARE * left_s,
+            )
         if self.settings.searcher in LEARNED and not cost_model_installed():
             self.tell(
                 Warned(f"searcher {self.settings.searcher}: no cost model: lightgbm can not be imported; {OPENMP}")
             )
-        uses = [u for u in shared_kernels(self.workloads) if not u.kernel.fixed]
+        uses = [u for u in shared_kernels(heats.rivals) if not u.kernel.fixed]
         searches = self._searches(measurer, uses, self.settings.warm_start)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
-            stopped = self._search(searches, measurer, max(LEAST_S, left_s - (time.monotonic() - begun_s)))
+            stopped = self._search(searches, heats, measurer, max(LEAST_S, left_s - (time.monotonic() - begun_s)))
         else:
             self.tell(Warned(self._nothing_left()))
+        self.workloads = heats.workloads
+        searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - begun_s
         with self.costs.part("finals", sealed=True):
             weighed = self._finals(searches, measurer)
@@ -246,6 +256,12 @@ class _Session:
         seconds = partial(self._default_seconds, measurer)
         numerics = self.settings.numerics
         return Deciding(self.target, self.here, self.store, self.id, numerics, seconds, self.interrupt, self.tell)
+
+    def _decided(self, deciding: Deciding, share_s: float, rivals: Rivals, actions: Mapping[str, str]) -> Workload:
+        """A model as whole models of it decide, while nothing else works on this machine."""
+        self.site.measurer.settle()
+        with self.costs.part("plans"):
+            return deciding.decided(rivals, actions, share_s)
 
     def _default_seconds(self, measurer: SessionMeasurer, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where none ran."""
@@ -327,7 +343,9 @@ class _Session:
             )
         return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
 
-    def _search(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer, left_s: float) -> StopReason:
+    def _search(
+        self, searches: tuple[KernelSearch, ...], heats: Heats, measurer: SessionMeasurer, left_s: float
+    ) -> StopReason:
         batch = _SHORT_BATCH if left_s < 2.0 * len(searches) else _BATCH
         policy = BudgetPolicy(
             batch=batch,
@@ -336,25 +354,25 @@ class _Session:
             in_flight=self.site.in_flight(batch),
             machines=self.site.machines,
         )
-        rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches))
+        rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches, heats))
         search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule)
         try:
             if rule.trials is None:
                 self._prime(searches, measurer)
-            search.run()
+            search.run(partial(heats.run, search))
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
         self.account.charge(search.spent_s)
         return search.stopped
 
-    def _goal(self, searches: tuple[KernelSearch, ...]) -> Goal | None:
+    def _goal(self, searches: tuple[KernelSearch, ...], heats: Heats) -> Goal | None:
         """Whether the latency that the user wants is reached; None where none is wanted."""
         if self.settings.target_ms is None:
             return None
-        (work,) = self.workloads
 
         def latency_s() -> float:
+            (work,) = heats.workloads
             fastest = {s.task.key: s.winner.actions for s in searches}
             self.site.measurer.settle()
             with self.costs.part("whole model", sealed=True):
@@ -364,7 +382,7 @@ class _Session:
                     self.tell(Warned(f"the whole model was not measured: {error}"))
                     return inf
 
-        return Goal(1e-3 * self.settings.target_ms, searches, latency_s)
+        return Goal(1e-3 * self.settings.target_ms, lambda: _of_models(searches, heats.workloads), latency_s)
 
     def _settle_account(self, stopped: StopReason | None, left_s: float, used_s: float) -> float:
         """Charge what was used, and remember a search that stopped early. Returns the seconds that this saved."""
@@ -425,6 +443,12 @@ class _Session:
 
     def _pct(self, name: str, seconds: float) -> float:
         return self.roofline.pct_peak(self.named[name], seconds)
+
+
+def _of_models(searches: Sequence[KernelSearch], models: Sequence[Workload]) -> tuple[KernelSearch, ...]:
+    """Those of the kernels that the models run."""
+    kept = {use.key for use in shared_kernels(models)}
+    return tuple(s for s in searches if s.task.key in kept)
 
 
 def _warn(observers: Sequence[Observer], message: str) -> None:

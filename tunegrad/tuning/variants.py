@@ -1,7 +1,7 @@
-"""Which variant each kernel of a model runs as, settled by measuring before its kernels are searched.
+"""Which variant each kernel of a model runs as, settled by measuring.
 
 every part of every variant, default schedules   -->   verified and timed by the device, rows in the store
-sums of parts, of kernels that multiply alike    -->   the direct kernels, and the variants that are near the best
+sums of parts, of kernels that multiply alike    -->   the near variants: ``Rivals``, whose kernels are searched a while
 whole models of these, launch by launch, in turns  -->   the fastest; a row and a promotion each: ``variant(NAME)``
 
 A variant's constants may be nine times the direct kernel's: only a whole model shows what reading them costs.
@@ -27,15 +27,16 @@ from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import allowed, stored_variant, variant_text
 
-from .contest import by_kernel, profiled, profiled_s
+from .contest import CONTEST_POLICY, by_kernel, profiled, profiled_s
 from .decisions import DecisionRows, evidence_of
+from .rivals import Group, Rivals
 from .whole import model_of
 from .workload import Workload, with_variants
 
-__all__ = ["settle_variants"]
+__all__ = ["rivals_of", "settle_variants"]
 
 _NEAR = 1.6
-"""Variants whose parts take at most this much longer than the best one's are tried in the whole model."""
+"""Variants whose parts take at most this much longer than the best one's, by default schedules, are searched."""
 
 _AGAIN = 4
 """How often a contest goes on where a variant is ahead and not proved to be."""
@@ -46,59 +47,77 @@ _ALPHA = 0.01 / (1 + _AGAIN)
 _LEAST_S = 1.0
 """A contest that takes no longer is held, however little time is left."""
 
+_ALONE = "alone"
+"""What stands for a test where there is nothing to compare the fastest variant with."""
+
 _Samples = dict[str, list[float]]
 """Seconds of a kernel's launches in whole models, turn by turn, by variant."""
 
 
-def settle_variants(
+def rivals_of(
     workload: Workload,
-    target: Target,
     here: Fingerprint,
     store: Store,
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
-    session: str,
     numerics: Numerics = "contract",
-    deadline_s: float = inf,
-) -> dict[str, str]:
-    """A variant by key for every kernel of the workload that has several.
+) -> Rivals:
+    """The variants that each kernel of the workload may run as: what the store has settled, else the near ones.
 
-    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. What the store
-    has settled is left as it is. Where ``deadline_s`` leaves no time for whole models, the sums of parts decide, and
-    nothing is settled.
+    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran.
     """
     names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
     picks = _settled(workload, names, here, store)
     open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1]
     if not open_kernels:
-        return picks
+        return Rivals(workload, picks)
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
-    seconds = measure(list(parts.values()))
-    sums = {k.key: {v: sum(seconds[p.key] for p in parts_of(k, v)) for v in names[k.key]} for k in open_kernels}
     alike: dict[tuple[str, ...], list[str]] = {}
     for k in open_kernels:
         alike.setdefault(_work_of(k), []).append(k.key)
-    groups = [_Group(tuple(keys), {v: sum(sums[k][v] for k in keys) for v in sums[keys[0]]}) for keys in alike.values()]
-    picks |= {key: g.near[0] for g in groups for key in g.keys}
-    contested = [g for g in groups if len(g.near) > 1]
+    groups = tuple(Group(tuple(keys), names[keys[0]]) for keys in alike.values())
+    return Rivals(workload, picks, groups).narrowed(measure(list(parts.values())), _NEAR)
+
+
+def settle_variants(
+    rivals: Rivals,
+    actions: Mapping[str, str],
+    target: Target,
+    here: Fingerprint,
+    store: Store,
+    session: str,
+    deadline_s: float = inf,
+) -> dict[str, str]:
+    """A variant by key for every kernel that has several, by whole models of these ``actions`` by kernel key.
+
+    Kernels without actions run as the store or their defaults have them. Where ``deadline_s`` leaves no time for whole
+    models the favourites are picked, and nothing is settled.
+    """
+    contested = tuple(g for g in rivals.groups if g.contested)
+    picks = rivals.favourites
     if not contested:
         return picks
-    contest = _Contest(workload, target, here, store, picks, contested)
-    uses = {u.key: u.uses for u in workload.kernels}
-    took_s = [sum(uses[key] * s for key in sums if (s := sums[key][p[key]]) < inf) for p in contest.lineups]
-    if monotonic() + profiled_s(took_s) > max(deadline_s, monotonic() + _LEAST_S):
+    contest = _Contest(rivals.work, target, here, store, picks, contested, actions)
+    took_s = [sum(rivals.seconds(g)[_nth(g.lineup, n)] for g in contested) for n in contest.numbers]
+    contest_s = profiled_s(took_s)
+    if monotonic() + contest_s > max(deadline_s, monotonic() + _LEAST_S):
         return picks
     try:
-        samples = _sampled(contest, groups=contested, until_s=deadline_s - profiled_s(took_s))
+        samples = _sampled(contest, until_s=deadline_s - contest_s)
     except CandidateFailure:
         return picks
     rows = DecisionRows(store, here, session, "variant")
-    texts = {k.key: k.text for k in open_kernels}
+    texts = {u.key: u.kernel.text for u in rivals.work.kernels}
     for g in contested:
         picks |= dict.fromkeys(g.keys, _fastest(g, samples, texts, rows))
     return picks
 
 
-def _sampled(contest: _Contest, groups: Sequence[_Group], until_s: float) -> dict[str, _Samples]:
+def _nth(variants: Sequence[str], number: int) -> str:
+    """The variant of that number, going round."""
+    return variants[number % len(variants)]
+
+
+def _sampled(contest: _Contest, until_s: float) -> dict[str, _Samples]:
     """Samples of every group, taken again while some variant is ahead and not proved to be, until ``until_s``.
 
     Disturbed moments spread the samples; the direct variant stays where nothing is proved, so that a session that gave
@@ -107,7 +126,7 @@ def _sampled(contest: _Contest, groups: Sequence[_Group], until_s: float) -> dic
     models = contest.models()
     samples = contest.samples(models)
     for _ in range(_AGAIN):
-        if monotonic() > until_s or not any(_undecided(g, samples) for g in groups):
+        if monotonic() > until_s or not any(_undecided(g, samples) for g in contest.groups):
             break
         for key, variants in contest.samples(models).items():
             for variant, taken in variants.items():
@@ -115,36 +134,25 @@ def _sampled(contest: _Contest, groups: Sequence[_Group], until_s: float) -> dic
     return samples
 
 
-def _undecided(group: _Group, samples: Mapping[str, _Samples]) -> bool:
+def _undecided(group: Group, samples: Mapping[str, _Samples]) -> bool:
     best, totals = _ahead(group, samples)
     return (
-        median(totals[best]) < median(totals[DIRECT])
+        group.direct_ran
+        and median(totals[best]) < median(totals[DIRECT])
         and not decide(totals[DIRECT], totals[best], alpha=_ALPHA).promoted
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Kernels whose variants multiply the same shapes, and what each variant of all of them takes in parts."""
-
-    keys: tuple[str, ...]
-    sums: Mapping[str, float]
-
-    @property
-    def near(self) -> tuple[str, ...]:
-        """The variants that may be best, most hopeful first, and the direct one, which the best is compared with."""
-        ranked = sorted(self.sums, key=lambda v: (self.sums[v], v != DIRECT))
-        limit_s = _NEAR * self.sums[ranked[0]]
-        near = [v for v in ranked if self.sums[v] <= limit_s and self.sums[v] < inf]
-        return tuple(dict.fromkeys([*near, DIRECT]))
-
-
-def _fastest(group: _Group, samples: Mapping[str, _Samples], texts: Mapping[str, str], rows: DecisionRows) -> str:
+def _fastest(group: Group, samples: Mapping[str, _Samples], texts: Mapping[str, str], rows: DecisionRows) -> str:
     """The fastest variant of a group in whole models, or the direct one, where none is proved faster.
 
-    What came nearest has a row for every kernel, with a promotion where it was.
+    What came nearest has a row for every kernel, with a promotion where it was, or where no direct kernel ran.
     """
     best, totals = _ahead(group, samples)
+    if not group.direct_ran:
+        for key in group.keys:
+            rows.stands(texts[key], variant_text(best), CONTEST_POLICY, samples[key][best], _ALONE)
+        return best
     verdict = decide(totals[DIRECT], totals[best], alpha=_ALPHA)
     for key in group.keys:
         evidence = evidence_of(verdict.p_value, (samples[key][DIRECT], samples[key][best]))
@@ -152,9 +160,9 @@ def _fastest(group: _Group, samples: Mapping[str, _Samples], texts: Mapping[str,
     return best if verdict.promoted else DIRECT
 
 
-def _ahead(group: _Group, samples: Mapping[str, _Samples]) -> tuple[str, dict[str, list[float]]]:
+def _ahead(group: Group, samples: Mapping[str, _Samples]) -> tuple[str, dict[str, list[float]]]:
     """The fastest of the variants that are not direct, and what each takes of all kernels of the group together."""
-    totals = {v: [sum(turn) for turn in zip(*(samples[k][v] for k in group.keys), strict=True)] for v in group.near}
+    totals = {v: [sum(turn) for turn in zip(*(samples[k][v] for k in group.keys), strict=True)] for v in group.lineup}
     return min((v for v in totals if v != DIRECT), key=lambda v: median(totals[v])), totals
 
 
@@ -182,37 +190,39 @@ def _work_of(kernel: Kernel) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Contest:
-    """Whole models in which each group runs as each of its near variants once; the others as picked."""
+    """Whole models in which each group runs as each of its variants once; the others as picked."""
 
     workload: Workload
     target: Target
     here: Fingerprint
     store: Store
     picks: Mapping[str, str]
-    groups: Sequence[_Group]
+    groups: Sequence[Group]
+    actions: Mapping[str, str]
 
     @property
-    def lineups(self) -> list[dict[str, str]]:
-        """The variant of every kernel, model by model."""
-        return [self._lineup(i) for i in range(max(len(g.near) for g in self.groups))]
+    def numbers(self) -> range:
+        """The models."""
+        return range(max(len(g.lineup) for g in self.groups))
 
     def models(self) -> list[LoadedModel]:
         """A model of each lineup. Raises CandidateFailure."""
-        return [self._model(p) for p in self.lineups]
+        return [self._model(self._lineup(n)) for n in self.numbers]
 
     def samples(self, models: Sequence[LoadedModel]) -> dict[str, _Samples]:
         """Seconds of one launch of each kernel of the groups."""
         found: dict[str, _Samples] = {}
-        for picks, turns in zip(self.lineups, profiled(models), strict=True):
+        for picks, turns in zip(map(self._lineup, self.numbers), profiled(models), strict=True):
             for key, taken in by_kernel(turns, self._places(picks)).items():
                 found.setdefault(key, {}).setdefault(picks[key], taken)
         return found
 
     def _lineup(self, number: int) -> dict[str, str]:
-        return {**self.picks, **{key: g.near[number % len(g.near)] for g in self.groups for key in g.keys}}
+        """The variant of every kernel in a model."""
+        return {**self.picks, **{key: _nth(g.lineup, number) for g in self.groups for key in g.keys}}
 
     def _model(self, picks: Mapping[str, str]) -> LoadedModel:
-        return model_of(with_variants(self.workload, picks), {}, self.store, self.target, self.here)
+        return model_of(with_variants(self.workload, picks), self.actions, self.store, self.target, self.here)
 
     def _places(self, picks: Mapping[str, str]) -> dict[str, list[slice]]:
         """Where the parts of every use of the groups' kernels are among the launches."""

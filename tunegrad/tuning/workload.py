@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tunegrad.config import ModelSpec, Numerics, build_model
 from tunegrad.db import Store
@@ -23,10 +23,12 @@ from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 
 __all__ = [
+    "HasKernels",
     "KernelUse",
     "Workload",
     "cut_as_stored",
     "shared_kernels",
+    "uses_of",
     "with_images",
     "with_plan",
     "with_toggles",
@@ -49,6 +51,14 @@ class KernelUse:
     key: str
     name: str
     uses: int
+
+
+class HasKernels(Protocol):
+    """A model, decided or not."""
+
+    @property
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """Its distinct kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ def work_key(workloads: Sequence[Workload]) -> str:
     return key_of("\n".join(sorted(w.key for w in workloads)))
 
 
-def shared_kernels(workloads: Sequence[Workload]) -> tuple[KernelUse, ...]:
+def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
     """The distinct kernels of all the models, in the order of their first launch, with the uses of all together."""
     if len(workloads) == 1:
         return workloads[0].kernels
@@ -86,8 +96,7 @@ def shared_kernels(workloads: Sequence[Workload]) -> tuple[KernelUse, ...]:
     for use in (u for w in workloads for u in w.kernels):
         before = found.get(use.key)
         found[use.key] = use if before is None else replace(before, uses=before.uses + use.uses)
-    repeated = Counter(use.kernel.name for use in found.values())
-    return tuple(replace(u, name=_name(u.kernel, u.key, repeated)) for u in found.values())
+    return uses_of({key: (use.kernel, use.uses) for key, use in found.items()})
 
 
 def workload_of_spec(spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract") -> Workload:
@@ -111,7 +120,9 @@ def workload_of(model: Model, name: str, seed: int, numerics: Numerics = "contra
     outputs = model.build(model.weights(None, seed))
     fusion = Fusion.of(prepared(tuple(t.node for t in outputs), numerics))
     plan = fusion.schedule()
-    return Workload(name, fusion, plan, _uses(plan), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs))
+    return Workload(
+        name, fusion, plan, uses_of(plan.kernels()), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs)
+    )
 
 
 def with_images(workload: Workload, images: Images) -> Workload:
@@ -141,11 +152,11 @@ def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
 
 def with_plan(workload: Workload, plan: Schedule) -> Workload:
     """The work of another plan of the same graph."""
-    return replace(workload, plan=plan, kernels=_uses(plan))
+    return replace(workload, plan=plan, kernels=uses_of(plan.kernels()))
 
 
-def _uses(plan: Schedule) -> tuple[KernelUse, ...]:
-    found = plan.kernels()
+def uses_of(found: Mapping[str, tuple[Kernel, int]]) -> tuple[KernelUse, ...]:
+    """Kernels by key, with their numbers of uses, under names of their own."""
     repeated = Counter(kernel.name for kernel, _ in found.values())
     return tuple(KernelUse(k, key, _name(k, key, repeated), uses) for key, (k, uses) in found.items())
 

@@ -1,0 +1,131 @@
+"""A model some of whose kernels may still run as several variants: what is searched until whole models decide.
+
+every variant of every kernel  --sums of its parts-->  the near ones  --searched, sums again-->  fewer  -->  one
+
+    Rivals(picks {conv7x7: direct},
+           groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2), (conv3x3 512: direct, winograd2))
+    .kernels      the parts of all these, each once
+    .favourite    the model as its first variants
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.variants import DIRECT, parts_of
+
+from .workload import KernelUse, Workload, uses_of, with_variants
+
+__all__ = ["Group", "Rivals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Kernels whose variants multiply the same shapes, and the variants that may be best, most hopeful first.
+
+    Whole models compare the best with the direct variant, whether it may be best or not; unless it did not run.
+    """
+
+    keys: tuple[str, ...]
+    variants: tuple[str, ...]
+    direct_ran: bool = True
+
+    @property
+    def lineup(self) -> tuple[str, ...]:
+        """Who meets in whole models."""
+        return tuple(dict.fromkeys([*self.variants, *([DIRECT] if self.direct_ran else [])]))
+
+    @property
+    def contested(self) -> bool:
+        """Whether there is anything to find out."""
+        return self.variants != (DIRECT,)
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """A model before its variants are settled: ``work`` has direct kernels, ``picks`` says what is settled by key.
+
+    ``best_s`` are the best times of kernels by key, in seconds, as far as they ran.
+    """
+
+    work: Workload
+    picks: Mapping[str, str]
+    groups: tuple[Group, ...] = ()
+    best_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def favourites(self) -> dict[str, str]:
+        """The variant of every kernel, as far as is known now."""
+        return {**self.picks, **{key: g.variants[0] for g in self.groups for key in g.keys}}
+
+    @property
+    def favourite(self) -> Workload:
+        """The model as its favourites."""
+        return with_variants(self.work, self.favourites)
+
+    @property
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """What the model may launch, in the order of its first launch, with the most uses that some lineup has."""
+        found: dict[str, tuple[Kernel, int]] = {}
+        for number in range(max((len(g.variants) for g in self.groups), default=1)):
+            for key, (kernel, uses) in self._parts(self._lineup(number)).items():
+                found[key] = kernel, max(uses, found.get(key, (kernel, 0))[1])
+        return uses_of(found)
+
+    @property
+    def competing(self) -> frozenset[str]:
+        """The kernels, by key, of groups that have several variants left."""
+        direct = self._direct
+        return frozenset(
+            p.key
+            for g in self.groups
+            if len(g.variants) > 1
+            for key in g.keys
+            for v in g.variants
+            for p in parts_of(direct[key].kernel, v)
+        )
+
+    def seconds(self, group: Group) -> dict[str, float]:
+        """What all launches of a group take together, by variant; infinity where a part did not run."""
+        direct, best_s = self._direct, self.best_s
+        return {
+            v: sum(direct[k].uses * best_s.get(p.key, inf) for k in group.keys for p in parts_of(direct[k].kernel, v))
+            for v in (*group.variants, DIRECT)
+        }
+
+    def narrowed(self, found_s: Mapping[str, float], within: float) -> Rivals:
+        """Without the variants that take over ``within`` times the best one's time; the fastest first.
+
+        ``found_s`` are seconds by key that are new. Of variants that take the same time the direct one is first; it
+        alone is left where nothing ran.
+        """
+        found_s = {key: min(s, self.best_s.get(key, inf)) for key, s in found_s.items()}
+        told = replace(self, best_s={**self.best_s, **found_s})
+        return replace(told, groups=tuple(_narrowed(g, told.seconds(g), within) for g in self.groups))
+
+    @property
+    def _direct(self) -> dict[str, KernelUse]:
+        return {u.key: u for u in self.work.kernels}
+
+    def _lineup(self, number: int) -> dict[str, str]:
+        """A variant for every kernel; each variant of each group is in one of them."""
+        return {**self.picks, **{k: g.variants[number % len(g.variants)] for g in self.groups for k in g.keys}}
+
+    def _parts(self, picks: Mapping[str, str]) -> dict[str, tuple[Kernel, int]]:
+        uses: Counter[str] = Counter()
+        kernels = {}
+        for use in self.work.kernels:
+            for part in parts_of(use.kernel, picks.get(use.key, DIRECT)):
+                kernels[part.key] = part
+                uses[part.key] += use.uses
+        return {key: (kernel, uses[key]) for key, kernel in kernels.items()}
+
+
+def _narrowed(group: Group, took_s: Mapping[str, float], within: float) -> Group:
+    ranked = sorted(group.variants, key=lambda v: (took_s[v], v != DIRECT))
+    near = [v for v in ranked if took_s[v] <= within * took_s[ranked[0]] and took_s[v] < inf]
+    return replace(group, variants=tuple(near) or (DIRECT,), direct_ran=took_s[DIRECT] < inf)
