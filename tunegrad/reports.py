@@ -75,6 +75,8 @@ class TuneReport:
     ``stopped`` says why the search ended: budget, gain, patience, trials, target, exhausted or interrupted; empty where
     it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``. ``seed_share`` is the part
     of what the search saved, from the defaults to its best times, that seeds alone gave; None where there were none.
+    ``others`` are this session's trials that no row counts: what was measured to decide on plans and variants, by
+    status.
     """
 
     model: str
@@ -96,6 +98,7 @@ class TuneReport:
     budget_s: float = 0.0
     target_ms: float | None = None
     seed_share: float | None = None
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def gain(self) -> float | None:
@@ -104,10 +107,10 @@ class TuneReport:
 
     @property
     def candidates(self) -> dict[str, int]:
-        """This session's trials by status, over all kernels."""
+        """This session's trials by status, over all kernels, those that the model does not run among them."""
         total: dict[str, int] = {}
-        for row in self.rows:
-            for status, count in row.candidates.items():
+        for counts in (*(row.candidates for row in self.rows), self.others):
+            for status, count in counts.items():
                 total[str(status)] = total.get(str(status), 0) + count
         return total
 

@@ -23,7 +23,8 @@ __all__ = ["Finish", "report_of"]
 class Finish:
     """How a session ended: why the search stopped (None: it had no budget), its times in seconds, the finals.
 
-    ``saved_s`` of the budget were left; ``costs`` are all its seconds by part.
+    ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are trials by status that the
+    searches of the models' kernels do not count.
     """
 
     interrupted: bool
@@ -32,6 +33,7 @@ class Finish:
     search_s: float
     costs: Mapping[str, float]
     weighed: Mapping[str, Weighed]
+    others: Mapping[str, int]
 
 
 def report_of(
@@ -74,7 +76,7 @@ def report_of(
         for u in workload.kernels
         if u.kernel.fixed
     ]
-    measured = sum(sum(s.statuses.values()) for s in searches)
+    measured = sum(finish.others.values()) + sum(sum(s.statuses.values()) for s in searches)
     return TuneReport(
         model=workload.name,
         device=settings.device,
@@ -95,6 +97,7 @@ def report_of(
         budget_s=settings.budget_s,
         target_ms=settings.target_ms,
         seed_share=_seed_share([(uses[s.task.key], s) for s in searches]),
+        others=finish.others,
     )
 
 

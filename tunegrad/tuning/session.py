@@ -8,7 +8,7 @@ A search, a device and a store meet here and nowhere else.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -165,6 +165,7 @@ class _Session:
     """What the steps of one session share. Mutable.
 
     ``began_s`` is when it began, in seconds since the epoch. ``resumed`` are the sessions that it goes on from.
+    ``measured`` counts its trials by status.
     """
 
     settings: TuneSettings
@@ -181,6 +182,7 @@ class _Session:
     resumed: frozenset[str]
     policy: Policy
     named: dict[str, Kernel] = field(default_factory=dict)
+    measured: Counter[str] = field(default_factory=Counter)
 
     @property
     def target(self) -> Target:
@@ -227,7 +229,8 @@ class _Session:
         self.site.close()
         with self.costs.part("whole model", sealed=True):
             wholes = [self._whole(work) for work in self.workloads]
-        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, weighed)
+        others = self.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
+        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, weighed, others)
         reports = tuple(
             self._report(w, searches, finish, whole) for w, whole in zip(self.workloads, wholes, strict=True)
         )
@@ -242,6 +245,7 @@ class _Session:
                 spent_s = self.account.before_s + event.spent_s
                 event = replace(event, spent_s=spent_s, budget_s=self.settings.budget_s)
             case CandidateMeasured():
+                self.measured[str(event.status)] += 1
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
             case KernelFinished():
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
