@@ -93,7 +93,7 @@ def test_live_shows_kernel_counts_best_peak_and_time_left(console: Console) -> N
     observer.observe(BudgetSpent(60.0, 300.0, 0.0005))
     observer.close()
     for text in (
-        "conv_3x3, 4 uses, 0.231 GFLOP (1 kernels so far)",
+        "conv_3x3, 4 uses, 0.231 GFLOP (kernels so far: 1)",
         "2 (1 wrong) candidates, 0.0 a second",
         "best 2.0400 ms, 93.5 % of peak",
         "4:00 left, the next minute is expected to gain 0.5000 ms",

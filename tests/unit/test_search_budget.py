@@ -221,3 +221,41 @@ def test_search_budget_interrupted_says_that_it_leaves_the_kernel():
         case.run()
     assert isinstance(case.events[-1], KernelFinished)
     assert case.model.searches[0].winner.seconds < math.inf
+
+
+def test_search_budget_rounds_are_a_batch_each_and_who_leaves_is_not_searched_again():
+    surfaces = dict.fromkeys("abcd", SURFACE)
+    case = Case(surfaces, 60.0)
+    keys = {s.task.name: s.task.key for s in case.model.searches}
+    counted = []
+
+    def between():
+        assert case.model.round([keys["b"], keys["c"]], 10.0)
+        counted.append(case.trials)
+        assert not case.model.round([keys["b"]], 0.01), "it does not fit"
+        assert not case.model.round([], 10.0)
+        case.model.leave([keys["b"]])
+
+    case.model.run(between)
+    batch = BudgetPolicy().batch
+    assert counted == [{"a": 1, "b": 1 + batch, "c": 1 + batch, "d": 1}]
+    assert [s.task.name for s in case.model.searches] == ["a", "c", "d"]
+    assert case.trials["b"] == 1 + batch < min(case.trials[name] for name in "acd")
+    # After the rounds every kernel that had none has its batch before any other.
+    names = [name for name, _ in case.measurer.calls[4 + 2 * batch : 4 + 4 * batch]]
+    assert sorted(set(names)) == ["a", "d"]
+
+
+def test_search_budget_who_left_counts_no_more():
+    case = Case({"a": flat(1e-3), "b": flat(1.0)}, 60.0)
+    key = case.model.searches[1].task.key
+    gains = []
+
+    def between():
+        gains.append(case.model.expected_gain_s())
+        case.model.leave([key])
+        gains.append(case.model.expected_gain_s())
+
+    case.model.run(between)
+    assert 0.0 < gains[1] <= 1e-3 < gains[0]
+    assert case.model.done == case.model.searches[0].done

@@ -69,7 +69,7 @@ class MutableProgress:
         k = self._kernel
         if k is None or self._session is None:
             return ""
-        return f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP ({len(self._seen)} kernels so far)"
+        return f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP (kernels so far: {len(self._seen)})"
 
     def candidates_line(self) -> str:
         """How many candidates of which status, and how fast they come."""
