@@ -3,8 +3,9 @@
     told rows --> study --> l(x): options of the fastest tenth    --> at each decision the option with the best l/g
                             g(x): options of all others, failures among them, and of what is being measured
 
-The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011; options are drawn
-jointly (``multivariate``) in groups of decisions that occur together, after Falkner et al., "BOHB", ICML 2018.
+The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011; each decision is
+drawn for itself. Drawing decisions that occur together jointly costs four times as much, a model of each of some twenty
+groups for every proposal, and was no better (``docs/SEARCH.md``).
 Proposals that are not told yet count as bad ones, so that a batch does not ask for the same thing many times (the
 constant liar of Ginsbourger et al., 2010).
 """
@@ -176,9 +177,7 @@ def _new_study(seed: int) -> Study:
     import optuna
 
     with quiet_optuna():
-        sampler = optuna.samplers.TPESampler(
-            seed=seed, n_startup_trials=0, multivariate=True, group=True, constant_liar=True
-        )
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
         return optuna.create_study(sampler=sampler, storage=optuna.storages.InMemoryStorage())
 
 
