@@ -27,6 +27,7 @@ from statistics import fmean, median
 
 from benchmarks.machine import describe
 from benchmarks.ours import function_of
+from benchmarks.plain_beam import PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
@@ -35,7 +36,7 @@ from tunegrad.devices import CpuMeasurer, Limits, fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
-from tunegrad.search import KernelSearch, SearchTask, TrialLog, decide, make_searcher
+from tunegrad.search import KernelSearch, Searcher, SearchTask, TrialLog, decide, make_searcher
 from tunegrad.trial import Fingerprint, Trial
 from tunegrad.tuning.lessons import Teacher, features_of
 from tunegrad.tuning.measuring import CandidateMeasurer
@@ -96,7 +97,11 @@ class Arena:
         space = Space(kernel, self.target)
         lessons = Teacher.of([kernel], self.target, log, dict(memory.kernels(self.here))).lessons(kernel.key)
         rng = Random(f"{self.seed} {kernel.key}")
-        asked = make_searcher(searcher, space, rng, features_of(space), lessons)
+        asked: Searcher = (
+            PlainBeam(space, rng)
+            if searcher == PlainBeam.origin
+            else make_searcher(searcher, space, rng, features_of(space), lessons)
+        )
         seeding = Seeding(memory, self.here, SEARCH_POLICY, frozenset({session}))
         search = KernelSearch(
             SearchTask.of(kernel), space, asked, self.measurer, log, seeds=lambda: seeding.seeds(kernel, space)
@@ -201,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--trials", type=int, default=100, help="of each search, its defaults not counted")
     parser.add_argument("--searcher", default="portfolio")
-    parser.add_argument("--other", default="beam")
+    parser.add_argument("--other", default="beam", help=f"a searcher, or {PlainBeam.origin!r}: one that learns nothing")
     parser.add_argument("--only", nargs="*", default=[], help="workloads of the suite kernels")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
+from search_surface import played, separable
 
+from benchmarks.plain_beam import PlainBeam
 from benchmarks.searchers import Played, Row, copied, kernel_of, summary
 from benchmarks.workloads import select
+from tunegrad.search import Proposal
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 
@@ -34,3 +38,22 @@ def test_memory_has_no_row_of_the_kernel_itself():
     ]
     with copied(rows, mine.key) as store:
         assert [key for key, _ in store.kernels()] == [other.key]
+
+
+def test_plain_beam_measures_every_neighbour_of_its_beam_and_ends_at_the_best_of_a_separable_surface():
+    space, surface = separable(Random(1), decisions=4, options=3)
+    beam = PlainBeam(space, Random(0))
+    (default,) = space.defaults()
+    beam.tell(Proposal(default, "default"), surface.measure(default))
+    first = beam.ask(100)
+    assert len(first) == 4 * 2, "each of four decisions has two other options"
+    assert all(sum(a != b for a, b in zip(p.schedule.trace, default.trace, strict=True)) == 1 for p in first)
+    for p in first:
+        beam.tell(p, surface.measure(p.schedule))
+    later = played(beam, surface, 1000)
+    assert beam.done
+    assert len(first) + len(later) < 3**4 - 1, "not everything is a neighbour of the beam"
+    fastest = surface.base_s * math.prod(
+        min(surface.factors.get((name, c), 1.0) for c in range(size)) for name, size in space.sizes.items()
+    )
+    assert min(map(surface.seconds, later)) == pytest.approx(fastest)
