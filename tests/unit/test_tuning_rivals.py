@@ -55,7 +55,7 @@ def test_the_model_of_this_test_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("variant", [DIRECT, W2, W4])
 def test_one_variant_each_has_the_kernels_and_uses_of_the_rewritten_model(variant: str) -> None:
-    alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,)),))
+    alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), direct_ran=False),))
     assert alone.kernels == alone.favourite.kernels
     assert alone.favourite.kernels == with_variants(WORK, dict.fromkeys(GROUP.keys, variant)).kernels
     assert not alone.competing
@@ -71,6 +71,13 @@ def test_rivals_have_the_kernels_of_all_their_variants_each_once() -> None:
     for variant in (DIRECT, W2, W4):
         rewritten = with_variants(WORK, dict.fromkeys(GROUP.keys, variant))
         assert {u.key: u.uses for u in rewritten.kernels}.items() <= uses.items()
+
+
+def test_a_direct_kernel_that_is_behind_stays_to_be_beaten() -> None:
+    found = RIVALS.narrowed(times(direct=9.0, winograd2=1.0, winograd4=9.0), 1.6)
+    assert {u.key for u in found.kernels} == parts(DIRECT, W2) | {SUM.key}
+    assert not found.competing
+    assert found.lineups == [dict.fromkeys(GROUP.keys, W2), dict.fromkeys(GROUP.keys, DIRECT)]
 
 
 def test_sums_are_of_all_launches_and_the_near_ones_are_kept_fastest_first() -> None:
@@ -167,7 +174,7 @@ def test_a_variant_that_is_slower_by_default_wins_when_it_is_searched() -> None:
     assert search.rounds == [parts(DIRECT, W2, W4), parts(W2, W4)], "direct fell behind in the first round"
     assert [w.kernels for w in heats.workloads] == [with_variants(WORK, dict.fromkeys(GROUP.keys, W4)).kernels]
     assert search.gone == parts(DIRECT, W2)
-    assert asked[0].keys() == parts(W4) | {SUM.key}
+    assert asked[0].keys() == parts(DIRECT, W4) | {SUM.key}, "who is behind has left, but for the direct kernels"
     assert all(actions == f"best of {key}" for key, actions in asked[0].items())
 
 

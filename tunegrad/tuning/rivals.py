@@ -4,14 +4,14 @@ every variant of every kernel  --sums of its parts-->  the near ones  --searched
 
     Rivals(picks {conv7x7: direct},
            groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2), (conv3x3 512: direct, winograd2))
-    .kernels      the parts of all these, each once
+    .kernels      the parts of all these, each once, and the direct kernels that they have to beat
     .favourite    the model as its first variants
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -68,11 +68,17 @@ class Rivals:
         return with_variants(self.work, self.favourites)
 
     @property
+    def lineups(self) -> list[dict[str, str]]:
+        """A variant for every kernel, again and again: each one that meets the others is in one of them."""
+        count = max((len(g.lineup) for g in self.groups), default=1)
+        return [{**self.picks, **{k: _nth(g.lineup, n) for g in self.groups for k in g.keys}} for n in range(count)]
+
+    @property
     def kernels(self) -> tuple[KernelUse, ...]:
-        """What the model may launch, in the order of its first launch, with the most uses that some lineup has."""
+        """What the model may launch in the end, in the order of its first launch, with the most uses in any lineup."""
         found: dict[str, tuple[Kernel, int]] = {}
-        for number in range(max((len(g.variants) for g in self.groups), default=1)):
-            for key, (kernel, uses) in self._parts(self._lineup(number)).items():
+        for picks in self.lineups:
+            for key, (kernel, uses) in self._parts(picks).items():
                 found[key] = kernel, max(uses, found.get(key, (kernel, 0))[1])
         return uses_of(found)
 
@@ -111,10 +117,6 @@ class Rivals:
     def _direct(self) -> dict[str, KernelUse]:
         return {u.key: u for u in self.work.kernels}
 
-    def _lineup(self, number: int) -> dict[str, str]:
-        """A variant for every kernel; each variant of each group is in one of them."""
-        return {**self.picks, **{k: g.variants[number % len(g.variants)] for g in self.groups for k in g.keys}}
-
     def _parts(self, picks: Mapping[str, str]) -> dict[str, tuple[Kernel, int]]:
         uses: Counter[str] = Counter()
         kernels = {}
@@ -129,3 +131,8 @@ def _narrowed(group: Group, took_s: Mapping[str, float], within: float) -> Group
     ranked = sorted(group.variants, key=lambda v: (took_s[v], v != DIRECT))
     near = [v for v in ranked if took_s[v] <= within * took_s[ranked[0]] and took_s[v] < inf]
     return replace(group, variants=tuple(near) or (DIRECT,), direct_ran=took_s[DIRECT] < inf)
+
+
+def _nth(variants: Sequence[str], number: int) -> str:
+    """The variant of that number, going round."""
+    return variants[number % len(variants)]

@@ -96,8 +96,8 @@ def settle_variants(
     picks = rivals.favourites
     if not contested:
         return picks
-    contest = _Contest(rivals.work, target, here, store, picks, contested, actions)
-    took_s = [sum(rivals.seconds(g)[_nth(g.lineup, n)] for g in contested) for n in contest.numbers]
+    contest = _Contest(rivals.work, target, here, store, rivals.lineups, contested, actions)
+    took_s = [sum(rivals.seconds(g)[picked[g.keys[0]]] for g in contested) for picked in contest.lineups]
     contest_s = profiled_s(took_s)
     if monotonic() + contest_s > max(deadline_s, monotonic() + _LEAST_S):
         return picks
@@ -110,11 +110,6 @@ def settle_variants(
     for g in contested:
         picks |= dict.fromkeys(g.keys, _fastest(g, samples, texts, rows))
     return picks
-
-
-def _nth(variants: Sequence[str], number: int) -> str:
-    """The variant of that number, going round."""
-    return variants[number % len(variants)]
 
 
 def _sampled(contest: _Contest, until_s: float) -> dict[str, _Samples]:
@@ -196,30 +191,21 @@ class _Contest:
     target: Target
     here: Fingerprint
     store: Store
-    picks: Mapping[str, str]
+    lineups: Sequence[Mapping[str, str]]
     groups: Sequence[Group]
     actions: Mapping[str, str]
 
-    @property
-    def numbers(self) -> range:
-        """The models."""
-        return range(max(len(g.lineup) for g in self.groups))
-
     def models(self) -> list[LoadedModel]:
         """A model of each lineup. Raises CandidateFailure."""
-        return [self._model(self._lineup(n)) for n in self.numbers]
+        return [self._model(picks) for picks in self.lineups]
 
     def samples(self, models: Sequence[LoadedModel]) -> dict[str, _Samples]:
         """Seconds of one launch of each kernel of the groups."""
         found: dict[str, _Samples] = {}
-        for picks, turns in zip(map(self._lineup, self.numbers), profiled(models), strict=True):
+        for picks, turns in zip(self.lineups, profiled(models), strict=True):
             for key, taken in by_kernel(turns, self._places(picks)).items():
                 found.setdefault(key, {}).setdefault(picks[key], taken)
         return found
-
-    def _lineup(self, number: int) -> dict[str, str]:
-        """The variant of every kernel in a model."""
-        return {**self.picks, **{key: _nth(g.lineup, number) for g in self.groups for key in g.keys}}
 
     def _model(self, picks: Mapping[str, str]) -> LoadedModel:
         return model_of(with_variants(self.workload, picks), self.actions, self.store, self.target, self.here)
