@@ -296,3 +296,43 @@ def test_who_was_too_slow_to_be_verified_on_every_input_set_is_no_challenger():
     times = {DEFAULT: 2.0, A: 1.0, B: 0.5}
     final = Final({DEFAULT: 2.0, A: 1.0, B: 1.26}, Scripted(times, times))
     assert final.run() == [DEFAULT, A]
+
+
+@dataclass
+class Disturbed(Scripted):
+    """A machine on which each comparison takes its times from the next of ``noises``; then they are as scripted."""
+
+    noises: list[float] = field(default_factory=list)
+
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+        first, second = super().compare(kernel, a, b, rounds, cache)
+        spread = self.noises.pop(0) if self.noises else 0.0
+        # Slow moments meet both alike: the medians are as far apart as ever, and nothing is proved.
+        slow = [1.0 + spread * (0.618 * i % 1.0) for i in range(rounds)]
+        first, second = (tuple(s * x for s, x in zip(side, slow, strict=True)) for side in (first, second))
+        return first, second
+
+
+TIMES = {DEFAULT: 1.0, A: 0.95}
+
+
+@pytest.mark.parametrize(
+    ("noises", "effort", "promoted", "comparisons"),
+    [
+        ([], Effort(), True, [5, 10, 15]),
+        ([1.0, 1.0], Effort(), True, [5, 10, 15, 15]),
+        ([1.0] * 20, Effort(), False, [5, 10, 15, 15]),
+        ([1.0, 1.0], Effort(deadline_s=0.0), False, [5, 2]),
+        ([0.0, 0.0, 1.0], Effort(), True, [5, 10, 15, 15]),
+    ],
+    ids=["quiet", "disturbed at first", "disturbed always", "late", "disturbed in the second proof"],
+)
+def test_who_is_ahead_and_not_proved_to_be_is_measured_again_while_there_is_time(
+    noises: list[float], effort: Effort, promoted: bool, comparisons: list[int]
+) -> None:
+    machine = Disturbed(TIMES, TIMES, noises=list(noises))
+    final = Final({DEFAULT: 1.0, A: 0.95}, machine, effort, cache="constants")
+    assert final.run() == ([DEFAULT, A] if promoted else [DEFAULT])
+    rounds = [n for a, b, _, n in machine.compared if (a, b) == (DEFAULT, A)]
+    assert rounds[: len(comparisons)] == comparisons
+    assert len(rounds) <= len(comparisons) + 1, "the last is the weighing"

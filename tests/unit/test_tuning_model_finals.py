@@ -155,3 +155,33 @@ def test_of_schedules_that_are_exactly_as_fast_one_in_twenty_is_promoted_at_most
     for _ in range(100):
         promoted += len(final(Noisy({}), contestant("conv", *"abcd"), contestant("pool", *"abcd")))
     assert promoted <= 0.05 * 200
+
+
+@dataclass
+class Disturbed(Machine):
+    """Turns take up to three times as long in the first ``disturbed`` rounds, of all models alike."""
+
+    disturbed: int = 0
+
+    def profiled(self, models: Sequence[Any]) -> list[list[tuple[float, ...]]]:
+        turns = super().profiled(models)
+        if self.rounds > self.disturbed:
+            return turns
+        return [[tuple(s * (1 + 2 * (0.618 * t % 1)) for s in turn) for t, turn in enumerate(side)] for side in turns]
+
+
+@pytest.mark.parametrize(("disturbed", "found", "rounds"), [(0, True, 2), (1, True, 4), (9, False, 3)])
+def test_who_is_ahead_in_the_model_is_measured_there_again(final, disturbed, found, rounds):
+    times = {**TIMES, ("conv", "a"): 1.0, ("conv", "b"): 0.93}
+    machine = Disturbed(times, disturbed=disturbed)
+    assert bool(final(machine, contestant("conv", "a", "b"))) == found
+    assert machine.rounds == rounds
+
+
+def test_without_time_for_more_the_first_look_decides(final, monkeypatch):
+    left = iter([0.0, inf])
+    monkeypatch.setattr(model_finals, "profiled_s", lambda _: next(left))
+    times = {**TIMES, ("conv", "a"): 1.0, ("conv", "b"): 0.93}
+    machine = Disturbed(times, disturbed=9)
+    assert not final(machine, contestant("conv", "a", "b"), deadline_s=1e12)
+    assert machine.rounds == 1

@@ -19,12 +19,16 @@ TEST = "mannwhitneyu"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of a test. ``ratio`` is challenger's over incumbent's median, ``n`` the smaller sample's size."""
+    """The outcome of a test. ``ratio`` is challenger's over incumbent's median, ``n`` the smaller sample's size.
+
+    ``undecided``: the challenger is ahead by the least effect, and more samples may prove it.
+    """
 
     promoted: bool
     p_value: float
     ratio: float
     n: int
+    undecided: bool = False
 
 
 def decide(
@@ -47,5 +51,6 @@ def decide(
 
     ratio = median(challenger_samples) / median(incumbent_samples)
     p_value = float(mannwhitneyu(challenger_samples, incumbent_samples, alternative="less").pvalue)
-    promoted = p_value < alpha and ratio <= 1.0 - least_effect
-    return Evidence(promoted, p_value, ratio, min(len(incumbent_samples), len(challenger_samples)))
+    ahead, sure = ratio <= 1.0 - least_effect, p_value < alpha
+    n = min(len(incumbent_samples), len(challenger_samples))
+    return Evidence(ahead and sure, p_value, ratio, n, ahead and not sure)

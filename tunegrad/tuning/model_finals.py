@@ -12,7 +12,7 @@ measurement of a kernel alone shows that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 from time import monotonic
@@ -21,12 +21,13 @@ from tunegrad.db import Evidence, Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.target import Target
+from tunegrad.search import Evidence as Tested
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint, Trial
 
 from .contest import by_kernel, profiled, profiled_s
 from .decisions import evidence_of
-from .finals import CONFIRMED, NOTABLE, Contestant
+from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, Contestant
 from .whole import model_of
 from .workload import Workload
 
@@ -43,6 +44,12 @@ _MOST_BYTES = 4 << 30
 
 Proved = Mapping[str, tuple[Trial, Evidence]]
 """New winners by kernel key."""
+
+_Turns = list[tuple[float, ...]]
+"""Seconds of every launch of a model, turn by turn."""
+
+_Verdict = tuple[Trial, Tested, tuple[Sequence[float], Sequence[float]]]
+"""A challenger, what a test says of it, and the samples: of the winner and of the challenger."""
 
 
 def settle_in_model(
@@ -93,40 +100,57 @@ class _Final:
             return {}
         models = [self._model({c.key: c.field[min(i, len(c.others))] for c in self.contestants}) for i in range(count)]
         run_s = min(models[0].benchmark_s(3))
-        if monotonic() + profiled_s([run_s] * (count + 2)) > self.deadline_s:
+        if self._late([run_s] * (count + 2)):
             return {}
-        ahead = self._ahead([self._by_kernel(turns) for turns in profiled(models)])
-        return self._proved(models[0], ahead) if ahead else {}
+        turns = self.sampled(models, run_s, PROVED)
+        verdicts = self.verdicts(turns, PROVED)
+        ahead = {key: trial for key, (trial, verdict, _) in verdicts.items() if verdict.promoted}
+        return self._proved(models[0], ahead, run_s) if ahead else {}
+
+    def _late(self, models_s: Sequence[float]) -> bool:
+        return monotonic() + profiled_s(models_s) > self.deadline_s
+
+    def sampled(self, models: Sequence[LoadedModel], run_s: float, alpha: float) -> list[_Turns]:
+        """Turns of each model, and more of them while somebody is ahead and not proved to be, and there is time."""
+        found: list[_Turns] = profiled(models)
+        for _ in range(AGAIN):
+            # as many more have to be left for the second proof
+            undecided = any(verdict.undecided for _, verdict, _ in self.verdicts(found, alpha).values())
+            if not undecided or self._late([run_s] * (len(models) + 2)):
+                break
+            found = [[*before, *more] for before, more in zip(found, profiled(models), strict=True)]
+        return found
+
+    def verdicts(self, turns: Sequence[_Turns], alpha: float) -> dict[str, _Verdict]:
+        """By kernel, who took least of those that came behind the first, and what a test says of the two."""
+        samples = [self._by_kernel(t) for t in turns]
+        found: dict[str, _Verdict] = {}
+        for c in self.contestants:
+            taken = [s[c.key] for s in samples[: 1 + len(c.others)]]
+            best = min(range(1, len(taken)), key=lambda i: median(taken[i]))
+            pair = taken[0], taken[best]
+            found[c.key] = c.field[best], decide(*pair, alpha=alpha, least_effect=NOTABLE), pair
+        return found
 
     def _compile_s(self, count: int) -> float:
         """Seconds that compiling so many models takes, about."""
         return _COMPILE_S * sum(min(count, 1 + len(c.others)) for c in self.contestants)
 
-    def _ahead(self, samples: Sequence[Mapping[str, list[float]]]) -> dict[str, Trial]:
-        """Who was faster than the winner, by a test."""
-        found = {}
-        for c in self.contestants:
-            taken = [s[c.key] for s in samples[: 1 + len(c.others)]]
-            best = min(range(len(taken)), key=lambda i: median(taken[i]))
-            if best > 0 and decide(taken[0], taken[best], least_effect=NOTABLE).promoted:
-                found[c.key] = c.field[best]
-        return found
-
-    def _proved(self, before: LoadedModel, ahead: Mapping[str, Trial]) -> Proved:
+    def _proved(self, before: LoadedModel, ahead: Mapping[str, Trial], run_s: float) -> Proved:
         """Those that are faster once more; nobody where the whole model became slower."""
         after = self._model({c.key: ahead.get(c.key, c.winner) for c in self.contestants})
-        turns = profiled([before, after])
+        second = replace(self, contestants=tuple(c for c in self.contestants if c.key in ahead))
+        alpha = CONFIRMED / (1 + AGAIN)
+        turns = second.sampled([before, after], run_s, alpha)
         old, new = (median(sum(turn) for turn in side) for side in turns)
         if new > old:
             return {}
-        incumbent, challenger = (self._by_kernel(side) for side in turns)
-        found = {}
-        for key, trial in ahead.items():
-            pair = incumbent[key], challenger[key]
-            verdict = decide(*pair, alpha=CONFIRMED, least_effect=NOTABLE)
-            if verdict.promoted:
-                found[key] = trial, evidence_of(verdict.p_value, pair)
-        return found
+        verdicts = second.verdicts(turns, alpha)
+        return {
+            key: (ahead[key], evidence_of(verdict.p_value, pair))
+            for key, (_, verdict, pair) in verdicts.items()
+            if verdict.promoted
+        }
 
     def _model(self, chosen: Mapping[str, Trial]) -> LoadedModel:
         actions = {key: trial.actions for key, trial in chosen.items()}

@@ -131,11 +131,7 @@ def _sampled(contest: _Contest, until_s: float) -> dict[str, _Samples]:
 
 def _undecided(group: Group, samples: Mapping[str, _Samples]) -> bool:
     best, totals = _ahead(group, samples)
-    return (
-        group.direct_ran
-        and median(totals[best]) < median(totals[DIRECT])
-        and not decide(totals[DIRECT], totals[best], alpha=_ALPHA).promoted
-    )
+    return group.direct_ran and decide(totals[DIRECT], totals[best], alpha=_ALPHA).undecided
 
 
 def _fastest(group: Group, samples: Mapping[str, _Samples], texts: Mapping[str, str], rows: DecisionRows) -> str:
