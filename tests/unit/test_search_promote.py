@@ -51,9 +51,27 @@ def test_search_promote_needs_half_a_per_cent_however_sure_it_is():
     assert decide(incumbent, [0.994 * x for x in incumbent]).promoted
 
 
-def test_search_promote_needs_more_than_four_samples_of_each():
-    assert not decide([2.0, 2.1, 2.2, 2.3], [1.0, 1.1, 1.2, 1.3]).promoted
-    assert decide([2.0, 2.1, 2.2, 2.3, 2.4], [1.0, 1.1, 1.2, 1.3, 1.4]).promoted
+def test_search_promote_needs_more_than_four_turns():
+    incumbent, challenger = [2.0 + i / 10 for i in range(5)], [1.0 + i / 9 for i in range(5)]
+    assert not decide(incumbent[:4], challenger[:4]).promoted
+    assert decide(incumbent, challenger).promoted
+
+
+def test_search_promote_sees_through_states_of_the_machine_that_meet_both():
+    rng = Random(0)
+    states = [rng.choice((1.0, 1.4, 2.0)) for _ in range(15)]
+    incumbent = [s * x for s, x in zip(states, noisy(rng, 1e-3, 15), strict=True)]
+    challenger = [s * x for s, x in zip(states, noisy(rng, 0.93e-3, 15), strict=True)]
+    found = decide(incumbent, challenger)
+    assert (found.promoted, found.test) == (True, "wilcoxon")
+    assert not decide(challenger, incumbent).promoted
+
+
+def test_search_promote_says_what_is_undecided():
+    found = decide([1.0] * 6, [0.9, 0.9, 1.2, 0.9, 1.2, 0.9])
+    assert (found.promoted, found.undecided) == (False, True)
+    assert not decide([1.0] * 6, [1.1] * 6).undecided
+    assert not decide([1.0] * 9, [0.9 + 0.01 * i for i in range(9)]).undecided, "proved"
 
 
 def test_search_promote_is_not_fooled_by_one_lucky_sample():
@@ -61,13 +79,19 @@ def test_search_promote_is_not_fooled_by_one_lucky_sample():
 
 
 def test_search_promote_stricter_alpha_asks_for_more():
-    incumbent, challenger = [2.0, 2.1, 2.2, 2.3, 2.4], [1.0, 1.1, 1.2, 1.3, 1.4]
+    incumbent, challenger = [2.0 + i / 10 for i in range(5)], [1.0 + i / 9 for i in range(5)]
+    assert decide(incumbent, challenger, alpha=1e-2).promoted
     assert not decide(incumbent, challenger, alpha=1e-3).promoted
 
 
-def test_search_promote_reports_ratio_and_smaller_sample():
-    found = decide([2.0, 2.0, 4.0], [1.0, 1.0, 1.0, 9.0])
+def test_search_promote_reports_the_ratio_within_turns_and_how_many_there_are():
+    found = decide([2.0, 2.0, 4.0], [1.0, 1.0, 1.0])
     assert (found.ratio, found.n) == (0.5, 3)
+
+
+def test_search_promote_refuses_samples_that_were_not_taken_in_turns():
+    with pytest.raises(InternalError, match="2 incumbent and 3 challenger samples"):
+        decide([1.0, 1.0], [1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("bad", [[], [math.inf], [math.nan], [0.0], [-1.0]])

@@ -159,7 +159,7 @@ def test_of_schedules_that_are_exactly_as_fast_one_in_twenty_is_promoted_at_most
 
 @dataclass
 class Disturbed(Machine):
-    """Turns take up to three times as long in the first ``disturbed`` rounds, of all models alike."""
+    """Turns take up to three times as long in the first ``disturbed`` rounds, others of each model."""
 
     disturbed: int = 0
 
@@ -167,7 +167,10 @@ class Disturbed(Machine):
         turns = super().profiled(models)
         if self.rounds > self.disturbed:
             return turns
-        return [[tuple(s * (1 + 2 * (0.618 * t % 1)) for s in turn) for t, turn in enumerate(side)] for side in turns]
+        slow = [1.0 + 2.0 * (0.618 * t % 1.0) for t in range(12)]
+        noise = [slow if m % 2 else slow[::-1] for m in range(len(turns))]
+        sides = zip(turns, noise, strict=True)
+        return [[tuple(s * x for s in turn) for turn, x in zip(*side, strict=True)] for side in sides]
 
 
 @pytest.mark.parametrize(("disturbed", "found", "rounds"), [(0, True, 2), (1, True, 4), (9, False, 3)])

@@ -17,7 +17,7 @@ from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.portfolio import PortfolioSearcher
-from tunegrad.search.promote import LEAST_EFFECT, TEST, Evidence, decide
+from tunegrad.search.promote import LEAST_EFFECT, Evidence, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomSearcher
 from tunegrad.search.random_chooser import RandomChooser
@@ -34,7 +34,6 @@ __all__ = [
     "LEARNED",
     "LEAST_EFFECT",
     "OPENMP",
-    "TEST",
     "BayesianSearcher",
     "BeamSearcher",
     "BudgetPolicy",

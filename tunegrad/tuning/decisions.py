@@ -18,7 +18,7 @@ from tunegrad.db import Evidence, Store
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.search import TEST
+from tunegrad.search import Evidence as Verdict
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .contest import CONTEST_POLICY
@@ -26,9 +26,9 @@ from .contest import CONTEST_POLICY
 __all__ = ["DecisionRows", "evidence_of"]
 
 
-def evidence_of(p_value: float, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
+def evidence_of(verdict: Verdict, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
     """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm caches."""
-    return Evidence(TEST, p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
+    return Evidence(verdict.test, verdict.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
 
 
 @dataclass(frozen=True, slots=True)

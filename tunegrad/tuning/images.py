@@ -82,7 +82,7 @@ def settle_images(
             continue
         verdict = decide(incumbent_s, challenger_s)
         won = verdict.promoted and work.runs(images, measure)
-        tried.append(_Tried(images, evidence_of(verdict.p_value, (incumbent_s, challenger_s)), won))
+        tried.append(_Tried(images, evidence_of(verdict, (incumbent_s, challenger_s)), won))
         current = images if won else current
     if not tried:
         return known

@@ -27,7 +27,7 @@ from tunegrad.trial import Fingerprint, Trial
 
 from .contest import by_kernel, profiled, profiled_s
 from .decisions import evidence_of
-from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, Contestant
+from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, WORTH, Contestant
 from .whole import model_of
 from .workload import Workload
 
@@ -111,11 +111,12 @@ class _Final:
         return monotonic() + profiled_s(models_s) > self.deadline_s
 
     def sampled(self, models: Sequence[LoadedModel], run_s: float, alpha: float) -> list[_Turns]:
-        """Turns of each model, and more of them while somebody is ahead and not proved to be, and there is time."""
+        """Turns of each model, and more of them while somebody is well ahead, not proved to be, and there is time."""
         found: list[_Turns] = profiled(models)
         for _ in range(AGAIN):
             # as many more have to be left for the second proof
-            undecided = any(verdict.undecided for _, verdict, _ in self.verdicts(found, alpha).values())
+            verdicts = [verdict for _, verdict, _ in self.verdicts(found, alpha).values()]
+            undecided = any(v.undecided and v.ratio <= 1.0 - WORTH for v in verdicts)
             if not undecided or self._late([run_s] * (len(models) + 2)):
                 break
             found = [[*before, *more] for before, more in zip(found, profiled(models), strict=True)]
@@ -147,7 +148,7 @@ class _Final:
             return {}
         verdicts = second.verdicts(turns, alpha)
         return {
-            key: (ahead[key], evidence_of(verdict.p_value, pair))
+            key: (ahead[key], evidence_of(verdict, pair))
             for key, (_, verdict, pair) in verdicts.items()
             if verdict.promoted
         }

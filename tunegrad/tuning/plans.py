@@ -200,7 +200,7 @@ class _Settling:
             except CandidateFailure:
                 continue
             verdict = decide(*samples)
-            tried.append((x, evidence_of(verdict.p_value, samples), verdict.promoted))
+            tried.append((x, evidence_of(verdict, samples), verdict.promoted))
             current = toggles if verdict.promoted else current
         self._record(found[0], tried)
         self.chosen = current

@@ -146,7 +146,7 @@ def _fastest(group: Group, samples: Mapping[str, _Samples], texts: Mapping[str, 
         return best
     verdict = decide(totals[DIRECT], totals[best], alpha=_ALPHA)
     for key in group.keys:
-        evidence = evidence_of(verdict.p_value, (samples[key][DIRECT], samples[key][best]))
+        evidence = evidence_of(verdict, (samples[key][DIRECT], samples[key][best]))
         rows.challenged(texts[key], variant_text(best), evidence, verdict.promoted)
     return best if verdict.promoted else DIRECT
 
