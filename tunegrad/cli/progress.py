@@ -67,7 +67,7 @@ class MutableProgress:
     def kernel_line(self) -> str:
         """Which kernel the search is at."""
         k = self._kernel
-        if k is None or self._session is None:
+        if k is None:
             return ""
         return f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP (kernels so far: {len(self._seen)})"
 

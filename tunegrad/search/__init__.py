@@ -17,7 +17,7 @@ from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.portfolio import PortfolioSearcher
-from tunegrad.search.promote import LEAST_EFFECT, Evidence, decide
+from tunegrad.search.promote import LEAST_EFFECT, Verdict, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomSearcher
 from tunegrad.search.random_chooser import RandomChooser
@@ -38,7 +38,6 @@ __all__ = [
     "BeamSearcher",
     "BudgetPolicy",
     "CostModel",
-    "Evidence",
     "EvolutionarySearcher",
     "ExhaustiveSearcher",
     "Facts",
@@ -69,6 +68,7 @@ __all__ = [
     "StopRule",
     "TrialLog",
     "TrialStore",
+    "Verdict",
     "Winner",
     "adapted",
     "area",

@@ -9,7 +9,7 @@ from statistics import median
 
 from tunegrad.errors import InternalError
 
-__all__ = ["LEAST_EFFECT", "Evidence", "decide"]
+__all__ = ["LEAST_EFFECT", "Verdict", "decide"]
 
 LEAST_EFFECT = 0.005
 """A challenger whose median is not at least this part faster is a tie, however sure the test is."""
@@ -19,7 +19,7 @@ _TESTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Verdict:
     """The outcome of a test. ``ratio`` is challenger's over incumbent's time as it sees them; ``n`` counts the turns.
 
     ``undecided``: the challenger is ahead by the least effect, and more samples may prove it.
@@ -38,7 +38,7 @@ def decide(
     challenger_samples: Sequence[float],
     alpha: float = 0.01,
     least_effect: float = LEAST_EFFECT,
-) -> Evidence:
+) -> Verdict:
     """The surer of two tests that the challenger takes less, one-sided, and by the least effect at least.
 
     Samples are in seconds, taken in turns: the n-th of both belong together.
@@ -70,4 +70,4 @@ def decide(
     p_value, ratio, test = min(tests, key=lambda t: (t[1] > 1.0 - least_effect, t[0]))
     p_value = min(1.0, _TESTS * p_value)
     ahead, sure = ratio <= 1.0 - least_effect, p_value < alpha
-    return Evidence(ahead and sure, p_value, ratio, n, test, ahead and not sure)
+    return Verdict(ahead and sure, p_value, ratio, n, test, ahead and not sure)

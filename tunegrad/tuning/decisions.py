@@ -18,7 +18,7 @@ from tunegrad.db import Evidence, Store
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.search import Evidence as Verdict
+from tunegrad.search import Verdict
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .contest import CONTEST_POLICY

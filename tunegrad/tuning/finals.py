@@ -29,12 +29,12 @@ from tunegrad.devices import CONTENDING
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
-from tunegrad.search import KernelSearch, decide
+from tunegrad.search import KernelSearch, Verdict, decide
 from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .measuring import Samples, SessionMeasurer
 
-__all__ = ["AGAIN", "CONFIRMED", "NOTABLE", "PROVED", "WORTH", "Contestant", "Effort", "Weighed", "finals"]
+__all__ = ["AGAIN", "CONFIRMED", "NOTABLE", "PROVED", "Contestant", "Effort", "Weighed", "finals", "worth_more"]
 
 _FIRST = "first"
 """The test of a winner that nothing came before."""
@@ -49,7 +49,7 @@ A disturbed machine spreads samples by more than what a search gains: of 48 comp
 faster, 35 were proved with one look of 15 rounds.
 """
 
-WORTH = 0.03
+_WORTH = 0.03
 """What it has to be ahead by for that: where a process puts things makes a schedule seem a per cent faster, twice."""
 
 _WEIGHED = 9
@@ -125,6 +125,11 @@ class _Lineup:
     promoted: bool
     challengers: tuple[Trial, ...]
     caches: tuple[Cache, ...]
+
+
+def worth_more(verdict: Verdict) -> bool:
+    """Whether a comparison is worth more samples: the challenger is well ahead, and not proved to be."""
+    return verdict.undecided and verdict.ratio <= 1.0 - _WORTH
 
 
 def finals(
@@ -299,8 +304,7 @@ class _Settling:
     def _more(self, samples: Samples, challenger: Trial, cache: Cache, incumbent: Trial, alpha: float) -> Samples:
         """The samples, and more of them while the challenger is well ahead, not proved to be, and there is time."""
         for _ in range(self._now.looks - 1):
-            verdict = decide(*samples, alpha=alpha, least_effect=NOTABLE)
-            if self._effort.late or not verdict.undecided or verdict.ratio > 1.0 - WORTH:
+            if self._effort.late or not worth_more(decide(*samples, alpha=alpha, least_effect=NOTABLE)):
                 break
             samples = _both(samples, self._compare(challenger, self._now.rounds, cache, incumbent))
         return samples

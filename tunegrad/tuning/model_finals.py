@@ -21,13 +21,12 @@ from tunegrad.db import Evidence, Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.inference import LoadedModel
 from tunegrad.ir.target import Target
-from tunegrad.search import Evidence as Tested
-from tunegrad.search import decide
+from tunegrad.search import Verdict, decide
 from tunegrad.trial import Fingerprint, Trial
 
 from .contest import by_kernel, profiled, profiled_s
 from .decisions import evidence_of
-from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, WORTH, Contestant
+from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, Contestant, worth_more
 from .whole import model_of
 from .workload import Workload
 
@@ -48,7 +47,7 @@ Proved = Mapping[str, tuple[Trial, Evidence]]
 _Turns = list[tuple[float, ...]]
 """Seconds of every launch of a model, turn by turn."""
 
-_Verdict = tuple[Trial, Tested, tuple[Sequence[float], Sequence[float]]]
+_Met = tuple[Trial, Verdict, tuple[Sequence[float], Sequence[float]]]
 """A challenger, what a test says of it, and the samples: of the winner and of the challenger."""
 
 
@@ -102,30 +101,34 @@ class _Final:
         run_s = min(models[0].benchmark_s(3))
         if self._late([run_s] * (count + 2)):
             return {}
-        turns = self.sampled(models, run_s, PROVED)
-        verdicts = self.verdicts(turns, PROVED)
-        ahead = {key: trial for key, (trial, verdict, _) in verdicts.items() if verdict.promoted}
+        _, met = self.sampled(models, run_s, PROVED)
+        ahead = {key: trial for key, (trial, verdict, _) in met.items() if verdict.promoted}
         return self._proved(models[0], ahead, run_s) if ahead else {}
 
     def _late(self, models_s: Sequence[float]) -> bool:
         return monotonic() + profiled_s(models_s) > self.deadline_s
 
-    def sampled(self, models: Sequence[LoadedModel], run_s: float, alpha: float) -> list[_Turns]:
-        """Turns of each model, and more of them while somebody is well ahead, not proved to be, and there is time."""
+    def sampled(
+        self, models: Sequence[LoadedModel], run_s: float, alpha: float
+    ) -> tuple[list[_Turns], dict[str, _Met]]:
+        """Turns of each model, and what they say of each kernel.
+
+        There are more of them while somebody is well ahead, not proved to be, and there is time.
+        """
         found: list[_Turns] = profiled(models)
+        met = self._met(found, alpha)
         for _ in range(AGAIN):
             # as many more have to be left for the second proof
-            verdicts = [verdict for _, verdict, _ in self.verdicts(found, alpha).values()]
-            undecided = any(v.undecided and v.ratio <= 1.0 - WORTH for v in verdicts)
-            if not undecided or self._late([run_s] * (len(models) + 2)):
+            if not any(worth_more(v) for _, v, _ in met.values()) or self._late([run_s] * (len(models) + 2)):
                 break
             found = [[*before, *more] for before, more in zip(found, profiled(models), strict=True)]
-        return found
+            met = self._met(found, alpha)
+        return found, met
 
-    def verdicts(self, turns: Sequence[_Turns], alpha: float) -> dict[str, _Verdict]:
+    def _met(self, turns: Sequence[_Turns], alpha: float) -> dict[str, _Met]:
         """By kernel, who took least of those that came behind the first, and what a test says of the two."""
         samples = [self._by_kernel(t) for t in turns]
-        found: dict[str, _Verdict] = {}
+        found: dict[str, _Met] = {}
         for c in self.contestants:
             taken = [s[c.key] for s in samples[: 1 + len(c.others)]]
             best = min(range(1, len(taken)), key=lambda i: median(taken[i]))
@@ -142,15 +145,12 @@ class _Final:
         after = self._model({c.key: ahead.get(c.key, c.winner) for c in self.contestants})
         second = replace(self, contestants=tuple(c for c in self.contestants if c.key in ahead))
         alpha = CONFIRMED / (1 + AGAIN)
-        turns = second.sampled([before, after], run_s, alpha)
+        turns, met = second.sampled([before, after], run_s, alpha)
         old, new = (median(sum(turn) for turn in side) for side in turns)
         if new > old:
             return {}
-        verdicts = second.verdicts(turns, alpha)
         return {
-            key: (ahead[key], evidence_of(verdict, pair))
-            for key, (_, verdict, pair) in verdicts.items()
-            if verdict.promoted
+            key: (ahead[key], evidence_of(verdict, pair)) for key, (_, verdict, pair) in met.items() if verdict.promoted
         }
 
     def _model(self, chosen: Mapping[str, Trial]) -> LoadedModel:

@@ -24,6 +24,7 @@ from ..fusion import Buffer, Launch, Schedule
 from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
+from ..remembered import remembered
 from .channels_last import ChannelsLast, channels_last
 from .im2col import Im2col, im2col
 from .split import Split, split, splits_of
@@ -33,6 +34,7 @@ __all__ = ["DIRECT", "exact", "parts_of", "rewrite", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"
+_MOST_KNOWN = 4096
 _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 
@@ -60,8 +62,12 @@ def exact(variant: str) -> bool:
 
 def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     """The kernels that a variant launches, in order."""
-    if variant == DIRECT:
-        return (kernel,)
+    return (kernel,) if variant == DIRECT else _made(kernel, variant)
+
+
+@remembered(_MOST_KNOWN)
+def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
+    """The kernels of a variant that is not direct; a tune asks for the same ones at every step of choosing."""
     if variant.startswith(_MOVED):
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
