@@ -4,8 +4,8 @@
                             g(x): options of all others, failures among them, and of what is being measured
 
 The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011; each decision is
-drawn for itself. Drawing decisions that occur together jointly costs four times as much, a model of each of some twenty
-groups for every proposal, and was no better (``docs/SEARCH.md``).
+drawn for itself. Drawing decisions that occur together jointly costs up to four times as much in the mean, a model of
+each of some twenty groups for every proposal, and was no better (``docs/SEARCH.md``).
 Proposals that are not told yet count as bad ones, so that a batch does not ask for the same thing many times (the
 constant liar of Ginsbourger et al., 2010).
 """
