@@ -1,8 +1,9 @@
 """Do two tunes of one model, from empty stores and with equal budgets, end at the same time?
 
-    store A:  tune, seed 1      store B:  tune, seed 2      then, in turns:  A  B  A again   B  A again  A  ...
+    store A:  tune, seed 1      store B:  tune, seed 2      each loaded three times, in turns:  A B A B A B   B A B ...
 
-The third contestant is A's store loaded once more: the gap between it and A is what this machine can not tell apart.
+Where a process puts code and constants makes one load of a store some per cent faster than another: a store's figure is
+the median of its loads, and how far these are apart is what this machine can not tell.
 """
 
 from __future__ import annotations
@@ -19,25 +20,37 @@ from pathlib import Path
 
 import tunegrad
 from benchmarks.machine import describe
+from tunegrad.tuning.contest import turn_order
 
-__all__ = ["Agreement", "agreement", "in_turns", "main"]
+__all__ = ["Agreement", "agreement", "compared", "in_turns", "main"]
 
 WITHIN = 0.03
 """The part by which the two may differ."""
+
+_WARM, _RUNS = 5, 5
+"""Runs of a turn that are not counted, and that are."""
 
 _DIFFERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Medians in milliseconds. ``gap``: the slower of the two over the faster, less 1; ``noise``: that of A and A."""
+    """``loads_ms``: of each store, the milliseconds of every time that it was loaded.
+
+    ``gap``: the slower store over the faster, less 1. ``noise``: the same, of the slowest and fastest load of one store.
+    """
 
     model: str
     threads: int
     budget_s: float
-    tuned_ms: tuple[float, float]
-    again_ms: float
+    loads_ms: tuple[tuple[float, ...], tuple[float, ...]]
     candidates: tuple[int, int]
+
+    @property
+    def tuned_ms(self) -> tuple[float, float]:
+        """Medians of the loads of each store."""
+        a, b = self.loads_ms
+        return statistics.median(a), statistics.median(b)
 
     @property
     def gap(self) -> float:
@@ -45,21 +58,33 @@ class Agreement:
 
     @property
     def noise(self) -> float:
-        return max(self.tuned_ms[0], self.again_ms) / min(self.tuned_ms[0], self.again_ms) - 1.0
+        return max(max(loads) / min(loads) - 1.0 for loads in self.loads_ms)
 
 
-def in_turns(timers: Sequence[Callable[[int], Sequence[float]]], rounds: int, runs: int) -> list[float]:
-    """Median seconds of each: the order turns round every time, the first run of a turn only warms the caches."""
+def in_turns(timers: Sequence[Callable[[int], Sequence[float]]], rounds: int) -> list[float]:
+    """Median seconds of each. A turn's first runs only warm the caches: after another model they take some."""
     turns: list[list[float]] = [[] for _ in timers]
-    for round_number in range(rounds):
-        order = range(len(timers)) if round_number % 2 == 0 else reversed(range(len(timers)))
-        for i in order:
-            turns[i].append(statistics.median(timers[i](runs + 1)[1:]))
+    for turn in range(rounds):
+        for i in turn_order(len(timers), turn):
+            turns[i].append(statistics.median(timers[i](_WARM + _RUNS)[_WARM:]))
     return [statistics.median(t) for t in turns]
 
 
+def compared(model: str, stores: Sequence[Path], threads: int, rounds: int, loads: int) -> list[tuple[float, ...]]:
+    """Milliseconds of every load of each store."""
+    loaded = [tunegrad.load(model, store=store, threads=threads) for _ in range(loads) for store in stores]
+    took_ms = [1e3 * s for s in in_turns([m.benchmark_s for m in loaded], rounds)]
+    return [tuple(took_ms[i :: len(stores)]) for i in range(len(stores))]
+
+
 def agreement(
-    model: str, budget_s: float, threads: int, folder: Path, seeds: tuple[int, int] = (1, 2), rounds: int = 40
+    model: str,
+    budget_s: float,
+    threads: int,
+    folder: Path,
+    seeds: tuple[int, int] = (1, 2),
+    rounds: int = 60,
+    loads: int = 3,
 ) -> Agreement:
     """Tune twice into ``folder``, where no stores may be yet, and time what came of it."""
     stores = (folder / "a.db", folder / "b.db")
@@ -69,9 +94,8 @@ def agreement(
     for store, seed in zip(stores, seeds, strict=True):
         report = tunegrad.tune(model, budget_s=budget_s, store=store, threads=threads, seed=seed)
         counts.append(sum(report.candidates.values()))
-    loaded = [tunegrad.load(model, store=store, threads=threads) for store in (*stores, stores[0])]
-    a, b, again = in_turns([m.benchmark_s for m in loaded], rounds, 3)
-    return Agreement(model, threads, budget_s, (1e3 * a, 1e3 * b), 1e3 * again, (counts[0], counts[1]))
+    a, b = compared(model, stores, threads, rounds, loads)
+    return Agreement(model, threads, budget_s, (a, b), (counts[0], counts[1]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of each tune")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs=2, default=(1, 2))
-    parser.add_argument("--rounds", type=int, default=40, help="turns of each")
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each load (default 60)")
+    parser.add_argument("--loads", type=int, default=3, help="how often each store is loaded (default 3)")
     parser.add_argument("--keep", type=Path, help="a folder for the two stores; a temporary one without")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     given = parser.parse_args(arguments)
@@ -89,13 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         seeds = (given.seeds[0], given.seeds[1])
-        found = agreement(given.model, given.budget, given.threads, folder, seeds, given.rounds)
+        found = agreement(given.model, given.budget, given.threads, folder, seeds, given.rounds, given.loads)
     a, b = found.tuned_ms
     print(f"{found.model}, {found.threads} threads, {found.budget_s:g} s each, seeds {seeds[0]} and {seeds[1]}")
     print(f"{found.candidates[0]} and {found.candidates[1]} candidates; whole model {a:.3f} and {b:.3f} ms")
-    print(f"gap {100 * found.gap:.1f} %, of the same store loaded twice {100 * found.noise:.1f} %")
+    for name, loads_ms in zip("ab", found.loads_ms, strict=True):
+        print(f"loads of store {name}: {' '.join(f'{ms:.3f}' for ms in loads_ms)} ms")
+    print(f"gap {100 * found.gap:.1f} %; loads of one store up to {100 * found.noise:.1f} % apart")
     if given.json:
-        record = {"machine": describe(sys.argv, given.threads), **asdict(found), "gap": found.gap, "noise": found.noise}
+        figures = {**asdict(found), "tuned_ms": found.tuned_ms, "gap": found.gap, "noise": found.noise}
+        record = {"machine": describe(sys.argv, given.threads), **figures}
         given.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return 0 if found.gap <= WITHIN else _DIFFERS
 

@@ -21,6 +21,7 @@ from tunegrad.devices import fingerprint, host_target
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, Schedule, blocked
 from tunegrad.ir.target import Target
+from tunegrad.tuning.contest import turn_order
 from tunegrad.tuning.workload import Workload, workload_of_spec
 from tunegrad.variants import pick_variants
 
@@ -85,8 +86,7 @@ def _agree(models: Sequence[LoadedModel]) -> bool:
 def _in_turns(models: Sequence[LoadedModel], rounds: int) -> list[list[float]]:
     samples: list[list[float]] = [[] for _ in models]
     for turn in range(rounds):
-        for i in range(len(models)):
-            at = (i + turn) % len(models)
+        for at in turn_order(len(models), turn):
             samples[at].append(min(models[at].benchmark_s(3)[1:]))
     return samples
 

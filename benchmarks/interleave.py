@@ -1,10 +1,11 @@
 """Fair timing of several contestants on one machine: interleaved turns, with quiet between them.
 
     round 1:  A  B  C      each turn:  rest until this process is idle,
-    round 2:  C  B  A                  warm calls (caches hot, threads awake), not counted,
-    round 3:  A  B  C  ...             timed calls; their median is the turn's figure
+    round 2:  B  C  A                  warm calls (caches hot, threads awake), not counted,
+    round 3:  C  A  B  ...             timed calls; their median is the turn's figure
 
-The direction alternates, so no contestant always follows the same one. A figure is the median of a contestant's turns.
+The start goes round, and then the direction changes: nobody always follows the same one, or itself more often than
+others do. A figure is the median of a contestant's turns.
 Of the variants of one peer only the fastest counts: those that trail it clearly after a few rounds are left out of
 the rest, and keep the figure they have. So is who takes many times as long as the fastest.
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.contestants import Contestant
+from tunegrad.tuning.contest import turn_order
 
 __all__ = ["FULL", "QUICK", "Pace", "Timing", "interleave", "rest_until_quiet"]
 
@@ -133,7 +135,7 @@ def interleave(
         rest()
     rounds = 0
     while (running := _running(lanes)) and not _settled(running, rounds, pace):
-        for lane in running if rounds % 2 == 0 else reversed(running):
+        for lane in [running[i] for i in turn_order(len(running), rounds)]:
             _attempt(lane, lane.turn)
             lane.restless |= not rest()
         rounds += 1

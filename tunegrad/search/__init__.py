@@ -16,6 +16,7 @@ from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winne
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
+from tunegrad.search.lending import Lending, taken_over
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, Verdict, decide
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
@@ -44,6 +45,7 @@ __all__ = [
     "Features",
     "GpSearcher",
     "KernelSearch",
+    "Lending",
     "Lessons",
     "Measured",
     "Measurer",
@@ -87,6 +89,7 @@ __all__ = [
     "score",
     "searcher_names",
     "seeds_from",
+    "taken_over",
     "tree_features",
     "trials_within",
     "usable_searchers",

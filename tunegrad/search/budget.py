@@ -32,6 +32,7 @@ from heapq import heapify, heappop, heappush
 from tunegrad.events import BudgetSpent, Event
 
 from .driver import Begun, KernelSearch, SearchTask, Step
+from .lending import Lending
 from .stopping import NOTABLE, StopReason, StopRule, Watch
 
 __all__ = ["BudgetPolicy", "ModelSearch"]
@@ -92,7 +93,7 @@ class ModelSearch:
     ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
     budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else. ``run`` may be
     interrupted anywhere (KeyboardInterrupt passes through): what was measured is stored, and the winners are those
-    found so far. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
+    found so far. With ``lending`` batches bring what alike kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class ModelSearch:
         observe: Callable[[Event], None],
         policy: BudgetPolicy | None = None,
         rule: StopRule | None = None,
+        lending: Lending | None = None,
     ) -> None:
+        self._lending = lending
         self._all, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
         self._clock, self._observe = clock, observe
         self._started_s = clock()
@@ -248,7 +251,8 @@ class ModelSearch:
     def _batch(self, i: int) -> None:
         self._served.add(i)
         count = max(1, min(self.policy.batch, self._affordable(i)))
-        self._under_way.append((i, self._all[i].begin(count)))
+        lent = self._lending.due(i, count) if self._lending is not None else ()
+        self._under_way.append((i, self._all[i].begin(count, lent)))
         self._settle(self.policy.in_flight)
 
     def _settle(self, below: int) -> None:

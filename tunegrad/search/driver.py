@@ -5,8 +5,9 @@
                                                    program known: no row, nothing to tell
            |________ begin _________|             |____________ finish ______________|
 
-The defaults are measured before anything else, then seeds: schedules that did well on the nearest kernels. The best
-schedule so far is the fastest that ran, and the defaults among them, so a search never ends with something slower.
+The defaults are measured before anything else, then seeds: schedules that did well on the nearest kernels. What alike
+kernels of the session lend comes with the batches. The best schedule so far is the fastest that ran, and the defaults
+among them, so a search never ends with something slower.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from tunegrad.trial import Measurement, Trial
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
 from .trial_log import TrialLog, different
 
-__all__ = ["SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+__all__ = ["LENT", "SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
 
 SEED = "seed"
-"""Who proposed what a nearest kernel lent."""
+"""Who proposed what a nearest kernel of the store lent."""
+
+LENT = "lent"
+"""Who proposed what an alike kernel of the session lent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,9 @@ class _Tally:
 class KernelSearch:
     """One kernel's search, in steps. Mutable; everything it decided can be had again from its rows and its seed.
 
-    Stored trials of other sessions are told to the searcher first. No stored trial is measured again.
+    Stored trials of other sessions are told to the searcher first. No stored trial is measured again. ``best`` is the
+    fastest schedule that came to light so far, with its decisions where they are known; ``told`` are the texts of all
+    that came to light: of what a resumed session measured, only what was asked for again.
     """
 
     def __init__(
@@ -174,6 +180,9 @@ class KernelSearch:
         self._known: dict[str, Trial] = {t.actions: t for t in log.stored(task.key, space.version)}
         self._programs = {t.program_hash: None for t in self._known.values() if t.program_hash}
         self._best: Trial | None = None
+        self.best: Schedule | None = None
+        self.told: set[str] = set()
+        self._answered: set[str] = set()
         self.defaults_measured = False
         self._tell_stored()
 
@@ -260,14 +269,16 @@ class KernelSearch:
         self._seeds = tuple
         return self._begin(proposals[: int(min(most, len(proposals)))], self._programs.keys())
 
-    def begin(self, count: int) -> Begun:
+    def begin(self, count: int, lent: Sequence[Schedule] = ()) -> Begun:
         """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they were not measured yet.
 
-        Several may be begun before the first is finished: then they know nothing of each other's results.
+        What alike kernels have ``lent`` comes first, and is counted. Several may be begun before the first is finished:
+        then they know nothing of each other's results.
         """
         if not self.defaults_measured:
             return self.begin_defaults()
-        return self._begin(self.searcher.ask(count), self._programs.keys())
+        first = [Proposal(s, LENT) for s in lent]
+        return self._begin([*first, *self.searcher.ask(count - len(first))], self._programs.keys())
 
     def finish(self, begun: Begun) -> Step:
         """Take the results: commit and tell them in the order in which they were proposed, whenever they came.
@@ -302,13 +313,15 @@ class KernelSearch:
             if measured.program_hash in self._programs and not begun.repeats:
                 self._tally.same_program += 1
             else:
-                self._see(self._commit(proposal, measured))
+                self._see(proposal.schedule, self._commit(proposal, measured))
 
     def _finish(self, begun: Begun) -> Step:
         before_s, results, cost_s, resumed_s = self.best_s, [], 0.0, 0.0
         for proposal in begun.proposals:
-            stored = proposal.schedule.text not in begun.fresh
-            trial = self._known[proposal.schedule.text] if stored else self._measured(proposal, begun)
+            text = proposal.schedule.text
+            stored = text not in begun.fresh
+            trial = self._answer(text) if stored else self._measured(proposal, begun)
+            self._answered.add(text)
             results.append(Result(proposal, trial.measurement if trial is not None else None, stored))
             if trial is None:
                 continue
@@ -318,6 +331,10 @@ class KernelSearch:
         if next(begun.found, begun) is not begun:  # the measurer finishes
             raise InternalError(f"kernel {self.task.name}: the measurer gave more results than it got schedules")
         return Step(tuple(results), cost_s, resumed_s, before_s, self.best_s)
+
+    def _answer(self, text: str) -> Trial | None:
+        """The row of a text; None where a proposal had it before: what was measured then is known by now."""
+        return None if text in self._answered else self._known[text]
 
     def _begin(self, proposals: Sequence[Proposal], programs: Collection[str], repeats: bool = False) -> Begun:
         fresh = [p.schedule for p in proposals if p.schedule.text not in self._known]
@@ -364,11 +381,12 @@ class KernelSearch:
     def _take(self, proposal: Proposal, trial: Trial) -> None:
         """A row comes to light: tell it, and keep it if it is the best."""
         self.searcher.tell(proposal, trial.measurement)
-        self._see(trial)
+        self._see(proposal.schedule, trial)
 
-    def _see(self, trial: Trial) -> None:
+    def _see(self, schedule: Schedule, trial: Trial) -> None:
+        self.told.add(trial.actions)
         if trial.measurement.ran and trial.measurement.seconds < self.best_s:
-            self._best = trial
+            self.best, self._best = schedule, trial
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-"""The finals of one kernel: its best few timed again, interleaved and full size; a challenger must be proved faster.
+"""The finals of one kernel: its best timed again, interleaved and full size; a challenger must be proved faster.
 
+    the fastest few          of those that were near the fastest in the search, timed again in turns: see ``qualifying``
     nothing promoted yet     the default schedule is the first incumbent
     each challenger in turn  was faster in the search
         caches as in a model proved faster: it wins; clearly slower: it is out; ahead: more rounds, while there is time
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
@@ -33,6 +34,7 @@ from tunegrad.search import KernelSearch, Verdict, decide
 from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .measuring import Samples, SessionMeasurer
+from .qualifying import qualified
 
 __all__ = ["AGAIN", "CONFIRMED", "NOTABLE", "PROVED", "Contestant", "Effort", "Weighed", "finals", "worth_more"]
 
@@ -55,6 +57,9 @@ _WORTH = 0.03
 _WEIGHED = 9
 """Rounds of the default against the winner."""
 
+_HEAVY = 0.04
+"""Kernels that take this part of all kernels' time have the whole field timed again, lighter ones a part of it."""
+
 _TIE = 1.01
 """A challenger that is at most this much slower in the first state of the caches may still win in the second."""
 
@@ -72,13 +77,16 @@ NOTABLE = 0.01
 class Effort:
     """How much the finals may cost: challengers per kernel, rounds of a comparison (at least 5), and looks at one.
 
-    After ``deadline_s`` on the monotonic clock there is one challenger per kernel, few rounds, and one look.
+    After ``deadline_s`` on the monotonic clock there is one challenger per kernel, few rounds, and one look. Up to
+    ``field`` programs of a heavy kernel are timed again to find its challengers, until ``qualify_s`` on that clock.
     """
 
     challengers: int = 3
     rounds: int = 15
     deadline_s: float = inf
     looks: int = 1 + AGAIN
+    field: int = 32
+    qualify_s: float = inf
 
     def now(self) -> Effort:
         """What may be spent on the next kernel."""
@@ -114,7 +122,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class _Lineup:
-    """One kernel's final: who holds the title (promoted, or not yet), and who challenges, fastest first.
+    """One kernel's final: who holds the title (promoted, or not yet), and who may challenge, fastest first.
 
     ``caches``: the states of the caches in which they meet.
     """
@@ -142,13 +150,14 @@ def finals(
     weighed: dict[str, Weighed],
     in_model: Callable[[Sequence[Contestant]], Mapping[str, tuple[Trial, Evidence]]] = lambda _: {},
 ) -> None:
-    """Settle the winner of every kernel where something changed, the most to gain first; the evidence is stored.
+    """Settle the winner of every kernel where something changed, the heaviest first; the evidence is stored.
 
     ``in_model`` is the last round: new winners, with their evidence. ``weighed`` is filled by kernel key, as far as an
     interrupt lets it get.
     """
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
-    lineups.sort(key=_stake_s, reverse=True)
+    lineups.sort(key=_model_s, reverse=True)
+    lineups = _qualified(lineups, measurer, effort)
     work = [(x, t) for x in lineups for t in (x.default, x.incumbent, *x.challengers) if t is not None]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
     settlings = [_Settling(lineup, measurer, store, effort, observe) for lineup in lineups]
@@ -182,27 +191,28 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
     # Slower ones were not verified on every input set.
     fastest = next((t for t in ranked if not t.origin.startswith(IMPORTED)), ranked[0])
     contending_s = CONTENDING * fastest.measurement.seconds
-    faster = [t for t in ranked if _faster(t, incumbent) and t.measurement.seconds <= contending_s][
-        : effort.challengers
-    ]
-    if held and (not faster or not search.statuses):
+    others = [t for t in ranked if t.program_hash != incumbent.program_hash and t.measurement.seconds <= contending_s]
+    if held and (not others or not search.statuses):
         return None
     caches: tuple[Cache, ...] = ("constants",) if ranked[0].policy.cache == "constants" else ("cold", "warm")
-    return _Lineup(search, default, incumbent, bool(held), tuple(faster), caches)
+    return _Lineup(search, default, incumbent, bool(held), tuple(others[: effort.field]), caches)
 
 
-def _faster(a: Trial, b: Trial) -> bool:
-    """Whether a may beat b: it is another program and was faster, or what b took is only what a file says."""
-    claimed = b.origin.startswith(IMPORTED)
-    return a.program_hash != b.program_hash and (claimed or a.measurement.seconds < b.measurement.seconds)
+def _model_s(lineup: _Lineup) -> float:
+    """Model seconds of the kernel, as the search measured it."""
+    return lineup.search.task.uses * min(t.measurement.seconds for t in (lineup.incumbent, *lineup.challengers))
 
 
-def _stake_s(lineup: _Lineup) -> float:
-    """Model seconds that the best challenger promises."""
-    if not lineup.challengers:
-        return 0.0
-    gain_s = lineup.incumbent.measurement.seconds - lineup.challengers[0].measurement.seconds
-    return lineup.search.task.uses * gain_s
+def _qualified(lineups: Sequence[_Lineup], measurer: SessionMeasurer, effort: Effort) -> list[_Lineup]:
+    """The same with the challengers who may win, out of a field that is the larger the heavier the kernel."""
+    model_s, found = sum(map(_model_s, lineups)), []
+    for lineup in lineups:
+        share = min(1.0, _model_s(lineup) / (_HEAVY * model_s))
+        field = lineup.challengers[: max(effort.challengers, round(share * effort.field))]
+        kernel, cache = lineup.search.task.kernel, lineup.caches[-1]
+        challengers = qualified(kernel, field, effort.challengers, measurer, cache, effort.qualify_s)
+        found.append(replace(lineup, challengers=challengers))
+    return found
 
 
 class _Settling:

@@ -41,8 +41,10 @@ from tunegrad.search import (
     OPENMP,
     BudgetPolicy,
     KernelSearch,
+    Lending,
     ModelSearch,
     Searcher,
+    SearchSpace,
     SearchTask,
     StopReason,
     StopRule,
@@ -50,6 +52,7 @@ from tunegrad.search import (
     check_searcher,
     cost_model_installed,
     make_searcher,
+    taken_over,
 )
 from tunegrad.trial import Fingerprint, Policy, Trial
 
@@ -82,6 +85,10 @@ _BATCH, _SHORT_BATCH = 16, 8
 
 _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
+"""The part of a budget that is kept for the finals."""
+
+_QUALIFYING = 0.6
+"""The part of the finals in which challengers are found."""
 
 _HEATS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
 """The parts of a budget in which near variants are searched, and in which whole models choose among them."""
@@ -323,6 +330,10 @@ class _Session:
         with self.costs.part("asking"):
             return seeding.seeds(kernel, space)
 
+    def _taken_over(self, space: SearchSpace, schedule: Schedule) -> Schedule | None:
+        with self.costs.part("asking"):
+            return taken_over(space, schedule)
+
     def _task(self, use: KernelUse) -> SearchTask:
         k = use.kernel
         floor_s = self.roofline.bound_s(k)
@@ -359,7 +370,8 @@ class _Session:
             machines=self.site.machines,
         )
         rule = StopRule(self.settings.patience, self._trials_left(), self._goal(searches, heats))
-        search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule)
+        lending = Lending(searches, self._taken_over)
+        search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule, lending)
         try:
             if rule.trials is None:
                 self._prime(searches, measurer)
@@ -407,7 +419,8 @@ class _Session:
     def _finals(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> dict[str, Weighed]:
         weighed: dict[str, Weighed] = {}
         share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
-        effort = Effort(deadline_s=time.monotonic() + share_s)
+        now_s = time.monotonic()
+        effort = Effort(deadline_s=now_s + share_s, qualify_s=now_s + _QUALIFYING * share_s)
         self.interrupt.forgive()
         try:
             in_model = partial(self._finals_in_model, effort.deadline_s)
