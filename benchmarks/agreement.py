@@ -37,7 +37,7 @@ _DIFFERS = 3
 class Agreement:
     """``loads_ms``: of each store, the milliseconds of every time that it was loaded.
 
-    ``gap``: the slower store over the faster, less 1. ``noise``: the same, of the slowest and fastest load of one store.
+    ``gap``: the slower store over the faster, less 1. ``noise``: the same of the loads of one store.
     """
 
     model: str

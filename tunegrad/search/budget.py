@@ -93,7 +93,8 @@ class ModelSearch:
     ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
     budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else. ``run`` may be
     interrupted anywhere (KeyboardInterrupt passes through): what was measured is stored, and the winners are those
-    found so far. With ``lending`` batches bring what alike kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
+    found so far. With ``lending`` batches bring what alike kernels found. ``stopped`` says why it ended, ``searches``
+    are those of the kernels that did not ``leave``.
     """
 
     def __init__(

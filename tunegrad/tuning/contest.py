@@ -17,6 +17,7 @@ from tunegrad.trial import Policy
 
 __all__ = [
     "CONTEST_POLICY",
+    "ROUNDS",
     "Compare",
     "Contest",
     "by_kernel",
@@ -27,13 +28,15 @@ __all__ = [
     "turn_order",
 ]
 
-_ROUNDS = 12
+ROUNDS = 12
+"""Turns of everyone, as a rule."""
+
 _RUNS = 3
 _COMPILE_S = 0.05
 _SLOWER = 2.0
 """What default schedules take, about, in times of what a model of the machine expects."""
 
-CONTEST_POLICY = Policy(cache="warm", min_samples=_ROUNDS, max_samples=_ROUNDS)
+CONTEST_POLICY = Policy(cache="warm", min_samples=ROUNDS, max_samples=ROUNDS)
 """How the samples of a contest are taken."""
 
 Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
@@ -61,7 +64,7 @@ class Contest:
 def contest_s(plans: Sequence[Schedule], expected_s: Sequence[float]) -> float:
     """Seconds that a contest of plans takes, about: compiling them, and runs of what is expected of each."""
     kernels = {key for plan in plans for key in plan.kernels()}
-    return _COMPILE_S * len(kernels) + _ROUNDS * _RUNS * _SLOWER * sum(expected_s)
+    return _COMPILE_S * len(kernels) + ROUNDS * _RUNS * _SLOWER * sum(expected_s)
 
 
 def turn_order(count: int, turn: int) -> list[int]:
@@ -73,19 +76,19 @@ def turn_order(count: int, turn: int) -> list[int]:
 def interleaved(a: LoadedModel, b: LoadedModel) -> tuple[list[float], list[float]]:
     """Samples of two models in turns; the first of every turn only warms the caches."""
     samples: tuple[list[float], list[float]] = ([], [])
-    for turn in range(_ROUNDS):
+    for turn in range(ROUNDS):
         for side in turn_order(2, turn):
             samples[side].append(min((a, b)[side].benchmark_s(_RUNS)[1:]))
     return samples
 
 
-def profiled(models: Sequence[LoadedModel]) -> list[list[tuple[float, ...]]]:
+def profiled(models: Sequence[LoadedModel], rounds: int = ROUNDS) -> list[list[tuple[float, ...]]]:
     """Seconds of every launch, by model and by turn, of models that run in turns; the first run only warms the caches.
 
     Each kernel is timed where the whole model leaves its inputs and constants.
     """
     turns: list[list[tuple[float, ...]]] = [[] for _ in models]
-    for turn in range(_ROUNDS):
+    for turn in range(rounds):
         for i in turn_order(len(models), turn):
             models[i].benchmark_s(1)
             turns[i].append(tuple(s for _, s in models[i].profile_s(_RUNS - 1)))
@@ -97,6 +100,6 @@ def by_kernel(turns: Sequence[Sequence[float]], places: Mapping[str, Sequence[sl
     return {key: [sum(sum(turn[u]) for u in uses) / len(uses) for turn in turns] for key, uses in places.items()}
 
 
-def profiled_s(models_s: Sequence[float]) -> float:
+def profiled_s(models_s: Sequence[float], rounds: int = ROUNDS) -> float:
     """Seconds that ``profiled`` takes, about, by what each model takes."""
-    return _ROUNDS * _RUNS * sum(models_s)
+    return rounds * _RUNS * sum(models_s)

@@ -1,6 +1,5 @@
-"""The finals of one kernel: its best timed again, interleaved and full size; a challenger must be proved faster.
+"""The finals of one kernel: its best few timed again, interleaved and full size; a challenger must be proved faster.
 
-    the fastest few          of those that were near the fastest in the search, timed again in turns: see ``qualifying``
     nothing promoted yet     the default schedule is the first incumbent
     each challenger in turn  was faster in the search
         caches as in a model proved faster: it wins; clearly slower: it is out; ahead: more rounds, while there is time
@@ -8,7 +7,7 @@
     ties                     keep the incumbent
     all kernels done         a fresh process: new memory, code at new addresses
     each new leader          proved faster than the incumbent again: it is promoted
-    all kernels once more    the best few in the whole model: see ``model_finals``
+    all kernels once more    the best, and many more, in the whole model: see ``model_finals``
 
 Caches as in a model: without the constants, where all of them together do not fit (the policy says so); that is all
 then. Small models have kernels tried with nothing in the caches, then with everything. So what is promoted is proved
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from statistics import median
 
@@ -34,7 +33,6 @@ from tunegrad.search import KernelSearch, Verdict, decide
 from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .measuring import Samples, SessionMeasurer
-from .qualifying import qualified
 
 __all__ = ["AGAIN", "CONFIRMED", "NOTABLE", "PROVED", "Contestant", "Effort", "Weighed", "finals", "worth_more"]
 
@@ -57,9 +55,6 @@ _WORTH = 0.03
 _WEIGHED = 9
 """Rounds of the default against the winner."""
 
-_HEAVY = 0.04
-"""Kernels that take this part of all kernels' time have the whole field timed again, lighter ones a part of it."""
-
 _TIE = 1.01
 """A challenger that is at most this much slower in the first state of the caches may still win in the second."""
 
@@ -78,15 +73,14 @@ class Effort:
     """How much the finals may cost: challengers per kernel, rounds of a comparison (at least 5), and looks at one.
 
     After ``deadline_s`` on the monotonic clock there is one challenger per kernel, few rounds, and one look. Up to
-    ``field`` programs of a heavy kernel are timed again to find its challengers, until ``qualify_s`` on that clock.
+    ``field`` programs of a kernel go on to the whole model.
     """
 
     challengers: int = 3
     rounds: int = 15
     deadline_s: float = inf
     looks: int = 1 + AGAIN
-    field: int = 32
-    qualify_s: float = inf
+    field: int = 40
 
     def now(self) -> Effort:
         """What may be spent on the next kernel."""
@@ -108,7 +102,7 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A kernel in the last round: its winner, and those that it met or that it won over, the fastest first."""
+    """A kernel in the last round: its winner, and who may take its place, the fastest in the search first."""
 
     key: str
     winner: Trial
@@ -122,9 +116,11 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class _Lineup:
-    """One kernel's final: who holds the title (promoted, or not yet), and who may challenge, fastest first.
+    """One kernel's final: who holds the title (promoted, or not yet), and who challenges.
 
-    ``caches``: the states of the caches in which they meet.
+    The challengers are of different programs, the fastest in the search first: also those that were not faster than the
+    incumbent there, since a machine is in one state now and in another then. ``caches``: the states of the caches in
+    which they meet.
     """
 
     search: KernelSearch
@@ -157,8 +153,8 @@ def finals(
     """
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
     lineups.sort(key=_model_s, reverse=True)
-    lineups = _qualified(lineups, measurer, effort)
-    work = [(x, t) for x in lineups for t in (x.default, x.incumbent, *x.challengers) if t is not None]
+    meets = [(x, (x.default, x.incumbent, *x.challengers[: effort.challengers])) for x in lineups]
+    work = [(x, t) for x, trials in meets for t in trials if t is not None]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
     settlings = [_Settling(lineup, measurer, store, effort, observe) for lineup in lineups]
     for settling in settlings:
@@ -201,18 +197,6 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
 def _model_s(lineup: _Lineup) -> float:
     """Model seconds of the kernel, as the search measured it."""
     return lineup.search.task.uses * min(t.measurement.seconds for t in (lineup.incumbent, *lineup.challengers))
-
-
-def _qualified(lineups: Sequence[_Lineup], measurer: SessionMeasurer, effort: Effort) -> list[_Lineup]:
-    """The same with the challengers who may win, out of a field that is the larger the heavier the kernel."""
-    model_s, found = sum(map(_model_s, lineups)), []
-    for lineup in lineups:
-        share = min(1.0, _model_s(lineup) / (_HEAVY * model_s))
-        field = lineup.challengers[: max(effort.challengers, round(share * effort.field))]
-        kernel, cache = lineup.search.task.kernel, lineup.caches[-1]
-        challengers = qualified(kernel, field, effort.challengers, measurer, cache, effort.qualify_s)
-        found.append(replace(lineup, challengers=challengers))
-    return found
 
 
 class _Settling:
@@ -324,9 +308,9 @@ class _Settling:
         return self._measurer.compare(self._task.kernel, *pair, rounds=rounds, cache=cache)
 
     def _crown_leader(self, evidence: Evidence) -> None:
-        leader, before = self._leader, self._incumbent
+        leader = self._leader
         self._promote(leader, evidence)
-        seconds, previous_s = leader.measurement.seconds, before.measurement.seconds
+        seconds, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
         self._observe(
             WinnerPromoted(self._task.name, self._task.key, leader.actions, seconds, previous_s, leader.origin)
         )

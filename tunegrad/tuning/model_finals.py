@@ -1,18 +1,22 @@
 """The last round of the finals: the best schedules of every kernel in the whole model, launch by launch, in turns.
 
+    heats: up to 40 others of a kernel, the fastest in the search first, eight at a time
     model 0   every kernel as its winner   \\
-    model 1   every kernel as its next      >  in turns  -->  whose launches are proved faster than the winner's there
-    model 2   ...                          /
-    model 0 against the model of those     -->  proved once more, and the whole is not slower: promoted
+    model 1   every kernel as its next      >  6 turns  -->  by what they take of the winner's time there:
+    ...                                    /                the 8 fastest of each kernel
+    final: model 0 and those 8                 12 turns -->  whose launches are proved faster than the winner's
+    model 0 against the model of those                  -->  proved once more, and the whole is not slower: promoted
 
 In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it to the next one. No
-measurement of a kernel alone shows that.
+measurement of a kernel alone shows that. And a search compares times that are minutes apart: where the machine is a
+fifth slower for a while, the fastest few of the search are those of a fast moment. One run of a model tries a schedule
+of every kernel at once, so many can be tried (decision 0028).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median
 from time import monotonic
@@ -32,8 +36,17 @@ from .workload import Workload
 
 __all__ = ["settle_in_model"]
 
-_COMPILE_S = 0.06
-"""Of one schedule, in this process; assumed."""
+_COMPILE_S = 0.03
+"""Of one schedule, in this process; assumed (0.02 was measured)."""
+
+_HEAT, _HEAT_TURNS = 8, 6
+"""Others of a kernel in one heat, and its turns."""
+
+_FEW = 3
+"""Where no kernel has more others than that, there are no heats."""
+
+_HEAVY = 0.04
+"""Kernels that take this part of a model have all their others in the heats; lighter ones a part of them, or eight."""
 
 _LEAST_SHARE = 0.002
 """Kernels that take less of a model are left as they are."""
@@ -87,21 +100,79 @@ class _Final:
     target: Target
     here: Fingerprint
     deadline_s: float
+    compiled: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self) -> Proved:
-        """Both rounds. Raises CandidateFailure where a schedule does not compile in this process."""
+        """Heats and both rounds. Raises CandidateFailure where a schedule does not compile in this process."""
+        return replace(self, contestants=self.qualified()).settle()
+
+    def qualified(self) -> tuple[Contestant, ...]:
+        """The contestants with those others first that took least in the heats, eight at most; as they are without."""
+        fields = self._fields()
+        most = max(map(len, fields.values()), default=0)
+        if most <= _FEW or self._models(2) < 2:
+            return self.contestants
+        winner = self._model({c.key: c.winner for c in self.contestants})
+        run_s = min(winner.benchmark_s(3))
+        final_s = profiled_s([run_s] * (_HEAT + 3))
+        took: dict[str, dict[str, float]] = {key: {} for key in fields}
+        for start in range(0, most, _HEAT):
+            heat = {key: trials[start : start + _HEAT] for key, trials in fields.items() if trials[start:]}
+            count = self._models(1 + max(map(len, heat.values())))
+            heat_s = self._compile_s(heat, count - 1) + profiled_s([run_s] * count, _HEAT_TURNS)
+            if count < 2 or monotonic() + heat_s + final_s > self.deadline_s:
+                break
+            for key, ratios in self._heat(winner, heat, count - 1).items():
+                took[key].update(ratios)
+        return tuple(replace(c, others=_fastest(c.others, took[c.key])) for c in self.contestants)
+
+    def _heat(
+        self, winner: LoadedModel, heat: Mapping[str, Sequence[Trial]], count: int
+    ) -> dict[str, dict[str, float]]:
+        """By kernel and actions, the part that each of the first ``count`` took of the winner's time, turn by turn."""
+        models, tried = [winner], list[dict[str, Trial]]()
+        for i in range(count):
+            others = {key: trials[i] for key, trials in heat.items() if i < len(trials)}
+            try:
+                models.append(self._model({c.key: others.get(c.key, c.winner) for c in self.contestants}))
+            except CandidateFailure:
+                continue  # its schedules are not tried: one of them does not compile here
+            tried.append(others)
+        base, *others_s = [self._by_kernel(turns) for turns in profiled(models, _HEAT_TURNS)]
+        found: dict[str, dict[str, float]] = {key: {} for key in heat}
+        for trials, taken in zip(tried, others_s, strict=True):
+            for key, trial in trials.items():
+                found[key][trial.actions] = median(b / a for a, b in zip(base[key], taken[key], strict=True))
+        return found
+
+    def _fields(self) -> dict[str, tuple[Trial, ...]]:
+        """The others of each kernel that run in the heats: the more, the more of the model the kernel takes."""
+        uses = {u.key: u.uses for u in self.work.kernels}
+        took_s = {c.key: uses[c.key] * c.winner.measurement.seconds for c in self.contestants}
+        parts = {key: min(1.0, s / (_HEAVY * sum(took_s.values()))) for key, s in took_s.items()}
+        return {c.key: c.others[: max(_HEAT, round(parts[c.key] * len(c.others)))] for c in self.contestants}
+
+    def _models(self, wanted: int) -> int:
+        """How many models may be there at once, for the memory of their constants."""
         constants = sum(b.nbytes for b in self.work.plan.buffers if b.role == "const")
+        return min(wanted, _MOST_BYTES // max(1, constants))
+
+    def settle(self) -> Proved:
+        """Both rounds. Raises CandidateFailure where a schedule does not compile in this process."""
         most = max((len(c.others) for c in self.contestants), default=0)
-        count = min(1 + most, _MOST_BYTES // max(1, constants))
-        while count > 1 and monotonic() + self._compile_s(count) > self.deadline_s:
+        count = self._models(1 + most)
+        fields = {c.key: c.field for c in self.contestants}
+        while count > 1 and monotonic() + self._compile_s(fields, count) > self.deadline_s:
             count -= 1
         if count < 2:
             return {}
         models = [self._model({c.key: c.field[min(i, len(c.others))] for c in self.contestants}) for i in range(count)]
         run_s = min(models[0].benchmark_s(3))
-        if self._late([run_s] * (count + 2)):
+        while count > 1 and self._late([run_s] * (count + 2)):
+            count -= 1
+        if count < 2:
             return {}
-        _, met = self.sampled(models, run_s, PROVED)
+        _, met = self.sampled(models[:count], run_s, PROVED)
         ahead = {key: trial for key, (trial, verdict, _) in met.items() if verdict.promoted}
         return self._proved(models[0], ahead, run_s) if ahead else {}
 
@@ -136,9 +207,10 @@ class _Final:
             found[c.key] = c.field[best], decide(*pair, alpha=alpha, least_effect=NOTABLE), pair
         return found
 
-    def _compile_s(self, count: int) -> float:
-        """Seconds that compiling so many models takes, about."""
-        return _COMPILE_S * sum(min(count, 1 + len(c.others)) for c in self.contestants)
+    def _compile_s(self, fields: Mapping[str, Sequence[Trial]], count: int) -> float:
+        """Seconds that compiling the first ``count`` of each kernel takes, about, but for what is compiled."""
+        wanted = {(key, t.actions) for key, trials in fields.items() for t in trials[:count]}
+        return _COMPILE_S * len(wanted - self.compiled)
 
     def _proved(self, before: LoadedModel, ahead: Mapping[str, Trial], run_s: float) -> Proved:
         """Those that are faster once more; nobody where the whole model became slower."""
@@ -155,6 +227,7 @@ class _Final:
 
     def _model(self, chosen: Mapping[str, Trial]) -> LoadedModel:
         actions = {key: trial.actions for key, trial in chosen.items()}
+        self.compiled.update(actions.items())
         return model_of(self.work, actions, self.store, self.target, self.here)
 
     def _by_kernel(self, turns: Sequence[Sequence[float]]) -> dict[str, list[float]]:
@@ -164,3 +237,8 @@ class _Final:
             if launch.kernel.key in places:
                 places[launch.kernel.key].append(slice(i, i + 1))
         return by_kernel(turns, places)
+
+
+def _fastest(others: tuple[Trial, ...], took: Mapping[str, float]) -> tuple[Trial, ...]:
+    """The few that took least of the winner's time; who was not tried counts as equal to it, in the order that was."""
+    return tuple(sorted(others, key=lambda t: took.get(t.actions, 1.0))[:_HEAT])

@@ -87,9 +87,6 @@ _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
 """The part of a budget that is kept for the finals."""
 
-_QUALIFYING = 0.6
-"""The part of the finals in which challengers are found."""
-
 _HEATS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
 """The parts of a budget in which near variants are searched, and in which whole models choose among them."""
 
@@ -419,8 +416,7 @@ class _Session:
     def _finals(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> dict[str, Weighed]:
         weighed: dict[str, Weighed] = {}
         share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
-        now_s = time.monotonic()
-        effort = Effort(deadline_s=now_s + share_s, qualify_s=now_s + _QUALIFYING * share_s)
+        effort = Effort(deadline_s=time.monotonic() + share_s)
         self.interrupt.forgive()
         try:
             in_model = partial(self._finals_in_model, effort.deadline_s)
