@@ -129,17 +129,22 @@ class _Final:
     def _heat(
         self, winner: LoadedModel, heat: Mapping[str, Sequence[Trial]], count: int
     ) -> dict[str, dict[str, float]]:
-        """By kernel and actions, the part that each of the first ``count`` took of the winner's time, turn by turn."""
+        """By kernel and actions, the part that each of the first ``count`` took of the winner's time, turn by turn.
+
+        Infinity for those of a model that can not be made.
+        """
+        found: dict[str, dict[str, float]] = {key: {} for key in heat}
         models, tried = [winner], list[dict[str, Trial]]()
         for i in range(count):
             others = {key: trials[i] for key, trials in heat.items() if i < len(trials)}
             try:
                 models.append(self._model({c.key: others.get(c.key, c.winner) for c in self.contestants}))
-            except CandidateFailure:
-                continue  # its schedules are not tried: one of them does not compile here
+            except CandidateFailure:  # one of them does not compile here: none of them is tried
+                for key, trial in others.items():
+                    found[key][trial.actions] = inf
+                continue
             tried.append(others)
         base, *others_s = [self._by_kernel(turns) for turns in profiled(models, _HEAT_TURNS)]
-        found: dict[str, dict[str, float]] = {key: {} for key in heat}
         for trials, taken in zip(tried, others_s, strict=True):
             for key, trial in trials.items():
                 found[key][trial.actions] = median(b / a for a, b in zip(base[key], taken[key], strict=True))
@@ -241,4 +246,5 @@ class _Final:
 
 def _fastest(others: tuple[Trial, ...], took: Mapping[str, float]) -> tuple[Trial, ...]:
     """The few that took least of the winner's time; who was not tried counts as equal to it, in the order that was."""
-    return tuple(sorted(others, key=lambda t: took.get(t.actions, 1.0))[:_HEAT])
+    ran = [t for t in others if took.get(t.actions, 1.0) < inf]
+    return tuple(sorted(ran, key=lambda t: took.get(t.actions, 1.0))[:_HEAT])

@@ -87,6 +87,9 @@ _LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
 _RESERVE = 0.1
 """The part of a budget that is kept for the finals."""
 
+_WEIGHING = 0.2
+"""The part of the finals that is kept for what comes after the whole models: winners weighed against the defaults."""
+
 _HEATS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
 """The parts of a budget in which near variants are searched, and in which whole models choose among them."""
 
@@ -417,9 +420,9 @@ class _Session:
         weighed: dict[str, Weighed] = {}
         share_s = 0.0 if self.interrupt.requested else _RESERVE * self.settings.budget_s
         effort = Effort(deadline_s=time.monotonic() + share_s)
+        in_model = partial(self._finals_in_model, effort.deadline_s - _WEIGHING * share_s)
         self.interrupt.forgive()
         try:
-            in_model = partial(self._finals_in_model, effort.deadline_s)
             finals(searches, measurer, self.store, self.here, effort, self.tell, weighed, in_model)
         except KeyboardInterrupt:
             if not self.interrupt.requested:
