@@ -13,6 +13,7 @@ from tunegrad.db import IMPORTED, Evidence, key_of, open_store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
+from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.finals import Effort, Weighed, finals
 from tunegrad.tuning.measuring import CandidateMeasurer, Samples
@@ -73,11 +74,19 @@ class Scripted:
     broken: str = "nothing"
     later: Mapping[str, float] = field(default_factory=dict)
     renewed: int = 0
+    wrong: str = "nothing"
+    verified: list[str] = field(default_factory=list)
     compared: list[tuple[str, str, bool, int]] = field(default_factory=list)
     caches: set[Cache] = field(default_factory=set)
 
     def prime(self, work: object) -> None:
         pass
+
+    def measure(self, kernel: object, schedules: Sequence[Schedule], best_s: float, known: object) -> list[Measured]:
+        self.verified += [s.text for s in schedules]
+        status = {True: Status.WRONG, False: Status.OK}
+        found = [Measurement(status[s.text == self.wrong], () if s.text == self.wrong else (1.0,)) for s in schedules]
+        return [Measured(f"hash of {s.text}", m) for s, m in zip(schedules, found, strict=True)]
 
     def renew(self) -> None:
         self.renewed += 1
@@ -283,6 +292,25 @@ def test_winner_that_was_imported_is_a_challenger_until_it_is_measured_here():
     claim = Evidence(f"{IMPORTED}mannwhitneyu", 1e-9, (2.0,), (1e-9,), cold=True)
     final.store.promote(final.store.id_of(trial(A, 0.9)), claim)
     assert final.run() == [A, DEFAULT, B]
+
+
+@pytest.mark.parametrize("wrong", ["nothing", A])
+def test_who_a_file_brought_is_verified_here_before_it_meets_anybody(wrong):
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final({DEFAULT: 2.0}, Scripted(times, times, wrong=wrong))
+    claim = replace(trial(A, 1e-9), origin=f"{IMPORTED}beam")
+    final.store.add(claim)
+    final.search.trials.append(claim)
+    assert final.run() == ([DEFAULT] if wrong == A else [DEFAULT, A])
+    assert final.measurer.verified == [A]
+    assert any(A in (a, b) for a, b, *_ in final.measurer.compared) == (wrong != A)
+
+
+def test_what_was_measured_here_is_not_verified_again():
+    times = {DEFAULT: 2.0, A: 1.0}
+    final = Final(times, Scripted(times, times))
+    final.run()
+    assert final.measurer.verified == []
 
 
 def test_default_with_an_imported_time_does_not_keep_others_out():

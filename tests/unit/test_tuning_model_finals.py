@@ -193,6 +193,13 @@ def test_a_schedule_that_does_not_compile_here_is_left_out_of_the_heats_with_its
     assert final(machine, broken)["conv"][0].actions == "s7"
 
 
+def test_a_kernel_of_which_no_other_schedule_compiles_here_keeps_its_winner(final):
+    machine = Machine({**TIMES, **taking("conv", s7=0.5), **taking("pool")})
+    nobody = contestant("pool", "s0", *["broken"] * 4)
+    found = final(machine, contestant("conv", *MANY), nobody)
+    assert {key: t.actions for key, (t, _) in found.items()} == {"conv": "s7"}
+
+
 def test_without_time_for_heats_the_fastest_of_the_search_meet(final, monkeypatch):
     monkeypatch.setattr(model_finals, "monotonic", lambda: 0.0)
     machine = Machine({**TIMES, **taking("conv", s2=0.8, s19=0.7)})

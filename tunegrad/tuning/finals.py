@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
@@ -153,6 +153,7 @@ def finals(
     """
     lineups = [lineup for s in searches if (lineup := _lineup(s, store, fingerprint, effort)) is not None]
     lineups.sort(key=_model_s, reverse=True)
+    lineups = [_verified(lineup, measurer, effort) for lineup in lineups]
     meets = [(x, (x.default, x.incumbent, *x.challengers[: effort.challengers])) for x in lineups]
     work = [(x, t) for x, trials in meets for t in trials if t is not None]
     measurer.prime([(x.search.task.kernel, Schedule.parse(t.actions)) for x, t in work])
@@ -192,6 +193,23 @@ def _lineup(search: KernelSearch, store: Store, fingerprint: Fingerprint, effort
         return None
     caches: tuple[Cache, ...] = ("constants",) if ranked[0].policy.cache == "constants" else ("cold", "warm")
     return _Lineup(search, default, incumbent, bool(held), tuple(others[: effort.field]), caches)
+
+
+def _verified(lineup: _Lineup, measurer: SessionMeasurer, effort: Effort) -> _Lineup:
+    """The same without challengers that a file brought, but for the few fastest of them that prove right here.
+
+    Nothing that was not verified on this machine meets anybody, least of all in this process.
+    """
+    claimed = [t for t in lineup.challengers if t.origin.startswith(IMPORTED)]
+    tried = {t.actions: Schedule.parse(t.actions) for t in claimed[: effort.challengers]}
+    right: set[str] = set()
+    if tried:
+        measured = measurer.measure(lineup.search.task.kernel, list(tried.values()), inf, frozenset())
+        for text, found in zip(tried, measured, strict=True):
+            if found is not None and found.measurement.ran:
+                right.add(text)
+    wrong = {t.actions for t in claimed} - right
+    return replace(lineup, challengers=tuple(t for t in lineup.challengers if t.actions not in wrong))
 
 
 def _model_s(lineup: _Lineup) -> float:

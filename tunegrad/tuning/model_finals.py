@@ -104,7 +104,7 @@ class _Final:
 
     def run(self) -> Proved:
         """Heats and both rounds. Raises CandidateFailure where a schedule does not compile in this process."""
-        return replace(self, contestants=self.qualified()).settle()
+        return replace(self, contestants=tuple(c for c in self.qualified() if c.others)).settle()
 
     def qualified(self) -> tuple[Contestant, ...]:
         """The contestants with those others first that took least in the heats, eight at most; as they are without."""
