@@ -21,7 +21,7 @@ _RELA = struct.Struct("<QQq")
 _IDENT = b"\x7fELF\x02\x01\x01"  # 64-bit, little endian, version 1
 _RELOCATABLE = 1
 _SYMTAB, _STRTAB, _RELA_TABLE, _NOBITS, _REL_TABLE = 2, 3, 4, 8, 9
-_STARTERS = (14, 15, 16)  # arrays of constructors and destructors
+_STARTERS = (b".ctors", b".dtors", b".init_array", b".fini_array", b".preinit_array")
 _WRITE, _ALLOC, _EXECUTE, _TLS = 1, 2, 4, 0x400
 _UNDEFINED, _ABSOLUTE, _RESERVED = 0, 0xFFF1, 0xFF00
 _MAX_ALIGN = 4096
@@ -78,6 +78,7 @@ class ElfObject:
 class _Header:
     """A row of the section table."""
 
+    name: int
     kind: int
     flags: int
     offset: int
@@ -96,12 +97,13 @@ def read_object(image: bytes) -> ElfObject:
 
 
 def _read(image: bytes) -> ElfObject:
-    ident, kind, machine, _, _, _, at, _, _, _, _, row, count, _ = _HEADER.unpack_from(image)
+    ident, kind, machine, _, _, _, at, _, _, _, _, row, count, named = _HEADER.unpack_from(image)
     if not ident.startswith(_IDENT) or kind != _RELOCATABLE or row != _SECTION.size:
         raise CompileFailure(f"object of {len(image)} bytes: no little-endian 64-bit relocatable ELF object")
     rows = struct.iter_unpack(_SECTION.format, _part(image, at, row * count, "section table"))
-    headers = [_Header(r[1], r[2], r[4], r[5], r[6], r[7], r[8]) for r in rows]
-    sections = tuple(_section(image, i, h) for i, h in enumerate(headers) if _loaded(i, h))
+    headers = [_Header(r[0], r[1], r[2], r[4], r[5], r[6], r[7], r[8]) for r in rows]
+    names = _part(image, headers[named].offset, headers[named].size, "section names")
+    sections = tuple(_section(image, i, h) for i, h in enumerate(headers) if _loaded(i, h, names))
     loaded = {s.index: s for s in sections}
     tables = [h for h in headers if h.kind == _SYMTAB]
     if len(tables) != 1:
@@ -124,11 +126,11 @@ def _part(image: bytes, offset: int, size: int, what: str) -> bytes:
     return image[offset : offset + size]
 
 
-def _loaded(index: int, header: _Header) -> bool:
+def _loaded(index: int, header: _Header, names: bytes) -> bool:
     """Whether a section takes memory."""
     if not header.flags & _ALLOC:
         return False
-    if header.flags & _TLS or header.kind in _STARTERS:
+    if header.flags & _TLS or names.startswith(_STARTERS, header.name):
         raise CompileFailure(f"section {index}: thread-local data and constructors are not loaded")
     return True
 
