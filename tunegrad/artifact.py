@@ -93,8 +93,8 @@ class _Linked:
 class Compiler:
     """Kernels to code: lowered once in a process, compiled once on a machine, linked once while somebody holds it.
 
-    The last few hundred stay linked: LLVM's linker keeps some 9 KB of every library it ever made, so a model that is
-    loaded again and again must not be linked again. Threads may share it. Without a cache nothing outlives the process.
+    The last few hundred stay linked: a model that is loaded again and again is not linked again. Threads may share it.
+    Without a cache nothing outlives the process.
     """
 
     def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = OPT_LEVEL) -> None:

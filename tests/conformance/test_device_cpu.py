@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from device_suite import DeviceSuite
 
+from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import Executable, Launch, Team, compile_llvm, host_target
 from tunegrad.devices.interface import Buffers, Compiled, checked_buffers
 from tunegrad.devices.native import BufferTable
@@ -24,7 +25,7 @@ class CpuPrograms:
 
     def compile(self, program: Program) -> Compiled:
         text = render_llvm(program)
-        return Compiled(program, text, compile_llvm(text, self.target))
+        return Compiled(program, text, compile_llvm(text, self.target, OPT_LEVEL))
 
     def run(self, compiled: Compiled, buffers: Buffers) -> None:
         self.time(compiled, buffers, 1)

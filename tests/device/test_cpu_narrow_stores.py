@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.artifact import lowered
+from tunegrad.artifact import OPT_LEVEL, lowered
 from tunegrad.devices import Buffer, host_target
 from tunegrad.devices.cpu import BufferTable, Executable, Team, compile_llvm
 from tunegrad.frontend import Tensor
@@ -36,7 +36,7 @@ def test_a_masked_tail_of_narrowed_numbers_ends_where_it_should(source: str, to:
     held["in"].array(source)[:] = given
     held["out"].bytes[:] = FILL
     table = BufferTable([held[p.role].address for p in low.io.params], list(held.values()))
-    with Executable.load(compile_llvm(low.text, TARGET), low.name) as code:
+    with Executable.load(compile_llvm(low.text, TARGET, OPT_LEVEL), low.name) as code:
         team = Team(1)
         team.run(code.address, table.address)
         team.close()

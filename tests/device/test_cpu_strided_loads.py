@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.artifact import lowered
+from tunegrad.artifact import OPT_LEVEL, lowered
 from tunegrad.devices.cpu import BufferTable, Executable, Team, compile_llvm, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
@@ -40,7 +40,7 @@ def _run(tensor: Tensor, text: str, given: NDArray[np.generic], count: int) -> N
     """What a schedule makes of an input that ends at a page that may not be read; its output ends so too."""
     (launch,) = schedule((tensor.node,)).launches
     low = lowered(Space(launch.kernel, TARGET).lower(Schedule.parse(text)), TARGET)
-    code = Executable.load(compile_llvm(low.text, TARGET), low.name)
+    code = Executable.load(compile_llvm(low.text, TARGET, OPT_LEVEL), low.name)
     memory = {"in": _AtTheEnd(given.nbytes), "out": _AtTheEnd(count * given.dtype.itemsize)}
     memory["in"].array(given.dtype, given.size)[:] = given.reshape(-1)
     table = BufferTable([memory[p.role].address for p in low.io.params], list(memory.values()))

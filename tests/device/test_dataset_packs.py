@@ -7,7 +7,7 @@ import pytest
 
 from tunegrad.devices import Team
 from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import Dataset, InputSet
+from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.job import KernelIO, Parameter
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
@@ -98,3 +98,31 @@ def test_inputs_of_two_sets_are_there_at_once_and_constants_once():
     for buffer in (before[0], after[0], before[1]):
         assert not buffer.bytes.flags.writeable
     assert before[2].bytes.flags.writeable
+
+
+def test_packs_and_buffers_made_after_a_kernel_came_count_against_the_caches_limit(bulk):
+    limit = 3 * N * 4
+    cache = DatasetCache(limit)
+    for k in range(40):
+        for key in ("first", "second"):
+            data = cache.get(key)
+            if data is None:
+                cache.put(key, data := dataset())
+            data.pack([program(k, size=300 + k)], bulk)
+    kept = [data for key in ("first", "second") if (data := cache.get(key)) is not None]
+    assert kept
+    assert sum(data.nbytes for data in kept) <= limit
+    assert any(data.packs for data in kept), "what fits stays"
+
+
+def test_packs_of_one_kernel_alone_give_way_to_the_caches_limit_oldest_first(bulk):
+    data, limit = dataset(), 3 * N * 4
+    cache = DatasetCache(limit)
+    cache.put("only", data)
+    ios = [program(k, size=300) for k in range(12)]
+    for io in ios:
+        cache.get("only")
+        data.pack([io], bulk)
+    assert len(data.packs) < 12
+    assert cache.get("only").nbytes <= limit
+    assert next(reversed(data.packs)) == ios[-1].packs[0]

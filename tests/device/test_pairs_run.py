@@ -9,6 +9,7 @@ import pytest
 from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory
 
 import tunegrad as tg
+from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import Payload, reference
 from tunegrad.db import open_store
 from tunegrad.devices import Buffer, fingerprint, host_target
@@ -47,7 +48,7 @@ def _run(program: Program, arrays: dict[str, np.ndarray], target: Target | None)
     for b in program.params:
         held[b.name].array(b.dtype.name)[:] = arrays[b.name]
     table = BufferTable([held[b.name].address for b in program.params], list(held.values()))
-    with Executable.load(compile_llvm(render_llvm(program, target), TARGET), program.name) as code:
+    with Executable.load(compile_llvm(render_llvm(program, target), TARGET, OPT_LEVEL), program.name) as code:
         team = Team(1)
         team.run(code.address, table.address)
         team.close()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.hand_schedules import AVX512, FULL
+from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import assembly
 from tunegrad.devices.machine_code import code_facts, hot_loop, innermost_loops, spills
 from tunegrad.opts import Schedule, Space
@@ -20,7 +21,7 @@ if platform.machine() not in ("x86_64", "AMD64"):
 
 def compiled(name):
     entry = FULL[name]
-    return assembly(render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule)), AVX512)
+    return assembly(render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule), AVX512), AVX512, OPT_LEVEL)
 
 
 @pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 2), ("direct_conv", 28, 2)])
@@ -81,6 +82,6 @@ def test_llvm_row_of_a_narrow_target_uses_its_registers():
         "upcast(axis=m1) upcast(axis=n1) vectorize(axis=n2)"
     )
     program = Space(FULL["packed_gemm"].kernel, narrow).lower(Schedule.parse(actions))
-    text = assembly(render_llvm(program), narrow)
+    text = assembly(render_llvm(program, narrow), narrow, OPT_LEVEL)
     assert len(re.findall(r"vfmadd\w+\s.*%ymm", hot_loop(text))) == 8
     assert spills(text) == 0

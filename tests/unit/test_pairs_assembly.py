@@ -8,6 +8,7 @@ import pytest
 from pair_builders import dot_kernel, matmul
 
 from benchmarks.hand_schedules import AVX512
+from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import assembly
 from tunegrad.devices.machine_code import code_facts, hot_loop
 from tunegrad.opts import Schedule, Space
@@ -29,7 +30,7 @@ HAND = (
 
 def compiled(actions, target):
     program = Space(KERNEL, target).lower(Schedule.parse(actions))
-    return assembly(render_llvm(program, target), target)
+    return assembly(render_llvm(program, target), target, OPT_LEVEL)
 
 
 @pytest.fixture(scope="module")

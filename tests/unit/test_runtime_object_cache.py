@@ -55,6 +55,14 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
         assert not path.exists()
 
 
+def test_the_object_of_another_key_is_a_miss_and_is_removed(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path)
+    cache.put(key(1), body(1))
+    files(tmp_path)[0].rename(tmp_path / f"{key(2)}.o")
+    assert cache.get(key(2)) is None
+    assert files(tmp_path) == []
+
+
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path, limit_bytes=10_000)
     for n in range(8):

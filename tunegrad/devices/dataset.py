@@ -149,23 +149,36 @@ def _assign(buffer: Buffer, param: Parameter, values: Array) -> None:
 
 
 class DatasetCache:
-    """Datasets by kernel key; the least recently used go when ``limit_bytes`` is exceeded."""
+    """Datasets by kernel key, at most ``limit_bytes`` of them whenever one is put or got.
+
+    A dataset grows while its candidates run (buffers, packed constants): it is counted again when the next one is
+    asked for. The least recently used go first, then packed constants of the one that is asked for, oldest first.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._sets: OrderedDict[str, Dataset] = OrderedDict()
+        self._bytes: dict[str, int] = {}
 
     def get(self, kernel_key: str) -> Dataset | None:
         found = self._sets.get(kernel_key)
         if found is not None:
-            self._sets.move_to_end(kernel_key)
+            self.put(kernel_key, found)
         return found
 
     def put(self, kernel_key: str, dataset: Dataset) -> None:
+        if self._sets:  # only the one that was asked for last has grown since
+            last = next(reversed(self._sets))
+            self._bytes[last] = self._sets[last].nbytes
         self._sets[kernel_key] = dataset
         self._sets.move_to_end(kernel_key)
-        while len(self._sets) > 1 and sum(d.nbytes for d in self._sets.values()) > self._limit:
-            self._sets.popitem(last=False)
+        self._bytes[kernel_key] = dataset.nbytes
+        while len(self._sets) > 1 and sum(self._bytes.values()) > self._limit:
+            dropped, _ = self._sets.popitem(last=False)
+            del self._bytes[dropped]
+        while dataset.packs and sum(self._bytes.values()) > self._limit:
+            del dataset.packs[next(iter(dataset.packs))]
+            self._bytes[kernel_key] = dataset.nbytes
 
 
 def make_dataset(

@@ -94,7 +94,7 @@ def compile_candidate(
             if len(lowered.text) > limits.text_bytes:
                 raise OutOfResources(f"program of {len(lowered.text)} bytes of IR: at most {limits.text_bytes}")
             start = time.monotonic()
-            image = compile_llvm(lowered.text, target, opt_level)
+            image = compile_llvm(lowered.text, target, opt_level, killable=True)
             compile_s = time.monotonic() - start
         return CompiledCandidate(
             image, lowered.name, lowered.io, lowered.workspace_bytes, lowered.threads, program_hash, lower_s, compile_s

@@ -1,8 +1,9 @@
 """Compiled objects on disk, shared by every process of one user.
 
-A file per object, named by its key: a magic line, the SHA-256 of the rest, the rest. A write is a rename, so a reader
-sees a whole file or none; whatever does not check out is a miss and is removed. A file's time is its last use: past
-the size limit the oldest go first. The cache is never needed: what the file system refuses is logged and forgotten.
+A file per object, named by its key: a magic line, the SHA-256 of the key and the rest, the rest. A write is a rename,
+so a reader sees a whole file or none; whatever does not check out, and what was put under another key, is a miss and
+is removed. A file's time is its last use: past the size limit the oldest go first.
+The cache is never needed: what the file system refuses is logged and forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["ObjectCache"]
 
 _log = logging.getLogger(__name__)
 
-_MAGIC = b"tunegrad object 1\n"
+_MAGIC = b"tunegrad object 2\n"
 _HEAD = len(_MAGIC) + 32
 _STALE_S = 3600.0
 _REST = 0.9
@@ -52,7 +53,7 @@ class ObjectCache:
         except OSError:
             return None
         body = blob[_HEAD:]
-        if blob[:_HEAD] != _MAGIC + hashlib.sha256(body).digest():
+        if blob[:_HEAD] != _head(key, body):
             _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
             with suppress(OSError):
                 path.unlink()
@@ -68,7 +69,7 @@ class ObjectCache:
         path = self._path(key)
         fresh = path.with_name(f".{key}.{os.getpid()}.{next(self._numbers)}.tmp")
         try:
-            fresh.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+            fresh.write_bytes(_head(key, body) + body)
             fresh.replace(path)
         except OSError as error:
             _log.info("object cache: %s can not be written: %s", path, error)
@@ -125,3 +126,8 @@ class ObjectCache:
             with suppress(OSError):
                 path.unlink()
             total -= size
+
+
+def _head(key: str, body: bytes) -> bytes:
+    """What a file of ``body`` under ``key`` starts with."""
+    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + body).digest()
