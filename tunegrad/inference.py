@@ -192,7 +192,7 @@ def stale(kernel: Kernel, trial: Trial, target: Target, compiler: Compiler) -> s
     else:
         if trial.program_hash in ("", now):
             return ""
-        fault = "program: the stored schedule lowers to other code now; tune again"
+        fault = "program: the stored schedule lowers to other code now; tune into a new store"
         detail = f"program {now} is not {trial.program_hash}, which was measured"
     _log.warning("kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail)
     return fault

@@ -63,7 +63,7 @@ def test_a_stored_winner_is_a_hit_and_is_run_with(tmp_path: Path) -> None:
     assert [(r.key, r.uses) for r in rows] == [(k.key, 1) for k in kernels()]
 
 
-OTHER_CODE = "program: the stored schedule lowers to other code now; tune again"
+OTHER_CODE = "program: the stored schedule lowers to other code now; tune into a new store"
 
 
 def test_a_winner_that_lowers_to_other_code_now_is_a_miss_that_says_so(
