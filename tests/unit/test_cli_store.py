@@ -80,7 +80,7 @@ def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
             fingerprint=machine,
             actions=text,
             space_version=SPACE_VERSION,
-        )  # fmt: skip
+        )
         for machine in (here, HERE)
         for text in texts
     )
