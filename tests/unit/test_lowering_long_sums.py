@@ -106,8 +106,8 @@ def test_each_copy_of_lanes_has_its_own_f64_register():
     assert [str(i.vtype) for i in registers] == ["f32x16"] * 4 + ["f64x16"] * 4
 
 
-@pytest.mark.parametrize(("size", "wide"), [(64, True), (128, False), (100, True)])
-def test_more_partial_sums_than_a_block_are_f64_in_memory(size, wide):
+@pytest.mark.parametrize(("size", "wide"), [(64, True), (500, True), (512, False), (4096, False)])
+def test_many_partial_sums_are_f64_in_memory(size, wide):
     text = f"tile(axis=k, size={size}) reorder(order=(k0, m, n, k1))"
     kernel = gemm(2, 4, 1 << 15)
     assert has_wide_partials(Space(kernel, AVX512).tree(Schedule.parse(text)), 0) == wide
