@@ -1,10 +1,12 @@
 """What it costs to add up long f32 sums in blocks, and what it brings: the same schedule with and without, in turns.
 
     python -m benchmarks.long_sums [--threads N] [--rounds N] [--blocks 64,128,512,1024]
+    python -m benchmarks.long_sums --errors
 
 For each kernel, default schedules: the time over that of one chain (the median of the rounds' ratios; below 1 is
 faster), and the relative error of uniform numbers. ``again`` is the chain against itself: the noise. The last ratio and
-the last error are those of ``chains.BLOCK``.
+the last error are those of ``chains.BLOCK``. ``--errors`` prints relative errors of sums of 2^24 numbers, in one serial
+loop and in 64 lanes, as one chain and in blocks.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import split
-from tunegrad.opts import Space
+from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering import chains
 
 __all__ = ["main"]
 
 _CHAIN = 1 << 62
+_LANES = "tile(axis=ra, size=64) tile(axis=ra1, size=16) upcast(axis=ra1) group(axis=ra2)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,8 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of the team (default 1)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each program (default 15)")
     parser.add_argument("--blocks", default="64,128,512,1024", help="terms of other blocks, comma-separated")
+    parser.add_argument("--errors", action="store_true", help="relative errors of sums of 2^24 numbers instead")
     args = parser.parse_args(argv)
     target = host_target(args.threads)
+    if args.errors:
+        _print_errors(target)
+        return 0
     sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), chains.BLOCK]
     names = ["chain", "again", *(str(n) for n in sizes[2:])]
     about = describe(("python", "-m", "benchmarks.long_sums"), args.threads)
@@ -81,14 +88,35 @@ def _cases() -> dict[str, tuple[Kernel, NDArray[np.float64], Mapping[str, NDArra
     }
 
 
-def _lowered(kernel: Kernel, target: Target, block: int) -> Program:
-    """The first default schedule of a kernel, its chains cut after ``block`` terms."""
+def _print_errors(target: Target) -> None:
+    rng, count = np.random.default_rng(5), 1 << 24
+    numbers: dict[str, NDArray[np.float32]] = {
+        "ones": np.ones(count, np.float32),
+        "uniform, 0 to 1": rng.random(count, np.float32),
+        "exponential": rng.exponential(size=count).astype(np.float32),
+        "0.1 each": np.full(count, 0.1, np.float32),
+    }
+    (launch,) = schedule((Tensor.input("x", (count,)).sum().node,)).launches
+    (given,) = (p.name for p in launch.kernel.params if p.role == "in")
+    print(
+        "| numbers | chain, serial | blocks, serial | chain, lanes | blocks, lanes | numpy |\n|---|---|---|---|---|---|"
+    )
+    for name, x in numbers.items():
+        wanted = x.sum(dtype=np.float64)
+        programs = [_lowered(launch.kernel, target, n, text) for text in ("", _LANES) for n in (_CHAIN, chains.BLOCK)]
+        _, outputs = _in_turns(programs, target, {given: x}, 0)
+        found = [*(o.item() for o in outputs), float(x.sum())]
+        print(f"| {name} | {' | '.join(f'{abs(f - wanted) / wanted:.1e}' for f in found)} |")
+
+
+def _lowered(kernel: Kernel, target: Target, block: int, text: str | None = None) -> Program:
+    """A kernel under a schedule, or its first default one, its chains cut after ``block`` terms."""
     before = chains.BLOCK, chains.MOST_PARTIALS
     chains.BLOCK = block
     chains.MOST_PARTIALS = _CHAIN if block == _CHAIN else chains.MOST_PARTIALS
     try:
         space = Space(kernel, target)
-        return space.lower(space.defaults()[0])
+        return space.lower(space.defaults()[0] if text is None else Schedule.parse(text))
     finally:
         chains.BLOCK, chains.MOST_PARTIALS = before
 

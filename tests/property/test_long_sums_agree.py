@@ -9,7 +9,7 @@ from kernel_corpus import NAMES, corpus_kernel
 
 from benchmarks.hand_schedules import gemm, row_sum
 from tests.property.test_schedules_agree import CPU, GPU, assert_agrees, is_small, random_actions
-from tunegrad.ir.program import For, Program, Register, walk
+from tunegrad.ir.program import For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering import chains
 
@@ -88,3 +88,11 @@ def test_a_row_in_blocks_agrees_whatever_its_tail(text, columns):
     for loop in walk(program.body):
         if isinstance(loop, For) and loop.var.endswith(".step"):
             assert loop.extent <= chains.BLOCK
+
+
+def test_a_peeled_tail_is_a_block_of_its_own():
+    """Of 14 terms in copies of 4, three iterations are in blocks; the last two terms are added and flushed."""
+    program = Space(row_sum(1, 14), CPU).lower(Schedule.parse("tile(axis=k, size=4) unroll(axis=k1)"))
+    writes = [i.name for i in walk(program.body) if isinstance(i, Write) and i.name.endswith(".wide")]
+    assert len(writes) == 3, "identity, after a block, after the tail"
+    assert_agrees(row_sum(1, 14), program, "tail")

@@ -24,7 +24,7 @@ By hand, ``x.sum()`` of 2^31 numbers in one serial loop is
 
 and every lane and every copy of an ``upcast`` reduce loop has a ``.wide`` of its own; lanes and copies are few, and are
 folded in f32 as ever. The loop that is cut is the one in which the terms of an iteration and of all loops inside it
-first exceed a block; a partial iteration that is peeled off after a loop adds to the block that is open.
+first exceed a block; a partial iteration that is peeled off after it is a block of its own.
 
 With n terms an accumulator and m blocks its error is at most (BLOCK - 1) u + m 2^-53 + u of sum|x|, to first order (N.
 J. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2: blocks), where one chain has (n - 1) u.

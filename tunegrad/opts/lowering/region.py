@@ -221,6 +221,11 @@ class Region:
             emit_copies(self.tree, self.b, [p for p in self.plans.values() if p.staged.at == loop.name], env, True)
             self._loops(i, at + 1, env, limits, body, blocks)
 
+        def last(env: Env, limits: Limits) -> None:
+            inside(env, limits)
+            if blocks is not None and blocks.cut.loop == loop.name:
+                blocks.flush()
+
         shape = self.shapes.get(loop.axes[0]) if len(loop.axes) == 1 else None
         if loop.extent == 1:
             inside(env, limits)
@@ -232,7 +237,7 @@ class Region:
             else:
                 self.b.add(For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits))))
         if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
-            self._peel(loop, shape, env, limits, inside)
+            self._peel(loop, shape, env, limits, last)
 
     def _in_blocks(
         self, loop: Loop, stops: tuple[Index, ...], env: Env, blocks: _Blocks, inside: Callable[[Env], None]
