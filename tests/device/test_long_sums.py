@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pair_builders import Case, dot_kernel
 
 import tunegrad as tg
 from benchmarks.single_kernel import SingleKernel
@@ -183,6 +184,27 @@ def test_models_with_long_sums_are_right(name: str, threads: int) -> None:
     x, function = UNIFORM[:TERMS], MODELS[name]
     found = tg.compile(function, x, store=False, threads=threads)(x)
     assert_close(found, function(x.astype(np.float64)))
+
+
+def test_layer_norm_of_a_long_row_is_right() -> None:
+    """Its results pass through zero, so their errors are held to one unit: the standard deviation."""
+    x = UNIFORM[:TERMS] + np.float32(0.5)
+    found = tg.compile(lambda x: x.layer_norm(eps=0.0), x, store=False, threads=2)(x)
+    wide = x.astype(np.float64)
+    assert np.max(np.abs(found - (wide - wide.mean()) / wide.std())) <= BOUND
+
+
+def test_a_long_product_of_bf16_pairs_is_right() -> None:
+    depth = TERMS >> 3
+    a, b = ((UNIFORM[at : 2 * depth + at].view(np.uint32) >> 16).astype(np.uint32) for at in (0, 7))
+    a, b = a.reshape(2, depth), b.reshape(depth, 2)
+    x, y = Tensor.input("a", a.shape, "bf16"), Tensor.input("b", b.shape, "bf16")
+    kernel = dot_kernel(Case(x.cast("f32") @ y.cast("f32"), {}))
+    assert isinstance(kernel.reduces[0].expr, Apply)
+    assert kernel.reduces[0].expr.op is Op.DOT2
+    pairs = inputs(kernel, a[:, ::2] | a[:, 1::2] << 16, b[::2] | b[1::2] << 16)
+    left, right = ((v << 16).view(np.float32).astype(np.float64) for v in (a, b))
+    assert_close(run(kernel, "", pairs), (left @ right).reshape(-1))
 
 
 @pytest.mark.parametrize(("chunks", "lanes"), [(64, 1), (512, 1), (512, 8)])
