@@ -2,7 +2,7 @@
 
 if the tile is full:                       (split axes; once more for the remainder)
     registers = identity
-    for own serial loops:                  (a last, partial iteration is peeled)
+    for own serial loops:                  (a last, partial iteration is peeled; long f32 sums in blocks, see chains.py)
         registers op= expr                 for every point of the register loops
     fold lanes and copies
     if not the first partial sum: registers op= out
@@ -12,10 +12,11 @@ if the tile is full:                       (split axes; once more for the remain
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Apply, Expr, Inside, Op, leaves
 from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
@@ -26,6 +27,7 @@ from tunegrad.ir.program import Alloc, Barrier, For, If, Read, Register, VType, 
 from ..keeping import kept_of
 from ..staging import CopyPlan
 from .builder import Builder, Known
+from .chains import Cut, cut_of, has_wide_partials
 from .copies import emit_copies
 from .shape import AxisShape, loop_stops
 from .values import Point, Values, fix, fix_valid
@@ -34,6 +36,14 @@ __all__ = ["Region"]
 
 Limits = dict[str, int]
 Env = dict[str, Index]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Where a chain of additions is cut, and what adds the accumulators into wide ones and clears them."""
+
+    cut: Cut
+    flush: Callable[[], None]
 
 
 class Region:
@@ -196,7 +206,10 @@ class Region:
 
     # -- loops of one stage
 
-    def _loops(self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None]) -> None:
+    def _loops(
+        self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
+        blocks: _Blocks | None = None,
+    ) -> None:  # fmt: skip
         """A stage's serial loops, peeled where they must be; what work-items share is ``_over_items``'s."""
         serial = [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
         if at == len(serial):
@@ -206,7 +219,12 @@ class Region:
 
         def inside(env: Env, limits: Limits) -> None:
             emit_copies(self.tree, self.b, [p for p in self.plans.values() if p.staged.at == loop.name], env, True)
-            self._loops(i, at + 1, env, limits, body)
+            self._loops(i, at + 1, env, limits, body, blocks)
+
+        def last(env: Env, limits: Limits) -> None:
+            inside(env, limits)
+            if blocks is not None and blocks.cut.loop == loop.name:
+                blocks.flush()
 
         shape = self.shapes.get(loop.axes[0]) if len(loop.axes) == 1 else None
         if loop.extent == 1:
@@ -214,9 +232,29 @@ class Region:
             return
         stops = tuple(s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True))
         if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
-            self.b.add(For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits))))
+            if blocks is not None and blocks.cut.loop == loop.name:
+                self._in_blocks(loop, stops, env, blocks, lambda env: inside(env, limits))
+            else:
+                self.b.add(For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits))))
         if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
-            self._peel(loop, shape, env, limits, inside)
+            self._peel(loop, shape, env, limits, last)
+
+    def _in_blocks(
+        self, loop: Loop, stops: tuple[Index, ...], env: Env, blocks: _Blocks, inside: Callable[[Env], None]
+    ) -> None:
+        """A loop as a loop over blocks of iterations, each followed by a flush."""
+        step = blocks.cut.step
+        block, count = var(f"{loop.name}.block", -(-loop.extent // step)), var(f"{loop.name}.step", step)
+        whole = all(x.is_const and x.const % step == 0 for x in stops)
+        left = () if whole else tuple(x - block * step for x in stops)
+
+        def one() -> None:
+            body = self._block(lambda: inside({**env, loop.name: block * step + count}))
+            self.b.add(For(f"{loop.name}.step", step, (as_index(step), *left), body))
+            blocks.flush()
+
+        rounded = tuple((x + (step - 1)) // step for x in stops)
+        self.b.add(For(f"{loop.name}.block", block.hi + 1, rounded, self._block(one)))
 
     def _peel(
         self, loop: Loop, shape: AxisShape, env: Env, limits: Limits, inside: Callable[[Env, Limits], None]
@@ -246,14 +284,45 @@ class Region:
             self._update(i, s, env, inner, vtype)
 
         if local is None:
-            self._loops(i, 0, {}, limits, body)
+            self._chain(i, s, limits, points, spread, body, vtype)
         else:
             self._over_items(i, s, local, limits, points, spread, body, vtype)
         for p in points:
             total = self._combine(s, p, spread, lane, vtype)
             self.results[(s.name, p)] = total
         if tree.partial:
-            self._partial(s, limits, points)
+            self._partial(i, s, limits, points)
+
+    def _chain(
+        self, i: int, s: Reduce, limits: Limits, points: list[Point], spread: list[Point],
+        body: Callable[[Env, Limits], None], vtype: VType,
+    ) -> None:  # fmt: skip
+        """The loops of a reduction; where its chains are cut, f64 registers take over the sum of every block."""
+        b, cut = self.b, cut_of(self.tree, i)
+        if cut is None:
+            self._loops(i, 0, {}, limits, body)
+            return
+        wide = VType(F64, vtype.lanes)
+        names = [_register(s.name, p + c) for p in points for c in spread]
+        for name in names:
+            b.add(Register(f"{name}.wide", wide))
+            b.add(Write(f"{name}.wide", b.number(0.0, F64, wide.lanes), wide))
+
+        def total(name: str) -> Known:
+            """What the f64 register and the open block hold together."""
+            part, old = b.new(), b.new()
+            b.add(Read(part, name, vtype))
+            b.add(Read(old, f"{name}.wide", wide))
+            return b.compute(Op.ADD, [(old, wide.lanes), b.convert((part, vtype.lanes), F64)], [F64] * 2, F64)
+
+        def flush() -> None:
+            for name in names:
+                b.add(Write(f"{name}.wide", total(name)[0], wide))
+                b.add(Write(name, b.number(0.0, s.dtype, vtype.lanes), vtype))
+
+        self._loops(i, 0, {}, limits, body, _Blocks(cut, flush))
+        for name in names:
+            b.add(Write(name, b.convert(total(name), s.dtype)[0], vtype))
 
     def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
@@ -320,7 +389,7 @@ class Region:
         shares: list[Known] = []
 
         def share() -> None:
-            self._loops(i, 0, {}, limits, body)
+            self._chain(i, s, limits, points, spread, body, vtype)
             for j, p in enumerate(points):
                 total = self._combine(s, p, spread, self.lanes_of[i], vtype)
                 offset = var(local.name, local.extent) * len(points) + j
@@ -365,19 +434,25 @@ class Region:
         """Whether loops of the axis stop before its nominal extent."""
         return axis in self.shapes and self.shapes[axis].mode != "mask"
 
-    def _partial(self, s: Reduce, limits: Limits, points: list[Point]) -> None:
+    def _partial(self, i: int, s: Reduce, limits: Limits, points: list[Point]) -> None:
+        """Sums go on in the output, or in f64 scratch of its form where many are added."""
         tree, b = self.tree, self.b
         first, last = self._ends()
         whole = (x for x in tree.kernel.stores if x.valid.always)
         store = next(x for x in whole if tree.kernel.param(x.param).dtype == s.dtype)
         at = tree.kernel.stages.index(store)
+        dtype, buffer = s.dtype, store.param
+        if has_wide_partials(tree, i):
+            dtype, buffer = F64, f"{s.name}.partial"
+            self.allocs.append(Alloc(buffer, F64, tree.kernel.param(store.param).size, "team"))
         kept: dict[Point, str] = {}
         lanes = tree.lane_loop(at)
-        vtype = VType(s.dtype, lanes.extent if lanes else 1)
+        vtype = VType(dtype, lanes.extent if lanes else 1)
         for p in points:
             kept[p] = f"{s.name}.sum{len(kept)}"
             b.add(Register(kept[p], vtype))
-            b.add(Write(kept[p], b.splat(self.results[(s.name, p)], s.dtype, vtype.lanes), vtype))
+            part = self._as(self.results[(s.name, p)], s.dtype, dtype)
+            b.add(Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
 
         def add_earlier() -> None:
             values = self._values(at, {})
@@ -386,8 +461,8 @@ class Region:
                 old = b.new()
                 b.add(Read(old, kept[p], vtype))
                 offset, valid = self._at(values, target, p, self._active(lanes, p, limits))
-                earlier = b.load(store.param, offset, valid, s.dtype, values.lane, values.lanes)
-                b.add(Write(kept[p], b.compute(s.op, [earlier, (old, vtype.lanes)], [s.dtype] * 2, s.dtype)[0], vtype))
+                earlier = b.load(buffer, offset, valid, dtype, values.lane, values.lanes)
+                b.add(Write(kept[p], b.compute(s.op, [earlier, (old, vtype.lanes)], [dtype] * 2, dtype)[0], vtype))
 
         def keep() -> None:
             values = self._values(at, {})
@@ -396,19 +471,22 @@ class Region:
                 old = b.new()
                 b.add(Read(old, kept[p], vtype))
                 offset, valid = self._at(values, target, p, self._active(lanes, p, limits))
-                b.store(store.param, offset, valid, (old, vtype.lanes), s.dtype, values.lane, values.lanes)
+                b.store(buffer, offset, valid, (old, vtype.lanes), dtype, values.lane, values.lanes)
 
         def finish() -> None:
             for p in points:
                 total = b.new()
                 b.add(Read(total, kept[p], vtype))
-                self.results[(s.name, p)] = (total, vtype.lanes)
+                self.results[(s.name, p)] = self._as((total, vtype.lanes), dtype, s.dtype)
             for j, x in enumerate(tree.kernel.stages):
                 if isinstance(x, Store):
                     self._store_stage(j, x, limits)
 
         self._branch(first, lambda: None, add_earlier)
         self._branch(last, finish, keep)
+
+    def _as(self, value: Known, have: DType, dtype: DType) -> Known:
+        return value if have == dtype else self.b.convert(value, dtype)
 
     # -- stores
 

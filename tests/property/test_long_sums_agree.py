@@ -1,0 +1,98 @@
+"""Sums that are cut into blocks agree with the interpreter under random schedules, at limits of a few terms."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from kernel_corpus import NAMES, corpus_kernel
+
+from benchmarks.hand_schedules import gemm, row_sum
+from tests.property.test_schedules_agree import CPU, GPU, assert_agrees, is_small, random_actions
+from tunegrad.ir.program import For, Program, Register, Write, walk
+from tunegrad.opts import Schedule, Space
+from tunegrad.opts.lowering import chains
+
+PARTIAL = {
+    "reorder(order=(k, m, n))": 1,
+    "tile(axis=n, size=4) reorder(order=(k, m, n0, n1)) vectorize(axis=n1)": 1,
+    "tile(axis=k, size=2) reorder(order=(k0, m, n, k1))": 2,
+    "tile(axis=k, size=5) tile(axis=n, size=4) reorder(order=(k0, m, n0, k1, n1)) vectorize(axis=n1) thread(axis=m)": 5,
+    "tile(axis=k, size=8) tile(axis=m, size=2) reorder(order=(k0, m0, n, k1, m1)) upcast(axis=m1)": 8,
+    "tile(axis=k, size=4) tile(axis=k1, size=2) reorder(order=(k0, m, n, k1, k2)) unroll(axis=k2)": 4,
+}
+"""Of a matrix product: partial sums in memory, each of so many terms."""
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "BLOCK", 3)
+    monkeypatch.setattr(chains, "MOST_PARTIALS", 3)
+    monkeypatch.setattr(chains, "LONG_SUM", 3)
+    monkeypatch.setattr(chains, "LONG_DOT", 4)
+
+
+def in_registers(program: Program) -> bool:
+    return any(isinstance(i, Register) and i.name.endswith(".wide") for i in walk(program.body))
+
+
+def in_memory(program: Program) -> bool:
+    return any(a.name.endswith(".partial") for a in program.allocs)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_sums_in_blocks_agree_under_random_actions(target, seeds):
+    count = Counter[str]()
+    for name in NAMES:
+        kernel = corpus_kernel(name)
+        for seed in seeds:
+            text = random_actions(kernel, target, seed)
+            program = Space(kernel, target).lower(Schedule.parse(text))
+            count["cut"] += in_registers(program) and is_small(program)
+            count["all"] += 1
+            assert_agrees(kernel, program, f"{name}: {text}", seed)
+    assert count["all"] == len(seeds) * len(NAMES)
+    assert count["cut"] > count["all"] // 4, count
+
+
+@pytest.mark.parametrize("text", PARTIAL)
+@pytest.mark.parametrize("depth", [16, 19, 13, 31])
+def test_many_partial_sums_go_on_in_f64(text, depth):
+    kernel = gemm(3, 8, depth)
+    program = Space(kernel, CPU).lower(Schedule.parse(text))
+    assert in_memory(program) == (-(-depth // PARTIAL[text]) > chains.MOST_PARTIALS)
+    assert is_small(program)
+    assert_agrees(kernel, program, text)
+
+
+@pytest.mark.parametrize("columns", [7, 10, 13, 97, 98, 99])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tile(axis=k, size=5)",
+        "tile(axis=k, size=2) unroll(axis=k1)",
+        "tile(axis=k, size=2) upcast(axis=k1)",
+        "tile(axis=k, size=4) group(axis=k1)",
+        "tile(axis=k, size=8) tile(axis=k1, size=4) upcast(axis=k1) group(axis=k2)",
+        "pad(axis=k, multiple=4) tile(axis=k, size=4) unroll(axis=k1)",
+    ],
+)
+def test_a_row_in_blocks_agrees_whatever_its_tail(text, columns):
+    kernel = row_sum(2, columns)
+    program = Space(kernel, CPU).lower(Schedule.parse(text))
+    assert_agrees(kernel, program, text)
+    if columns > 90:
+        assert in_registers(program)
+    for loop in walk(program.body):
+        if isinstance(loop, For) and loop.var.endswith(".step"):
+            assert loop.extent <= chains.BLOCK
+
+
+def test_a_peeled_tail_is_a_block_of_its_own():
+    """Of 14 terms in copies of 4, three iterations are in blocks; the last two terms are added and flushed."""
+    program = Space(row_sum(1, 14), CPU).lower(Schedule.parse("tile(axis=k, size=4) unroll(axis=k1)"))
+    writes = [i.name for i in walk(program.body) if isinstance(i, Write) and i.name.endswith(".wide")]
+    assert len(writes) == 3, "identity, after a block, after the tail"
+    assert_agrees(row_sum(1, 14), program, "tail")
