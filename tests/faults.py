@@ -7,6 +7,7 @@ fault a candidate has is written before its actions, ``lost_barrier|tile(...)``;
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -37,8 +38,23 @@ from tunegrad.ir.program import (
     Store,
     Write,
 )  # fmt: skip
+from tunegrad.opts import Space
 
-__all__ = ["HOOKS", "IN_LOWERING", "IN_TEXT", "SAME_FAULT", "UNPOISONED", "NotPlanted", "damaged", "lower", "planted"]
+__all__ = [
+    "ANYWHERE",
+    "HOOKS",
+    "IN_LOWERING",
+    "IN_TEXT",
+    "SAME_FAULT",
+    "SOME",
+    "UNPOISONED",
+    "NotPlanted",
+    "damaged",
+    "fault_of",
+    "lower",
+    "lower_some",
+    "planted",
+]
 
 HOOKS = replace(candidate.HOOKS, lower="tests.faults:lower")
 
@@ -298,6 +314,35 @@ def lower(payload: Payload) -> Lowered:
     fault, bar, actions = payload.actions.rpartition("|")
     honest = Payload(payload.kernel, actions, payload.target)
     return damaged(honest, fault) if bar else candidate.lower(honest)
+
+
+# In a whole session: half of all schedules but the defaults are damaged, each in a way that its text decides.
+
+SOME = replace(HOOKS, lower="tests.faults:lower_some")
+
+ANYWHERE = (
+    "nothing_computed", "returns_early_after_the_first_run", "share_left_out", "last_term_lost", "index_off_by_one",
+    "sum_starts_at_one", "lanes_rotated", "epilogue_in_every_block", "tail_dropped",
+)  # fmt: skip
+"""Faults that make a matrix product wrong under any schedule in which they find something to damage."""
+
+
+def fault_of(actions: str) -> str:
+    """The fault that is planted in a schedule, the same in every process; empty for half of them."""
+    number = hashlib.blake2b(actions.encode(), digest_size=8).digest()[0] % (2 * len(ANYWHERE))
+    return ANYWHERE[number] if number < len(ANYWHERE) else ""
+
+
+def lower_some(payload: Payload) -> Lowered:
+    """The hook: what does not fit the schedule gives way to code that does nothing, which is faster than any other."""
+    fault = fault_of(payload.actions)
+    if not fault or payload.actions in {s.text for s in Space(payload.kernel, payload.target).defaults()}:
+        return candidate.lower(payload)
+    try:
+        found = damaged(payload, fault)
+    except NotPlanted:
+        found = damaged(payload, "nothing_computed")
+    return replace(found, text=f"; {payload.actions}\n{found.text}")  # no two are one program
 
 
 # Measuring: what the hooks do in the process that measures.
