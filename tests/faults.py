@@ -16,12 +16,9 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
 from tunegrad import candidate
 from tunegrad.candidate import Payload
 from tunegrad.devices import Lowered
-from tunegrad.devices.job import KernelIO
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.program import (
@@ -47,7 +44,6 @@ __all__ = [
     "IN_TEXT",
     "SAME_FAULT",
     "SOME",
-    "UNPOISONED",
     "NotPlanted",
     "damaged",
     "fault_of",
@@ -345,18 +341,9 @@ def lower_some(payload: Payload) -> Lowered:
     return replace(found, text=f"; {payload.actions}\n{found.text}")  # no two are one program
 
 
-# Measuring: what the hooks do in the process that measures.
+# Measuring: what is compared with is wrong.
 
-UNPOISONED = replace(HOOKS, inputs="tests.faults:unpoisoned_inputs")
 SAME_FAULT = replace(HOOKS, reference="tests.faults:swapped_reference")
-
-
-def unpoisoned_inputs(payload: Payload, io: KernelIO, *rest: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The right inputs; and from now on outputs keep in this process what the run before left in them."""
-    from tunegrad.devices.bulk import Bulk
-
-    Bulk.fill = lambda self, memory, byte: None  # type: ignore[method-assign,assignment]
-    return candidate.inputs(payload, io, *rest)
 
 
 def swapped_reference(payload: Payload, arrays: Any, *rest: Any) -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.fault_kernels import CASES
-from tests.faults import HOOKS, SAME_FAULT, UNPOISONED
+from tests.faults import HOOKS, SAME_FAULT
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import Payload
 from tunegrad.devices import Candidate, CpuMeasurer, host_target
@@ -79,10 +83,34 @@ def test_planted_reference_with_the_fault_of_the_candidate_is_found_out() -> Non
     assert Status.OK not in statuses
 
 
-def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_computes_nothing() -> None:
-    fault, statuses = "nothing_computed", []
-    with CpuMeasurer(TARGET, UNPOISONED, opt_level=OPT_LEVEL, compile_workers=1) as device:
+NO_POISON = """
+from tunegrad.devices.bulk import Bulk
+
+Bulk.fill = lambda self, to, byte: None
+"""
+
+RIGHT_THEN_NOTHING = """
+from tests.faults import HOOKS
+from test_planted_faults import IN_CI, OPT_LEVEL, TARGET, CpuMeasurer, measured
+
+if __name__ == "__main__":
+    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL, compile_workers=1) as device:
         for number in range(IN_CI):
-            assert measured(device, fault, number, plant=False).status is Status.OK
-            statuses.append(measured(device, fault, number).status)
-    assert set(statuses) == {Status.WRONG}
+            for plant in (False, True):
+                found = measured(device, "nothing_computed", number, plant=plant)
+                print(found.status.value, found.error)
+"""
+
+
+def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_computes_nothing(tmp_path: Path) -> None:
+    """The measurer does not poison outputs, in none of its processes: what a right candidate left in them stays."""
+    (tmp_path / "sitecustomize.py").write_text(NO_POISON, encoding="utf-8")  # Python imports it as it starts
+    script = tmp_path / "measure.py"
+    script.write_text(RIGHT_THEN_NOTHING, encoding="utf-8")
+    root = Path(__file__).parents[2]
+    paths = [tmp_path, Path(__file__).parent, root, *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    ran = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "wrong"] * IN_CI, ran.stdout
+    assert not any("got nan" in line for line in lines)  # which is what poison reads as
