@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings
 # Last on the path, not first: where the wheel is installed, the wheel is what is tested.
 sys.path.append(str(Path(__file__).parents[1]))
 
+SLOW_TIMEOUT_S = 900
+"""Slow tests take up to two minutes of a core; on a machine that does much else they get a fraction of one."""
+
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
 
@@ -28,6 +31,9 @@ no_network.refuse()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before any are deselected, so that every name of a collected file is known."""
     quarantine.apply(items, quarantine.entries(), whole_files=not any("::" in a for a in config.args))
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 @pytest.fixture(autouse=True)

@@ -227,7 +227,10 @@ def _pytest(*arguments: str) -> list[str]:
 
 
 def _git(*arguments: str, root: Path = ROOT) -> str:
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout
+    ran = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise SystemExit(f"git {arguments[0]}: {ran.stderr.strip()}: the record needs a git checkout")
+    return ran.stdout
 
 
 if __name__ == "__main__":
