@@ -32,8 +32,10 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, Schedule, blocked, schedule
 from tunegrad.ir.graph import Node
+from tunegrad.models import resnet50
 
 
 def bottleneck() -> Node:
@@ -130,6 +132,19 @@ def test_kernels_of_resnet18_have_readable_names() -> None:
     assert found[3] == "conv3x3 64->64 56x56 +add +relu"
     assert found[-2:] == ["sum 512x7x7->512", "matmul 1000x512"]
     assert len(plan.kernels()) == 18
+
+
+def test_kernels_of_resnet50_that_compute_the_same_have_one_key() -> None:
+    model = resnet50(image=64)
+    outputs = model.build(model.weights())
+    plan = schedule(fold_constants(tuple(t.node for t in outputs)))
+    keys: dict[str, set[str]] = {}
+    for launch in plan.launches:
+        keys.setdefault(launch.name, set()).add(launch.kernel.key)
+    assert (len(plan.launches), len(keys)) == (56, 30)
+    assert all(len(found) == 1 for found in keys.values())
+    assert len({key for found in keys.values() for key in found}) == 30
+    assert sum(name.startswith("conv1x1") for name in names(plan)) == 36
 
 
 def test_kernels_of_an_encoder_layer_have_readable_names() -> None:
