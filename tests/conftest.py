@@ -1,18 +1,45 @@
 """What every test shares.
 
 ``benchmarks/`` can be imported, and an installed tunegrad wins over the checkout's. On a busy machine drawing examples
-may be slow; that is no fault of a test.
+may be slow; that is no fault of a test. No test touches the network, and what fails now and then is on a list.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Last on the path, not first: where the wheel is installed, the wheel is what is tested.
 sys.path.append(str(Path(__file__).parents[1]))
 
+SLOW_TIMEOUT_S = 900
+"""Slow tests take up to two minutes of a core; on a machine that does much else they get a fraction of one."""
+
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
+
+from tests import no_network, quarantine  # noqa: E402  # found by the path above
+
+no_network.refuse()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Before any are deselected, so that every name of a collected file is known."""
+    quarantine.apply(items, quarantine.entries(), whole_files=not any("::" in a for a in config.args))
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+@pytest.fixture(autouse=True)
+def _no_network() -> Iterator[None]:
+    no_network.reached.clear()
+    yield
+    found = [*no_network.reached]
+    no_network.reached.clear()
+    assert not found, f"the test reached for another machine: {', '.join(found)}"

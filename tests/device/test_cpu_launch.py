@@ -170,9 +170,10 @@ def test_idle_helpers_do_not_burn_a_core(team):
     table = _table(Buffer(16), Buffer(16))
     with Executable.load(compile_llvm(NEIGHBOUR, TARGET), "neighbour") as kernel:
         team.run(kernel.address, table.address, threads=2)
-        start = time.process_time()
+        burnt_s, wall_s = time.process_time(), time.monotonic()
         time.sleep(0.3)
-        assert time.process_time() - start < 0.1
+        burnt_s, wall_s = time.process_time() - burnt_s, time.monotonic() - wall_s
+    assert burnt_s < wall_s / 3  # one helper that spins burns all of it
 
 
 def test_more_threads_than_the_team_has_is_refused(team):
@@ -209,12 +210,14 @@ def test_clock_agrees_with_the_wall_around_it(team):
     with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
         launch = Launch(kernel.address, table.address)
         once = min(team.time(launch, 5, 100))
-        inner = max(1, int(1e-3 / once))
-        start = time.perf_counter()
-        samples = team.time(launch, 5, inner)
-        wall = time.perf_counter() - start
+        inner = max(1, int(5e-3 / once))
+        shares = []
+        for _ in range(20):  # a busy machine takes the core between samples; a wrong clock is wrong every time
+            start = time.perf_counter()
+            samples = team.time(launch, 5, inner)
+            shares.append(sum(samples) * inner / (time.perf_counter() - start))
     assert len(samples) == 5
-    assert 0.3 * wall < sum(samples) * inner <= 1.05 * wall
+    assert 0.95 < max(shares) <= 1.0
 
 
 def test_plan_times_every_entry(team):

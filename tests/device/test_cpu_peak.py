@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import timeit
+from contextlib import ExitStack
+
+import numpy as np
 import pytest
 
 from tunegrad.devices import peak
 from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.cpu import Team, host_target
+from tunegrad.devices.cpu import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
 from tunegrad.devices.peak import MachineLimits, measure_limits
 
 
@@ -17,12 +22,45 @@ def limits():
     team.close()
 
 
-def test_fma_peak_is_that_of_a_core(limits):
-    assert 1e9 < limits.flops(1) < 1e12
+def test_fma_peak_counts_the_vectors_that_the_loop_multiplies():
+    target = host_target(1)
+    lanes, steps = target.lanes(4), 1000
+    lines = asm(peak.fma_text(lanes, steps), target).splitlines()
+    fused = [line for line in lines if re.match(r"\s+(vfmadd|fmla)", line)]
+    # the compiler may have unrolled the loop, and the counter then takes larger steps
+    assert fused
+    assert len(fused) % peak._ACCUMULATORS == 0
+    widest = {16: "zmm", 8: "ymm", 4: "xmm|v"}[lanes]
+    assert all(re.search(widest, line) for line in fused)
+
+
+def test_fma_peak_is_of_work_that_takes_twice_as_long_when_there_is_twice_of_it(limits):
+    target, team = host_target(1), Team(1)
+    lanes, out = target.lanes(4), Buffer(4 * target.lanes(4))
+    table = BufferTable([out.address], out)
+    seconds = {}
+    with ExitStack() as stack:
+        stack.callback(team.close)
+        for steps in (peak._FMA_STEPS, 2 * peak._FMA_STEPS):
+            image = compile_llvm(peak.fma_text(lanes, steps), target)
+            kernel = stack.enter_context(Executable.load(image, "peak_fma"))
+            seconds[steps] = min(team.time(Launch(kernel.address, table.address, 0, 1), 25))
+    one, two = seconds.values()
+    assert 1.8 < two / one < 2.2
+    # and the rate is that of the work over its time, as far as clock speeds stay
+    assert 0.5 < limits.flops(1) * one / (2.0 * lanes * peak._ACCUMULATORS * peak._FMA_STEPS) < 2.0
 
 
 def test_cache_is_not_slower_than_memory(limits):
-    assert limits.read_l2[0][1] > 0.8 * limits.read_dram[0][1] > 1e8
+    assert limits.read_l2[0][1] > 0.8 * limits.read_dram[0][1]
+
+
+def test_memory_is_not_read_faster_than_numpy_moves_it_by_far(limits):
+    """numpy's copy reads and writes: between a fifth and ten times of its bytes a second are read."""
+    source, to = np.ones(1 << 24, np.float32), np.empty(1 << 24, np.float32)
+    copy_s = min(timeit.repeat(lambda: np.copyto(to, source), number=1, repeat=9))
+    moved = 2 * source.nbytes / copy_s
+    assert 0.2 * moved < limits.read_dram[0][1] < 10 * moved
 
 
 def test_memory_is_read_once_after_it_was_dropped_however_many_threads_share_it():

@@ -125,12 +125,12 @@ def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         previous = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        start = time.monotonic()
+        start, patient = time.monotonic(), Policy(timeout_s=60.0)
         with pytest.raises(KeyboardInterrupt):
-            measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=60.0))
+            measurer.measure([hostile.candidate(hostile.ENDLESS)], patient)
         signal.signal(signal.SIGALRM, previous)
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-        assert time.monotonic() - start < 30.0
+        assert time.monotonic() - start < patient.timeout_s / 2  # not waited for until it is overdue
     assert outcome.measurement.status is Status.OK
 
 

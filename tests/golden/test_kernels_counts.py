@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -31,8 +32,10 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, Schedule, blocked, schedule
 from tunegrad.ir.graph import Node
+from tunegrad.models import resnet50
 
 
 def bottleneck() -> Node:
@@ -131,6 +134,19 @@ def test_kernels_of_resnet18_have_readable_names() -> None:
     assert len(plan.kernels()) == 18
 
 
+def test_kernels_of_resnet50_that_compute_the_same_have_one_key() -> None:
+    model = resnet50(image=64)
+    outputs = model.build(model.weights())
+    plan = schedule(fold_constants(tuple(t.node for t in outputs)))
+    keys: dict[str, set[str]] = {}
+    for launch in plan.launches:
+        keys.setdefault(launch.name, set()).add(launch.kernel.key)
+    assert (len(plan.launches), len(keys)) == (56, 30)
+    assert all(len(found) == 1 for found in keys.values())
+    assert len({key for found in keys.values() for key in found}) == 30
+    assert sum(name.startswith("conv1x1") for name in names(plan)) == 36
+
+
 def test_kernels_of_an_encoder_layer_have_readable_names() -> None:
     assert names(schedule((encoder_layer(tensor("x", 128, 768), 12, 3072),))) == [
         "matmul 128x768x768",
@@ -158,17 +174,40 @@ def test_kernels_keep_only_images_channels_last() -> None:
     assert all(b.layout.is_row_major for b in attention.buffers)
 
 
-def test_kernels_of_ten_thousand_nodes_take_linear_work() -> None:
-    x = tensor("x", 8, 8)
+def long_chain(steps: int, salt: float) -> Node:
+    """About three nodes a step, a reduction in every third; no node is another chain's of another ``salt``."""
+    y = scale(tensor("x", 8, 8), salt)
+    for i in range(steps):
+        if i % 3 == 2:
+            y = g.elementwise(Op.SUB, y, g.expand(g.reduce(Op.MAX, y, (1,)), y.shape))
+        else:
+            y = add(scale(y, 0.5), g.full(1, y.shape, F32))
+    return y
 
-    def launches(n: int) -> int:
-        y = x
-        for i in range(n):
-            if i % 3 == 2:
-                y = g.elementwise(Op.SUB, y, g.expand(g.reduce(Op.MAX, y, (1,)), y.shape))
-            else:
-                y = add(scale(y, 0.5), g.full(1, y.shape, F32))
-        return len(schedule((y,)).launches)
 
-    assert launches(300) < 60
-    assert launches(3_000) < 600
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions, Python's and C's, are called while it runs: the same in every run, on a busy machine too."""
+    count = 0
+
+    def on_event(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(on_event)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_kernels_of_ten_times_the_nodes_take_ten_times_the_work() -> None:
+    schedule((long_chain(300, 0.25),))  # what is remembered from the first call on is not counted
+    short, long = long_chain(300, 2.0), long_chain(3_000, 4.0)
+    assert len(g.topological((long,))) > 7_000
+    plans: list[Schedule] = []
+    few = calls_of(lambda: plans.append(schedule((short,))))
+    many = calls_of(lambda: plans.append(schedule((long,))))
+    assert few > 10_000
+    assert many < 11.5 * few  # a quadratic scheduler calls a hundred times as often
+    assert len(plans[1].launches) <= 10 * len(plans[0].launches) + 1

@@ -81,6 +81,29 @@ def test_index_keeps_its_value_within_its_bounds() -> None:
             assert index.lo == index.hi == index.const
 
 
+def test_index_operation_adds_one_division_at_most() -> None:
+    rng, divided = random.Random(3), 0
+    for _ in range(5_000):
+        extents = extents_of(rng)
+        pool = [var(n, e) for n, e in extents.items()]
+        for _ in range(rng.randint(1, 7)):
+            x, y = rng.choice(pool[-4:]), rng.choice(pool)
+            k, d = rng.choice((-7, -3, -1, 2, 4, 6, 12)), rng.choice((2, 3, 4, 6, 8, 12, 24))
+            made, most = rng.choice(
+                (
+                    (x + y, x.divisions() + y.divisions()),
+                    (x - y, x.divisions() + y.divisions()),
+                    (x * k, x.divisions()),
+                    (x // d, x.divisions() + 1),
+                    (x % d, x.divisions() + 1),
+                )
+            )
+            assert made.divisions() <= most, (made, x, y, k, d, extents)
+            divided += made.divisions() > 0
+            pool.append(made)
+    assert divided > 1_000
+
+
 def test_index_equal_sums_have_one_form() -> None:
     rng = random.Random(2)
     for _ in range(1_000):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +14,7 @@ import pytest
 
 from tunegrad.cli.app import root
 from tunegrad.cli.docs import cli_page, help_texts
+from tunegrad.db import open_store
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,10 +67,35 @@ def test_links_lead_somewhere(document: str) -> None:
     assert [t for t in targets if not (ROOT / t.split("#")[0]).exists()] == []
 
 
-def test_readme_example_is_python() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 1
-    compile(blocks[0], "README.md", "exec")
+def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:
+    """With an empty store: the schedules that are printed as hits are misses then."""
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (shown,) = re.findall(r"It printed, .*?```\n(.*?)```", README, re.DOTALL)
+    with open_store(str(tmp_path / "tuned.db"), "write"):
+        pass
+    places = {"XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **places}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    printed, kernels = ran.stdout.splitlines(), [line.removesuffix(" hit") for line in shown.splitlines()[:-1]]
+    # The third kernel is of a variant, which other machines choose otherwise.
+    assert printed[:2] == [f"{kernel} miss kernel: not in the store" for kernel in kernels[:2]]
+    assert re.fullmatch(r"\d+ .+ miss kernel: not in the store", printed[2])
+    assert printed[3:] == shown.splitlines()[3:]
+
+
+@pytest.mark.parametrize("page", ["PERFORMANCE.md", "PERFORMANCE_XEON.md"])
+def test_readme_headline_is_a_row_of_the_table_whose_commands_are_above_it(page: str) -> None:
+    """Of the figures before a page's name, the last two are ours, tuned, and the fastest peer's."""
+    before = README.split(f"([docs/{page}]", 1)[0].rsplit(". ", 1)[-1]
+    ours, peer = re.findall(r"(\d+\.\d+) ms|(\d+\.\d+)\s*$", before)
+    head, table = (ROOT / "docs" / page).read_text(encoding="utf-8").split("| workload |", 1)
+    assert "\n    python -m benchmarks.peers --suite models --threads 2" in head
+    (row,) = re.findall(r"^\| resnet18 \| (.*) \|$", table.split("\n\n", 1)[0], re.MULTILINE)
+    _default, tuned, *peers, _ratio = (float(cell) for cell in row.split(" | "))
+    assert (float(ours[0]), float(peer[1])) == (round(tuned, 1), round(min(peers), 1))
 
 
 def test_every_lint_ignore_is_explained() -> None:

@@ -68,8 +68,14 @@ def test_the_plan_is_the_same_in_another_process() -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [resnet18(image=64), resnet50(image=64), encoder_layer(sequence=16, hidden=64, heads=4, ffn=128), mlp()],
-    ids=lambda m: m.name,
+    [
+        resnet18(image=64),
+        resnet18(),
+        resnet50(image=64),
+        encoder_layer(sequence=16, hidden=64, heads=4, ffn=128),
+        mlp(),
+    ],
+    ids=["resnet18 of 64", "resnet18 of 224", "resnet50 of 64", "encoder", "mlp"],
 )
 def test_the_peak_is_close_to_the_lower_bound(model: Model) -> None:
     outputs = model.build(model.weights())

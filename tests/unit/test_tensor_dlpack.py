@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+import pytest
+
+from tunegrad import inference
 from tunegrad.frontend import Tensor
 
 
@@ -34,10 +38,28 @@ def test_tensor_does_not_follow_later_writes_to_a_foreign_array() -> None:
     assert tensor.numpy()[0] == 0
 
 
-def test_results_go_out_without_a_copy() -> None:
-    result = (Tensor(np.arange(5, dtype=np.float32)) + 1).numpy()
-    seen = np.from_dlpack(Foreign(result))
-    assert seen.ctypes.data == result.ctypes.data
+def test_computed_values_go_out_where_the_kernels_stored_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[np.ndarray] = []
+
+    def realize(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+        stored.extend(computed(tensors))
+        return stored
+
+    computed = inference.realize
+    monkeypatch.setattr(inference, "realize", realize)
+    seen = np.from_dlpack(Tensor(np.arange(5, dtype=np.float32)) + 1)
+    np.testing.assert_array_equal(seen, np.arange(5, dtype=np.float32) + 1)
+    assert [a.ctypes.data for a in stored] == [seen.ctypes.data]
+
+
+def test_held_values_go_out_as_a_copy_that_may_be_written() -> None:
+    tensor = Tensor(np.arange(5, dtype=np.float32))
+    (held,) = tensor.bindings.values()
+    seen = np.from_dlpack(tensor)
+    assert not np.shares_memory(seen, held)
+    assert np.from_dlpack(tensor).ctypes.data != seen.ctypes.data
+    torn = np.lib.stride_tricks.as_strided(seen)  # numpy marks what it takes by DLPack as read-only
+    assert torn.tolist() == tensor.numpy().tolist()
 
 
 def test_a_tensor_exports_its_values() -> None:

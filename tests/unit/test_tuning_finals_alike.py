@@ -95,7 +95,7 @@ def test_finals_find_a_challenger_that_is_a_tenth_faster(slowness):
             return both[0], both[1]
 
     found = sum(Final({DEFAULT: 1.3, A: 1.0}, Faster(seed, slowness)).run() == [DEFAULT, A] for seed in range(20))
-    assert found >= 12
+    assert found >= 19  # of a hundred seeds, 100 where it is steady, drifts or slows down, and 99 where it is bursty
 
 
 class Twins(Scripted):

@@ -109,7 +109,10 @@ def remainder(a: Operand, b: Operand) -> Node:
 
 
 def power(a: Operand, b: Operand) -> Node:
-    """``a ** b``; squares and reciprocals by a number are a product and a reciprocal."""
+    """``a ** b``; squares, reciprocals and powers of integers by a number are products and a reciprocal.
+
+    Raises DTypeError for integers to a power that is negative, a tensor, or more than 64: no kernel computes it.
+    """
     kind = result_type(a, b)
     kind = I64 if kind.is_bool else kind
     if kind.is_int and not isinstance(b, Node) and b < 0:
@@ -121,7 +124,26 @@ def power(a: Operand, b: Operand) -> Node:
             return _apply(Op.MUL, "pow", (a, a), kind)
         if b == -1:
             return _apply(Op.RECIP, "pow", (a,), kind)
+    if kind.is_int:
+        return _integer_power(a, b, kind)
     return _apply(Op.POW, "pow", (a, b), kind)
+
+
+def _integer_power(a: Operand, b: Operand, kind: DType) -> Node:
+    """``a ** b`` as products, which wrap around."""
+    if not isinstance(a, Node) or isinstance(b, Node):
+        raise DTypeError(f"pow: {kind} to a power that is a tensor is not defined; cast to f64 first")
+    if b > _MOST_FACTORS:
+        raise DTypeError(f"pow: {kind} to the power {b}: at most {_MOST_FACTORS}; cast to f64 first")
+    base = graph.cast(a, kind)
+    found = graph.full(1, base.shape, kind) if b == 0 else base
+    for _ in range(1, int(b)):
+        found = graph.elementwise(Op.MUL, found, base)
+    return found
+
+
+_MOST_FACTORS = 64
+"""Powers of integers beyond this overflow for all but -1, 0 and 1."""
 
 
 def bitwise(op: Op, a: Operand, b: Operand) -> Node:

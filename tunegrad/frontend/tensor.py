@@ -447,7 +447,11 @@ class Tensor:
         return self._with(movement.window(self.node, axis, size, stride, dilation))
 
     def __dlpack__(self, **options: object) -> object:
-        """The realised values for another library, without a copy (DLPack; bf16 goes as its bit patterns)."""
+        """The values for another library (DLPack; bf16 goes as its bit patterns).
+
+        What is computed goes out as the kernels stored it, without another copy. What a tensor holds goes out as a
+        copy: who takes it may write to it, and tensors do not change.
+        """
         return cast("Any", self.numpy()).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

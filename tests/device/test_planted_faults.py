@@ -1,0 +1,116 @@
+"""A fault planted in lowering, rendering or measuring is never measured as a right candidate."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fault_kernels import CASES
+from tests.faults import HOOKS, SAME_FAULT
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import Payload
+from tunegrad.devices import Candidate, CpuMeasurer, host_target
+from tunegrad.errors import InternalError
+from tunegrad.trial import Measurement, Policy, Status
+
+TARGET = host_target(2)
+QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.005, timeout_s=5.0)
+IN_CI, MANY = 3, 100
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[CpuMeasurer]:
+    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL, compile_workers=1) as measurer:
+        yield measurer
+
+
+def measured(device: CpuMeasurer, fault: str, number: int, *, plant: bool = True) -> Measurement:
+    """What comes of one member of the fault's family, with the fault or without."""
+    case = CASES[fault]
+    kernel = case.kernel(number)
+    actions = f"{fault}|{case.actions}" if plant else case.actions
+    (outcome,) = device.measure([Candidate(kernel.key, Payload(kernel, actions, TARGET))], QUICK)
+    assert outcome is not None
+    return outcome.measurement
+
+
+def check_caught(device: CpuMeasurer, fault: str, numbers: range) -> None:
+    """Without the fault every member is right; with it, none."""
+    passed = []
+    for number in numbers:
+        honest = measured(device, fault, number, plant=False)
+        assert honest.status is Status.OK, honest.error
+        found = measured(device, fault, number)
+        assert "NotPlanted" not in found.error, found.error
+        assert found.status in (Status.OK, Status.WRONG, Status.COMPILE_ERROR), found.error
+        if found.status is Status.COMPILE_ERROR:  # refused by a verifier, not by LLVM: the damage must be what is seen
+            assert "illegal" in found.error or "VerifyError" in found.error, found.error
+        if found.status is Status.OK:
+            passed.append(number)
+    assert not passed, f"{fault}: {len(passed)} of {len(numbers)} were measured as right: numbers {passed}"
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_planted_fault_is_caught(device: CpuMeasurer, fault: str) -> None:
+    check_caught(device, fault, range(IN_CI))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", CASES)
+def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(device: CpuMeasurer, fault: str) -> None:
+    check_caught(device, fault, range(MANY))
+
+
+def test_planted_kernels_of_a_fault_are_all_different() -> None:
+    for fault, case in CASES.items():
+        assert len({case.kernel(number).key for number in range(MANY)}) == MANY, fault
+
+
+def test_planted_reference_with_the_fault_of_the_candidate_is_found_out() -> None:
+    """Reference and candidate come from one lowering: where it is wrong, they agree."""
+    fault, statuses = "difference_swapped", []
+    with CpuMeasurer(TARGET, SAME_FAULT, opt_level=OPT_LEVEL, compile_workers=1) as device:
+        for number in range(IN_CI):
+            with suppress(InternalError):  # a kernel whose reference is found wrong may also end as an error
+                statuses.append(measured(device, fault, number).status)
+    assert Status.OK not in statuses
+
+
+NO_POISON = """
+from tunegrad.devices.bulk import Bulk
+
+Bulk.fill = lambda self, to, byte: None
+"""
+
+RIGHT_THEN_NOTHING = """
+from tests.faults import HOOKS
+from test_planted_faults import IN_CI, OPT_LEVEL, TARGET, CpuMeasurer, measured
+
+if __name__ == "__main__":
+    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL, compile_workers=1) as device:
+        for number in range(IN_CI):
+            for plant in (False, True):
+                found = measured(device, "nothing_computed", number, plant=plant)
+                print(found.status.value, found.error)
+"""
+
+
+def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_computes_nothing(tmp_path: Path) -> None:
+    """The measurer does not poison outputs, in none of its processes: what a right candidate left in them stays."""
+    (tmp_path / "sitecustomize.py").write_text(NO_POISON, encoding="utf-8")  # Python imports it as it starts
+    script = tmp_path / "measure.py"
+    script.write_text(RIGHT_THEN_NOTHING, encoding="utf-8")
+    root = Path(__file__).parents[2]
+    paths = [tmp_path, Path(__file__).parent, root, *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    ran = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "wrong"] * IN_CI, ran.stdout
+    assert not any("got nan" in line for line in lines)  # which is what poison reads as

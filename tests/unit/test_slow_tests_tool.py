@@ -1,0 +1,111 @@
+"""The tool that runs the slow tests: what it records, what it leaves out when it goes on, and its page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tools import slow_tests
+from tools.slow_tests import Ran, page, read_record, tree_hash
+
+FACTS = {"revision": "0123456789ab", "dirty": False, "tree": "aa", "machine": "a machine"}
+PASSED = Ran(
+    "tests/a.py::test_a[1]", "passed", 61.25, "", "2026-01-31T10:00:00+00:00", "0123456789ab", False, "aa", "m"
+)
+SAMPLE = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_good(n): pass
+
+def test_bad(): assert 1 == 2
+
+def test_skipped(): pytest.skip("no device")
+
+@pytest.fixture
+def broken():
+    yield
+    raise KeyError("torn down")
+
+def test_torn(broken): pass
+"""
+
+
+def test_slow_tests_are_recorded_one_by_one(tmp_path: Path) -> None:
+    path, record = tmp_path / "test_sample.py", tmp_path / "record.jsonl"
+    path.write_text(SAMPLE, encoding="utf-8")
+    script = (
+        "import sys, pytest; from pathlib import Path; from tools.slow_tests import Recorder\n"
+        f"pytest.main(['-q', '-p', 'no:randomly', '--rootdir', {str(tmp_path)!r}, {str(path)!r}], "
+        f"plugins=[Recorder(Path({str(record)!r}), {FACTS!r})])"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=slow_tests.ROOT, capture_output=True, check=True)
+    found = {r.test.partition("::")[2]: r for r in read_record(record)}
+    assert {name: r.outcome for name, r in found.items()} == {
+        "test_good[1]": "passed", "test_good[2]": "passed", "test_bad": "failed", "test_skipped": "skipped",
+        "test_torn": "failed",
+    }  # fmt: skip
+    assert "no device" in found["test_skipped"].why
+    assert all(r.revision == FACTS["revision"] and r.seconds >= 0 for r in found.values())
+
+
+def test_slow_tests_go_on_where_they_were_stopped() -> None:
+    names = [f"tests/a.py::test_{x}" for x in "abcd"]
+    known = [replace(PASSED, test=n, outcome=o) for n, o in zip(names, ("passed", "failed", "skipped"), strict=False)]
+    assert slow_tests._left(names, known, None) == names[3:]
+    assert slow_tests._left(names, known, "failed") == [names[1], names[3]]
+    assert slow_tests._left(names, known, "all") == names
+    later = [*known, replace(PASSED, test=names[1])]
+    assert slow_tests._left(names, later, "failed") == names[3:]
+
+
+def test_slow_tests_page_has_the_newest_tree_with_the_last_outcome_of_each_test() -> None:
+    text = page(
+        [
+            replace(PASSED, tree="old", outcome="failed", why="gone"),
+            replace(PASSED, outcome="failed", why="first"),
+            replace(PASSED, test="tests/a.py::test_a[2]", outcome="failed", why="AssertionError: 1 == 2"),
+            PASSED,
+        ]
+    )
+    assert "1 failed, 1 passed" in text
+    assert "| `tests/a.py::test_a` | 2 | failed, passed | 122.5 |" in text
+    assert "- `tests/a.py::test_a[2]`: failed: AssertionError: 1 == 2" in text
+    assert "gone" not in text
+    assert "first" not in text
+    assert "as committed" in text
+    assert "not committed" in page([replace(PASSED, dirty=True)])
+
+
+def test_slow_tests_of_another_tree_are_run_again(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "a.py").write_text("1", encoding="utf-8")
+    first = tree_hash(tmp_path)
+    (tmp_path / ".gitignore").write_text("b.py\n", encoding="utf-8")
+    second = tree_hash(tmp_path)
+    (tmp_path / "b.py").write_text("1", encoding="utf-8")
+    assert tree_hash(tmp_path) == second != first
+    (tmp_path / "a.py").write_text("2", encoding="utf-8")
+    assert tree_hash(tmp_path) not in {first, second}
+
+
+def test_slow_tests_need_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(SystemExit, match=r"git ls-files: .*not a git repository"):
+        tree_hash(tmp_path)
+
+
+def test_slow_tests_record_is_read_line_by_line(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    assert read_record(record) == []
+    line = {"test": "t", "outcome": "passed", "seconds": 1.0, "why": "", "date": "d", **FACTS}
+    record.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    assert read_record(record) == [Ran("t", "passed", 1.0, "", "d", "0123456789ab", False, "aa", "a machine")]
