@@ -22,6 +22,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.models import mlp
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tune import show
 
 MODEL = mlp(sizes=(16, 32, 32, 5))
 THREADS = 1
@@ -81,6 +82,16 @@ def test_a_winner_that_lowers_to_other_code_now_is_an_error_where_misses_are(tmp
     store = stored(tmp_path / "t.db", *(replace(trial(k), program_hash="0" * 32) for k in kernels()))
     with pytest.raises(MissError, match=f"no stored winner: {OTHER_CODE}$"):
         tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
+
+
+def test_show_says_that_a_winner_lowers_to_other_code_now(tmp_path: Path) -> None:
+    named = mlp()
+    outputs = named.build(named.weights())
+    first, *_ = [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+    right = trial(first)
+    assert show("mlp", store=stored(tmp_path / "right.db", right), threads=THREADS)[0].outcome == "hit"
+    forged = stored(tmp_path / "forged.db", replace(right, program_hash="0" * 32))
+    assert show("mlp", store=forged, threads=THREADS)[0].differs == (OTHER_CODE,)
 
 
 def test_a_winner_is_refused_once_lowering_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

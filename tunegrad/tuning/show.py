@@ -6,6 +6,7 @@ from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import DeviceError
+from tunegrad.inference import process_compiler, stale
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.reports import Outcome, ShowRow
@@ -40,10 +41,13 @@ def _row(use: KernelUse, store: Store, here: Fingerprint, target: Target) -> Sho
     found = store.lookup(use.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
         trial = found.trial
-        tuned_ms = 1e3 * trial.measurement.seconds
-        return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
+        fault = stale(use.kernel, trial, target, process_compiler())
+        if not fault:
+            tuned_ms = 1e3 * trial.measurement.seconds
+            return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
+        differs: tuple[str, ...] = (fault,)
+    else:
+        differs = tuple(d.brief for d in found.differences)
     default = Space(use.kernel, target).defaults()[0].text
     outcome: Outcome = "near" if isinstance(found, Near) else "miss"
-    return ShowRow(
-        use.name, use.key, use.uses, outcome, default, "default", differs=tuple(d.brief for d in found.differences)
-    )
+    return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=differs)
