@@ -32,6 +32,7 @@ from .op_types import fold_takes, result_type
 from .program import Instr, Program, VType
 from .prove import Facts, below, condition_facts, stop_facts, within
 from .target import Target
+from .verify_races import verify_races
 
 __all__ = ["describe", "is_grouped", "verify_program"]
 
@@ -93,6 +94,7 @@ class _Verifier:
         self._memory()
         self._resources()
         self._block(self.program.body, _Scope())
+        verify_races(self.program, self.grouped)
         return tuple(self.unproved)
 
     def _broken(self, what: Instr | str, why: str) -> Never:
