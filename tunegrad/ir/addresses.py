@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .index import Atom, Index, Mod, Var
+from .index import Atom, FloorDiv, Index, Mod, Var
 from .prove import Facts, below
 
 __all__ = ["Family", "narrowed", "split", "told"]
@@ -128,6 +128,12 @@ def _alone(terms: _Terms) -> Iterable[Atom]:
 
 
 def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
-    """n, where n // d and n % d are known and ``new`` is one of them"""
-    mods = [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]
-    return [m.num.terms for m in mods if atoms.issuperset(a for a, _ in (m.num // m.den).terms)]
+    """n, where n // d and m % d are known, n - m is the same modulo d always, and ``new`` is one of them"""
+    found = []
+    for m in [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]:
+        if atoms.issuperset(a for a, _ in (m.num // m.den).terms):
+            found.append(m.num.terms)
+        for q in [a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)]:
+            if q.den == m.den and not ((q.num - m.num) % m.den).terms:
+                found.append(q.num.terms)
+    return found

@@ -1,9 +1,9 @@
 """What the stored values of a program depend on: which loop variables, where that is all; or on who runs it.
 
-    read-only memory, and memory that nobody writes meanwhile      the variables of the address and the mask
-    private memory, memory that others write                       who runs it
-    a register after a loop over threads or work-items wrote it    who runs it: each ran other iterations
-    a register after any other loop                                what is left without the loop's variable
+read-only memory, and memory that nobody writes meanwhile      the variables of the address and the mask
+private memory, memory that others write                       who runs it
+a register after a loop over threads or work-items wrote it    who runs it: each ran other iterations
+a register after any other loop                                what is left without the loop's variable
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ Two accesses of one buffer in one phase, at least one of them a store, are safe 
     disjoint     a digit of their addresses never has the same value
     same value   a store that everybody runs, of a value that only depends on what the address tells (``values``)
 
-Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is refused.
+Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is refused, and so is
+a barrier that some of those who wait at it may never reach.
 """
 
 from __future__ import annotations
@@ -85,13 +86,13 @@ _Key = tuple[object, ...]
 
 
 def verify_races(program: Program, grouped: bool) -> None:
-    """Raise VerifyError, naming the buffer and the stores, unless ``program`` has no race.
+    """Raise VerifyError, naming the stores or the barrier, unless ``program`` has no race and everybody meets.
 
     ``grouped`` says that it runs in work-groups (GPU) and not as a team of CPU threads.
     """
     if program.threads * program.local < 2:
         return
-    seen = _Seen(program)
+    seen = _Seen(program, grouped)
     if grouped:
         _Level(program, seen, "local", program.local).check()
         _Level(program, seen, "thread", program.threads, barriers=False).check()
@@ -102,7 +103,8 @@ def verify_races(program: Program, grouped: bool) -> None:
 class _Seen:
     """Every access of memory that is written and not private, and the stretches of code between barriers."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, grouped: bool) -> None:
+        self.program, self.grouped = program, grouped
         written = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Store)}
         self.private = {a.name for a in program.allocs if a.space == "thread"}
         self.watched = written - self.private
@@ -146,9 +148,22 @@ class _Seen:
                 if last != self._now:
                     self._join(last, self._now)
             elif isinstance(i, p.Barrier):
+                self._meet(around)
                 self._now = len(self.parents)
                 self.parents.append(self._now)
 
+    def _meet(self, around: _Around) -> None:
+        """Raise VerifyError where some of those who wait for each other may not arrive."""
+        kind = "local" if self.grouped else "thread"
+        mine: set[str] = set()
+        for x in around:
+            stops = x.stops if isinstance(x, For) else ()
+            names = x.condition.valid.names() if isinstance(x, _Branch) else frozenset().union(*map(Index.names, stops))
+            apart = isinstance(x, For) and x.kind == kind and not (self.grouped and _once(x))
+            if apart or not mine.isdisjoint(names):
+                raise VerifyError(f"program {self.program.name}: `barrier`: not everybody arrives")
+            if isinstance(x, For) and x.kind == kind:
+                mine.add(x.var)
 
     def _access(self, i: p.Load | p.Store, around: _Around, before: tuple[int, ...]) -> None:
         mask = None if i.mask is None else self.tests.get(i.mask)
