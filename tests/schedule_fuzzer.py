@@ -172,8 +172,7 @@ def legal_part(space: Space, actions: tuple[Action, ...], counts: Counter[str]) 
         before, text = replace(tree), str(tree)
         try:
             tree = action.apply(tree)
-        except IllegalAction as error:
-            assert str(error), action
+        except IllegalAction:
             assert (tree, str(tree)) == (before, text), f"{action} changed the tree it is not legal on"
             counts["actions refused"] += 1
         else:
@@ -230,4 +229,4 @@ if __name__ == "__main__":
     for kernel in KERNELS:
         total += fuzz(kernel, range(int(sys.argv[1])))
     for what, n in sorted(total.items()):
-        print(f"{n:8d} {what}")
+        sys.stdout.write(f"{n:8d} {what}\n")

@@ -69,8 +69,7 @@ def check_random_actions(name: str, target: Target, seed: int) -> bool:
     assert print_actions(parse_actions(text)) == text
     try:
         program = Space(kernel, target).lower(Schedule.parse(text))
-    except IllegalAction as error:
-        assert target is GPU, f"{name}: {text}: {error}"
+    except IllegalAction:
         return False
     assert_agrees(kernel, program, text, seed)
     return True
@@ -91,17 +90,17 @@ def test_unscheduled_kernel_agrees_with_the_interpreter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_decisions_agree_with_the_interpreter(name: str) -> None:
-    assert all([check_random_decisions(name, seed) for seed in range(4)])
+    assert all(check_random_decisions(name, seed) for seed in range(4))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_actions_agree_with_the_interpreter(name: str) -> None:
-    assert all([check_random_actions(name, CPU, seed) for seed in range(4)])
+    assert all(check_random_actions(name, CPU, seed) for seed in range(4))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_gpu_actions_agree_with_the_interpreter(name: str) -> None:
-    assert all([check_random_actions(name, GPU, seed) for seed in range(2)])
+    assert all(check_random_actions(name, GPU, seed) for seed in range(2))
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
     97*m + 32*n0 + n1     with 0 <= 32*n0+n1 < 97 and 0 <= n1 < 32      -->      digits m, n0, n1
 
-A sum ``g*high + low`` with ``0 <= low < g`` is the same number only where ``high`` and ``low`` both are the same. So two
+A sum ``g*high + low`` with ``0 <= low < g`` is the same number only where ``high`` and ``low`` both are. So two
 accesses that split by the same moduli touch one element only where all their digits are equal, and a digit ``v`` that
 both have says that they are in the same iteration of loop ``v``. Bounds of ``low`` come from the variables' ranges, and
 from the masks, stops and branches around the access (``prove``).
@@ -133,7 +133,6 @@ def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
     for m in [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]:
         if atoms.issuperset(a for a, _ in (m.num // m.den).terms):
             found.append(m.num.terms)
-        for q in [a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)]:
-            if q.den == m.den and not ((q.num - m.num) % m.den).terms:
-                found.append(q.num.terms)
+        quotients = [a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)]
+        found += [q.num.terms for q in quotients if q.den == m.den and not ((q.num - m.num) % m.den).terms]
     return found

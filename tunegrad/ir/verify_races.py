@@ -193,9 +193,9 @@ class _Level:
             if a.instrs[0].buffer in self.watched:
                 phases.setdefault((a.instrs[0].buffer, self._phase(a.stretch)), []).append(a)
         self.stored = {key for key, found in phases.items() if not all(a.is_load for a in found)}
-        for key in phases:
+        for key, found in phases.items():
             if key in self.stored:
-                self._phase_is_safe(phases[key])
+                self._phase_is_safe(found)
 
     def _phase(self, stretch: int) -> int:
         return self.seen.stretch(stretch) if self.barriers else 0
@@ -250,8 +250,9 @@ class _Level:
     def _same_value(self, a: _Accesses, known: frozenset[str]) -> None:
         """Stores that several run: each element has one value, whoever writes it and when."""
         if self.values is None:
-            read_only = frozenset(b.name for b in (*self.program.params, *self.program.packs)) - self.seen.watched
-            self.values = depends(self.program.body, Memory(self._stable(), read_only, self.kind))
+            named = {b.name for b in self.program.params} | {k.name for k in self.program.packs}
+            memory = Memory(self._stable(), frozenset(named - self.seen.watched), self.kind)
+            self.values = depends(self.program.body, memory)
         for i in a.instrs:
             needs = self.values[id(i)]
             if needs is None or not needs <= known:

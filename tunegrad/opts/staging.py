@@ -115,10 +115,10 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
         begin = tree.position(staged.at)
         threads = [i for i, x in enumerate(tree.loops) if x.kind is LoopKind.THREAD]
         if threads and min(threads) <= begin < max(threads):
-            inner = tree.loops[max(threads)].name
+            outer, inner = tree.loops[min(threads)].name, tree.loops[max(threads)].name
             raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): between thread loops {tree.loops[min(threads)].name} and "
-                f"{inner}, where threads would wait for others that never come"
+                f"stage(param={staged.param}, at={staged.at}): between thread loops {outer} and {inner}, "
+                "where threads would wait for others that never come"
             )
     if tree.target.kind == "gpu" and staged.at != "load":
         begin = -1 if staged.at == "" else tree.position(staged.at)
