@@ -75,7 +75,11 @@ def _inside(i: Instr, draw: random.Random, buffers: set[object], registers: bool
     if isinstance(i, p.For):
         return replace(i, body=another_order(i.body, draw, buffers, registers))
     if isinstance(i, p.If):
-        return replace(i, body=another_order(i.body, draw, buffers, registers), orelse=another_order(i.orelse, draw, buffers, registers))
+        return replace(
+            i,
+            body=another_order(i.body, draw, buffers, registers),
+            orelse=another_order(i.orelse, draw, buffers, registers),
+        )
     return i
 
 

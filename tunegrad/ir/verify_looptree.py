@@ -1,7 +1,7 @@
 """Checks a loop tree: its loops run through every point of the kernel, each once, and their kinds fit.
 
     loops     distinct names, at least one iteration; axes of the kernel, all of the stage that owns the loop
-    index     each axis a sum over its own loops, from 0 to an extent that is no less than its own; equal axes, equal loops
+    index     each axis a sum over its own loops, from 0 to at least its own extent; equal axes, equal loops
     kinds     thread and local loops are shared (a local one may share a reduction), lanes of reductions are groups;
               threads within the target's, a GPU's work-groups one for each iteration
     the rest  what is staged, kept, streamed, prefetched or padded is there
@@ -132,4 +132,6 @@ class _Verifier:
         wrong += [s.at for s in tree.staged if s.at not in places]
         wrong += [str(i) for i in tree.kept if not 0 <= i < len(tree.kernel.stages)]
         if wrong or len(set(staged)) != len(staged):
-            self._broken(", ".join(wrong or staged), "staged, streamed, prefetched, padded or kept, and not there, or twice")
+            self._broken(
+                ", ".join(wrong or staged), "staged, streamed, prefetched, padded or kept; not there, or twice"
+            )

@@ -83,6 +83,8 @@ def _facts(around: _Around, mask: Valid | None) -> Facts:
 
 
 _Key = tuple[object, ...]
+_PLAIN = frozenset((p.Compute, p.Read, p.Write, p.Register, p.Number, p.Convert, p.Fold, p.Select, p.Position))
+"""Instructions that touch no memory; most are."""
 
 
 def verify_races(program: Program, grouped: bool) -> None:
@@ -105,9 +107,8 @@ class _Seen:
 
     def __init__(self, program: Program, grouped: bool) -> None:
         self.program, self.grouped = program, grouped
-        written = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Store)}
-        self.private = {a.name for a in program.allocs if a.space == "thread"}
-        self.watched = written - self.private
+        self.watched = {b.name for b in program.params if b.role == "out"}
+        self.watched |= {a.name for a in program.allocs if a.space != "thread"}
         self.tests: dict[int, Valid] = {}
         self.accesses: list[_Accesses] = []
         self.parents = [0]
@@ -126,6 +127,8 @@ class _Seen:
 
     def _block(self, body: tuple[Instr, ...], around: _Around, before: tuple[int, ...]) -> None:
         for i in body:
+            if type(i) in _PLAIN:
+                continue
             if isinstance(i, p.Load | p.Store):
                 if i.buffer in self.watched:
                     self._access(i, around, before)
