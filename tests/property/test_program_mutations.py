@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from hand_programs import arguments_of, group_add, row_sum, tiled_gemm, vector_add
 
+from tests.schedule_checks import work
+from tests.schedule_fuzzer import draw as drawn_schedule
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
 from tunegrad.ir.interpret_program import interpret
@@ -151,3 +153,21 @@ def test_program_mutants_of_shapes_never_get_past_the_verifier(name, kind):
             continue
         with suppress(VerifyError):
             assert verify_program(mutant), mutant
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm", "conv1x1s2", "softmax_columns", "winograd_output", "masked_sums", "transpose"]
+)
+def test_program_mutants_of_lowered_schedules_never_race(name):
+    """What lowering made for two threads, damaged: copies, barriers, partial sums, tails."""
+    draw, found = random.Random(name), Counter()
+    programs = []
+    for seed in range(60):
+        drawn = drawn_schedule(name, seed, Counter())
+        if drawn is not None and (program := drawn[0].lower(drawn[1])).threads == 2 and work(program.body) < 20_000:
+            programs.append(program)
+    assert len(programs) >= 10
+    for program in programs[:20]:
+        for _ in range(8):
+            found[verdict(program, mutate(program, draw)[1])] += 1
+    assert found["rejected"] > 0

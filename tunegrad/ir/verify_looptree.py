@@ -98,7 +98,7 @@ class _Verifier:
         self._counted(index)
 
     def _counted(self, index: dict[str, Index]) -> None:
-        """As many iterations as points: told apart, they are one to one. Axes that a loop fuses are counted together."""
+        """As many iterations as points: one to one, as they are told apart. Fused axes are counted together."""
         left = list(index)
         while left:
             together = {left[0]}
