@@ -43,3 +43,10 @@ def _no_network() -> Iterator[None]:
     found = [*no_network.reached]
     no_network.reached.clear()
     assert not found, f"the test reached for another machine: {', '.join(found)}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the schedules of the run came to, where there were any: how many were compared, and how."""
+    checks = sys.modules.get("tests.schedule_checks")
+    for what, n in sorted(checks.TOTALS.items()) if checks else ():
+        terminalreporter.write_line(f"schedules: {n} {what}")

@@ -1,10 +1,15 @@
-"""Damaged programs: each is rejected by the verifier, stopped by the interpreter, or does no harm at all.
+"""Damaged programs: each is rejected by the verifier, or stopped by the interpreter, or is another well-formed one.
 
-Harm is what no check would see: a value that depends on memory nobody wrote, on a race, or on another buffer.
-A mutant that both accept must be deterministic and touch nothing but its outputs.
+    rejected     the verifier names the rule
+    stopped      at an access that the verifier said it could not prove, or at memory that nobody wrote before
+    another      it runs alike every time and touches nothing but its outputs; its results differ from the original's
+    the same     it computes what the original does, on other inputs too
+
+What the verifier accepts never races and never waits for somebody who does not come.
 """
 
 import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 
@@ -12,6 +17,8 @@ import numpy as np
 import pytest
 from hand_programs import arguments_of, group_add, row_sum, tiled_gemm, vector_add
 
+from tests.schedule_checks import work
+from tests.schedule_fuzzer import draw as drawn_schedule
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
 from tunegrad.ir.interpret_program import interpret
@@ -95,24 +102,45 @@ def outcome(program, seed):
     return {b.name: buffers[b.name][done.written[b.name]].tobytes() for b in program.params if b.role == "out"}, ""
 
 
+def verdict(original, mutant):
+    """What becomes of a mutant, one of the four above."""
+    try:
+        unproved = verify_program(mutant)
+    except VerifyError:
+        return "rejected"
+    first, fault = outcome(mutant, 1)
+    assert (first, fault) == outcome(mutant, 1)
+    assert "race" not in fault, fault
+    assert "barrier" not in fault, fault
+    if fault:
+        outside = "out of bounds" in fault or "past its extent" in fault
+        assert unproved if outside else "never written" in fault, fault
+        return "stopped"
+    return "the same" if all(outcome(mutant, s) == outcome(original, s) for s in (1, 2, 3)) else "another"
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_mutants_are_rejected_or_harmless(name, seed):
+def test_program_mutants_are_rejected_or_told_apart(name, seed):
     draw = random.Random(f"{name} {seed}")
-    rejected = 0
-    for _ in range(40):
-        _, mutant = mutate(PROGRAMS[name], draw)
-        try:
-            unproved = verify_program(mutant)
-        except VerifyError:
-            rejected += 1
-            continue
-        first, fault = outcome(mutant, 1)
-        rejected += bool(fault)
-        proved_wrong = "out of bounds" in fault or "past its extent" in fault
-        assert unproved or not proved_wrong, fault
-        assert (first, fault) == outcome(mutant, 1)
-    assert rejected >= 20
+    found = Counter(verdict(PROGRAMS[name], mutate(PROGRAMS[name], draw)[1]) for _ in range(40))
+    assert found.total() == 40
+    assert found["rejected"] > 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_mutants_that_lose_their_share_never_race(name):
+    """Thread and local loops run by everybody or shared out otherwise, barriers lost; ``verdict`` holds them to it."""
+    program = PROGRAMS[name]
+    found = Counter()
+    for path, i in paths(program.body):
+        if isinstance(i, p.For) and i.kind != "serial" and i.extent > 1:
+            for new in (replace(i, kind="serial", count=1, inner=1), replace(i, inner=i.inner + 1)):
+                found[verdict(program, replace(program, body=edited(program.body, path, (new,))))] += 1
+        if isinstance(i, p.Barrier):
+            found[verdict(program, replace(program, body=edited(program.body, path, ())))] += 1
+    assert found["rejected"] > 0
+    assert not found["stopped"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -125,3 +153,21 @@ def test_program_mutants_of_shapes_never_get_past_the_verifier(name, kind):
             continue
         with suppress(VerifyError):
             assert verify_program(mutant), mutant
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm", "conv1x1s2", "softmax_columns", "winograd_output", "masked_sums", "transpose"]
+)
+def test_program_mutants_of_lowered_schedules_never_race(name):
+    """What lowering made for two threads, damaged: copies, barriers, partial sums, tails."""
+    draw, found = random.Random(name), Counter()
+    programs = []
+    for seed in range(60):
+        drawn = drawn_schedule(name, seed, Counter())
+        if drawn is not None and (program := drawn[0].lower(drawn[1])).threads == 2 and work(program.body) < 20_000:
+            programs.append(program)
+    assert len(programs) >= 10
+    for program in programs[:20]:
+        for _ in range(8):
+            found[verdict(program, mutate(program, draw)[1])] += 1
+    assert found["rejected"] > 0

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.hand import entries, main, worst_error
 from benchmarks.hand_schedules import FULL, GPU, SMALL
 from benchmarks.single_kernel import SingleKernel, draw_arrays
-from tests.property.test_schedules_agree import assert_agrees
+from tests.schedule_checks import assert_agrees
 from tunegrad.devices import Team, host_target
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.ir.verify_program import verify_program

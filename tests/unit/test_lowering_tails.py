@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU, gemm, row_sum, softmax
-from tests.property.test_schedules_agree import assert_agrees
+from tests.schedule_checks import assert_agrees
 from tunegrad.ir.program import For, If, Load, Store, walk
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.verify_program import verify_program

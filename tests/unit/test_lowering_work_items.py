@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.hand_schedules import GPU, conv3x3, row_sum
-from tests.property.test_schedules_agree import assert_agrees
+from tests.schedule_checks import assert_agrees
 from tunegrad.ir.program import For, walk
 from tunegrad.opts import Schedule, Space
 

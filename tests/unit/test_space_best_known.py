@@ -18,7 +18,7 @@ from kernel_corpus import corpus_kernel
 from benchmarks.hand import entries, worst_error
 from benchmarks.hand_schedules import FULL, GPU, HandSchedule
 from benchmarks.single_kernel import SingleKernel, draw_arrays
-from tests.property.test_schedules_agree import assert_agrees
+from tests.schedule_checks import assert_agrees
 from tunegrad.devices import Team, host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree

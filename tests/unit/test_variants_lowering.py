@@ -7,7 +7,7 @@ from kernel_corpus import corpus_kernel
 from variant_builders import Conv
 
 from benchmarks.hand_schedules import AVX512, GPU
-from tests.property.test_schedules_agree import assert_agrees
+from tests.schedule_checks import assert_agrees
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import If, Load, Program, Store, walk

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 
-__all__ = ["ALWAYS", "NEVER", "FloorDiv", "Index", "Mod", "Range", "Valid", "Var", "as_index", "var"]
+__all__ = ["ALWAYS", "NEVER", "Atom", "FloorDiv", "Index", "Mod", "Range", "Valid", "Var", "as_index", "var"]
 
 
 class Var:

@@ -25,11 +25,36 @@ def verify_graph(outputs: tuple[Node, ...]) -> None:
             raise VerifyError(f"graph: {n!r}: extents must be ints >= 0")
         if (n.op in _LEAVES) != (not n.srcs):
             raise VerifyError(f"graph: {n!r} has {len(n.srcs)} sources")
+        if not _is_argument(n.op, n.arg):
+            raise VerifyError(f"graph: {n!r}: {n.arg!r} is no argument of {n.op}")
         _verify_leaf(n) if n.op in _LEAVES else _verify_node(n)
         if n.op is GraphOp.INPUT:
             first = inputs.setdefault(cast(str, n.arg), n)
             if first is not n:
                 raise VerifyError(f"graph: {first!r} and {n!r} are both the input {n.arg!r}")
+
+
+def _is_argument(op: GraphOp, arg: object) -> bool:
+    """Whether an argument is of the kind that its operation takes."""
+    if op is GraphOp.PAD or op is GraphOp.SHRINK:
+        return isinstance(arg, tuple) and all(_is_ints(pair) and len(pair) == 2 for pair in arg)
+    if op is GraphOp.REDUCE:
+        return isinstance(arg, tuple) and len(arg) == 2 and isinstance(arg[0], Op) and _is_ints(arg[1])
+    if op is GraphOp.WINDOW:
+        return isinstance(arg, tuple) and _is_ints(arg) and len(arg) == 4
+    if op is GraphOp.PERMUTE or op is GraphOp.FLIP:
+        return _is_ints(arg)
+    if op is GraphOp.FULL:
+        return isinstance(arg, tuple) and len(arg) == 3
+    kinds = {
+        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int, GraphOp.MAP: Op, GraphOp.CAST: DType,
+        GraphOp.RESHAPE: type(None), GraphOp.EXPAND: type(None), GraphOp.CONTIGUOUS: g.Fence | None,
+    }  # fmt: skip
+    return isinstance(arg, kinds[op])
+
+
+def _is_ints(arg: object) -> bool:
+    return isinstance(arg, tuple) and all(type(i) is int for i in arg)
 
 
 def _verify_leaf(n: Node) -> None:

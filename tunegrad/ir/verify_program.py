@@ -14,7 +14,8 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A
 loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers
 stand where everybody arrives: never inside ``local`` loops that some work-items skip, nor inside ``thread`` loops of a
-CPU team, nor under a condition or stop on their variables.
+CPU team, nor under a condition or stop on their variables. Between two barriers no thread or work-item touches what
+another writes, by proof (``verify_races``); lowering asks for that proof too, of every program.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .op_types import fold_takes, result_type
 from .program import Instr, Program, VType
 from .prove import Facts, below, condition_facts, stop_facts, within
 from .target import Target
+from .verify_races import verify_races
 
 __all__ = ["describe", "is_grouped", "verify_program"]
 
@@ -54,7 +56,8 @@ def verify_program(program: Program, target: Target | None = None) -> tuple[Inst
     """Check ``program`` against the rules of its form (and of ``target``).
 
     Returns the accesses that could not be proved in bounds and the loops that could not be proved to stay within their
-    extent: the interpreter checks those on small shapes. Raises VerifyError, naming the instruction, for a broken rule.
+    extent: the interpreter checks those on small shapes. Raises VerifyError, naming the instruction, for a broken rule,
+    and for a race that can not be ruled out.
     """
     return _Verifier(program, target).run()
 
@@ -93,6 +96,7 @@ class _Verifier:
         self._memory()
         self._resources()
         self._block(self.program.body, _Scope())
+        verify_races(self.program, self.grouped)
         return tuple(self.unproved)
 
     def _broken(self, what: Instr | str, why: str) -> Never:

@@ -78,7 +78,7 @@ class Space:
         """The schedule that a fence prescribes; IllegalAction, naming the kernel, where it is not legal here."""
         try:
             schedule = Schedule.parse(self.kernel.fixed)
-            self.tree(schedule)
+            self.lower(schedule)
         except IllegalAction as error:
             asked = f"contiguous(schedule={self.kernel.fixed!r})"
             raise IllegalAction(f"kernel {self.kernel.name}: {asked}: {error}") from None
@@ -89,7 +89,7 @@ class Space:
         return apply_actions(loop_tree(self.kernel, self.target), schedule.actions)
 
     def lower(self, schedule: Schedule) -> Program:
-        """The program of a schedule."""
+        """The program of a schedule; IllegalAction when one is not legal, or a race can not be ruled out."""
         return lower(self.tree(schedule))
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:

@@ -20,6 +20,7 @@ class Thread(Action):
     """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of the team.
 
     A count of 0 means as many as the target has (GPU: one work-group per iteration). One or two loops may be threaded.
+    A count past the iterations is refused: a loop of one iteration shares nothing out.
 
     rewrite:  thread(axis=i, count=2)
         for i in N:                   on thread t of 2:
@@ -42,6 +43,8 @@ class Thread(Action):
         count = self.count or (loop.extent if gpu else min(tree.target.threads, loop.extent))
         if gpu and count != loop.extent:
             raise self.fail(tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}")
+        if not 1 <= count <= loop.extent:
+            raise self.fail(tree, f"count {count}: loop {loop.name} has {loop.extent} iterations to share out")
         if not gpu and prod(x.count for x in others) * count > tree.target.threads:
             raise self.fail(tree, f"more threads than the target's {tree.target.threads}")
         return set_kind(self, tree, self.axis, LoopKind.THREAD, count=count)

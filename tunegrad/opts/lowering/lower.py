@@ -10,8 +10,10 @@ from __future__ import annotations
 from math import prod
 from typing import Literal
 
+from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Buffer, For, Pack, Program
+from tunegrad.ir.verify_races import verify_races
 
 from ..staging import CopyPlan, copy_plan
 from .builder import Builder
@@ -23,7 +25,11 @@ __all__ = ["lower"]
 
 
 def lower(tree: LoopTree, name: str = "kernel") -> Program:
-    """The program of a schedule. Raises IllegalAction when a staged copy no longer fits the loops."""
+    """The program of a schedule, free of races by proof.
+
+    Raises IllegalAction when a staged copy no longer fits the loops, or when it can not be proved that no two threads
+    or work-items touch what one of them writes.
+    """
     plans: dict[tuple[int, str], CopyPlan] = {}
     for s in tree.staged:
         plan = copy_plan(tree, s)
@@ -42,7 +48,12 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
         if a.name not in unique or unique[a.name].size < a.size:
             unique[a.name] = a
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
-    return Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
+    made = Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
+    try:
+        verify_races(made, tree.target.kind == "gpu")
+    except VerifyError as error:
+        raise IllegalAction(f"kernel {tree.kernel.name}: a race: {error}") from None
+    return made
 
 
 def _items(tree: LoopTree) -> int:

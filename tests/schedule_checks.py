@@ -1,0 +1,145 @@
+"""Schedules against their kernels: the program in the interpreter, and compiled on a real team of threads.
+
+Nothing is passed over silently: ``check`` says what was done, and ``TOTALS`` counts it for the end of the test run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from tunegrad.artifact import MAX_INSTRUCTIONS
+from tunegrad.devices import Buffer, Executable, Team, compile_llvm, host_target
+from tunegrad.devices.native import BufferTable
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret_program import interpret as interpret_program
+from tunegrad.ir.interpret_program import pack_buffers
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import For, If, Instr, Program, size
+from tunegrad.ir.target import Target
+from tunegrad.ir.verify_program import verify_program
+from tunegrad.render.llvm import render_llvm, workspace_bytes
+
+__all__ = [
+    "COMPILED", "INTERPRETED", "TOO_LARGE", "TOTALS", "Arrays", "assert_agrees", "assert_close", "buffers_of", "check",
+    "expected", "is_small", "run_compiled",
+]  # fmt: skip
+
+Arrays = dict[str, np.ndarray]
+MOST_WORK = 2_000_000
+INTERPRETED, COMPILED = "compared in the interpreter", "compiled, run and compared"
+TOO_LARGE = "too large for the interpreter"
+TOTALS: Counter[str] = Counter()
+"""What the schedules of this test run came to."""
+
+
+def data(dtype: DType, count: int, rng: np.random.Generator) -> np.ndarray:
+    if dtype.is_float:
+        return rng.standard_normal(count).astype(dtype.numpy)
+    return rng.integers(-5, 6, count).astype(dtype.numpy)
+
+
+def buffers_of(kernel: Kernel, program: Program, seed: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy) if p.role == "out" else data(p.dtype, p.size, rng)
+        for p in kernel.params
+    }
+    return pack_buffers(program, arrays)
+
+
+def expected(kernel: Kernel, buffers: Arrays) -> Arrays:
+    """The outputs, by the kernel's own interpreter."""
+    return interpret_kernel(kernel, {k: v.copy() for k, v in buffers.items()})
+
+
+def assert_close(got: Arrays, want: Arrays, what: str) -> None:
+    for name, values in want.items():
+        np.testing.assert_allclose(
+            got[name].astype(np.float64), values.astype(np.float64), rtol=3e-5, atol=3e-5, err_msg=what
+        )
+
+
+def assert_agrees(kernel: Kernel, program: Program, what: str, seed: int = 0) -> None:
+    """The program does what its kernel says: in the interpreter, or compiled where it is too large for that."""
+    assert check(kernel, program, what, seed) != (TOO_LARGE,), f"{kernel.name}: nothing compared it: {what}"
+
+
+def check(kernel: Kernel, program: Program, what: str, seed: int = 0, *, compiled: bool = False) -> tuple[str, ...]:
+    """Compare a program with its kernel, and say how.
+
+    Where it is small, in the interpreter, which stops at whatever the verifier could not prove. Compiled, on request or
+    where it is large, is only what the interpreter ran, or what is proved to stay within its buffers.
+    """
+    unproved = verify_program(program)
+    buffers = buffers_of(kernel, program, seed)
+    want = expected(kernel, buffers)
+    done: tuple[str, ...] = ()
+    if is_small(program):
+        ran = {name: values.copy() for name, values in buffers.items()}
+        interpret_program(program, ran)
+        assert_close(ran, want, f"{kernel}\n{what}")
+        done = (INTERPRETED,)
+    else:
+        done = (TOO_LARGE,)
+    if (compiled and INTERPRETED in done) or (TOO_LARGE in done and not unproved and program.local == 1):
+        assert size(program.body) <= MAX_INSTRUCTIONS, what
+        assert_close(run_compiled(program, buffers), want, f"compiled: {kernel}\n{what}")
+        done += (COMPILED,)
+    TOTALS.update(done)
+    return done
+
+
+def run_compiled(program: Program, given: Arrays) -> Arrays:
+    """The buffers after a run on this machine, on a team of as many threads as the program has.
+
+    Outputs and scratch begin poisoned, and nothing may be written beside a buffer or to an input.
+    """
+    held = {b.name: Buffer(b.size * b.dtype.numpy.itemsize) for b in program.params}
+    for b in program.params:
+        to = held[b.name].array(b.dtype.name)
+        to[:] = given[b.name]
+        if b.role == "out":
+            to.view(np.uint8)[:] = 0x7E
+    scratch = Buffer(workspace_bytes(program) + 64)
+    scratch.bytes.fill(0x7E)
+    image = compile_llvm(render_llvm(program), _host(), 1)
+    table = BufferTable([held[b.name].address for b in program.params])
+    with Executable.load(image, program.name) as code:
+        _team(program.threads).run(code.address, table.address, scratch.address, program.threads)
+    after = {b.name: held[b.name].array(b.dtype.name).copy() for b in program.params}
+    for b in program.params:
+        assert not held[b.name].check_guards(), b.name
+        if b.role != "out":
+            np.testing.assert_array_equal(after[b.name], given[b.name])
+    return after
+
+
+@cache
+def _host() -> Target:
+    return host_target(2)
+
+
+@cache
+def _team(threads: int) -> Team:
+    return Team(threads)
+
+
+def work(body: Sequence[Instr]) -> int:
+    """Instructions that one thread runs at most."""
+    total = 0
+    for i in body:
+        if isinstance(i, For):
+            total += (1 if i.kind == "local" else i.extent) * (1 + work(i.body))
+        else:
+            total += 1 + (work(i.body) + work(i.orelse) if isinstance(i, If) else 0)
+    return total
+
+
+def is_small(program: Program) -> bool:
+    """Whether the interpreter is through with it in seconds; copies staged in an innermost loop can take minutes."""
+    return work(program.body) * program.local < MOST_WORK
