@@ -249,6 +249,8 @@ def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: boo
             continue
         verdict = bulk.judge(bar, buffer.array(param.dtype))
         max_error = max(max_error, verdict.max_error)
+        if verdict.fault:
+            return _Fault(f"{param.name}: {verdict.fault}", max_error=max_error)
         if verdict.first >= 0:
             error = (
                 f"{param.name}[{verdict.first}]: got {verdict.got:.9g}, expected {verdict.expected:.9g}, "

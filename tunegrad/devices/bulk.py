@@ -65,7 +65,7 @@ class Bulk:
 
     def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
         """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""
-        if bar.dtype.name == "f32" and bar.special is None:
+        if bar.dtype.name == "f32" and bar.special is None and not bar.fault:
             picked = got if bar.indices is None else got[bar.indices]
             if picked.size == bar.expected.size:
                 found = self._run(
