@@ -90,6 +90,11 @@ def test_bulk_judges_an_output_of_another_size_like_numpy(bulk):
     assert bulk.judge(bar, np.zeros(3, np.float32)) == bar.judge(np.zeros(3, np.float32))
 
 
+def test_bulk_finds_nothing_right_of_a_reference_with_a_fault(bulk):
+    bar = Bar.of("f32", Reference(np.zeros(4), fault="why not"))
+    assert bulk.judge(bar, np.zeros(4, np.float32)).fault == "why not"
+
+
 @pytest.mark.parametrize("nbytes", [1, 63, 64, 4097, 300_000])
 def test_same_bytes_sees_each_byte_that_differs(nbytes):
     a = np.random.default_rng(nbytes).integers(0, 256, nbytes).astype(np.uint8)
