@@ -86,7 +86,8 @@ class Bar:
 
     ``expected`` is the reference of every compared element, ``allowed`` how far from it a result may be. ``special`` is
     where NaN or an infinity is expected, None where it is nowhere. ``indices``: the elements that are compared.
-    ``fault``: why nothing is right, see ``Reference``.
+    ``finite``: expected and allowed where nothing is special; None where nothing is anyway. ``fault``: why nothing is
+    right, see ``Reference``.
     """
 
     dtype: DType
@@ -95,6 +96,7 @@ class Bar:
     special: npt.NDArray[np.bool_] | None
     indices: npt.NDArray[np.int64] | None
     fault: str = ""
+    finite: tuple[npt.NDArray[Any], npt.NDArray[np.float64]] | None = None
 
     @staticmethod
     def of(dtype: str, reference: Reference) -> Bar:
@@ -110,12 +112,16 @@ class Bar:
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
         special = ~np.isfinite(expected)
-        return Bar(kind, expected, allowed, special if special.any() else None, reference.indices, reference.fault)
+        if not special.any():
+            return Bar(kind, expected, allowed, None, reference.indices, reference.fault)
+        finite = expected[~special], allowed[~special]
+        return Bar(kind, expected, allowed, special, reference.indices, reference.fault, finite)
 
     @property
     def nbytes(self) -> int:
         """Bytes beyond those of the reference."""
-        return self.allowed.nbytes + (0 if self.special is None else self.special.nbytes)
+        special = 0 if self.special is None else self.special.nbytes
+        return self.allowed.nbytes + special + sum(a.nbytes for a in self.finite or ())
 
     def judge(self, got: npt.NDArray[Any]) -> Mismatch:
         """Compare an output buffer (flat, as stored); NaN and infinities must be in the same places."""
