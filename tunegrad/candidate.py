@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -19,16 +19,29 @@ from numpy.typing import NDArray
 
 from tunegrad.artifact import build
 from tunegrad.devices import Buffer, BufferTable, Executable, Hooks, KernelIO, Lowered, Reference, compile_llvm
-from tunegrad.devices.inputs import draw_inputs
+from tunegrad.devices.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
+from tunegrad.devices.inputs import Kind
+from tunegrad.devices.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
-from tunegrad.ir.expr import Apply, Cast, Expr, Op
-from tunegrad.ir.interpret_kernel import interpret_at
-from tunegrad.ir.kernel import Kernel, Param, Reduce
+from tunegrad.ir.contraction import one_blas_thread
+from tunegrad.ir.exact import Rounded, roundings
+from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
+from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.reference import in_float64
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 
-__all__ = ["HOOKS", "SAMPLED_WORK", "Payload", "inputs", "lower", "reference", "sample_points", "work"]
+__all__ = [
+    "HOOKS",
+    "INTERPRETED_STEPS",
+    "SAMPLED_WORK",
+    "Payload",
+    "inputs",
+    "lower",
+    "reference",
+    "sample_points",
+    "work",
+]
 
 Array = NDArray[Any]
 
@@ -37,8 +50,17 @@ HOOKS = Hooks("tunegrad.candidate:lower", "tunegrad.candidate:inputs", "tunegrad
 SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""
 
+INTERPRETED_STEPS = 8_000_000
+"""Steps of the interpreter (about a fifth of a second) up to which it is the reference of every element."""
+
 _SAMPLE_STEPS = 4_000_000
 """Steps that the interpreter takes for a sample, about."""
+
+_CHECK_STEPS = 500_000
+"""Steps that it takes to check a compiled reference, about."""
+
+_FEWEST = 64
+"""Points of a sample, at least."""
 
 _AXIS_SAMPLES = 1024
 """Coordinates of one axis that a sample is sure to hold."""
@@ -82,42 +104,60 @@ def lower(payload: Payload) -> Lowered:
         raise CompileFailure(f"illegal: {error}") from error
 
 
-def inputs(payload: Payload, io: KernelIO, seed: int) -> dict[str, Array]:
-    """Fresh inputs in each buffer's layout; padding is zero, and so is no integer that something is divided by."""
-    kernel = payload.kernel
-    drawn = draw_inputs(io, seed, kernel.key)
-    divides = any(_has_integer_division(s.expr) for s in kernel.stages)
-    for p in kernel.params:
-        if p.role == "out":
-            continue
-        gaps = _gaps(p)
-        if gaps is not None:
-            drawn[p.name][gaps] = 0
-        if divides and p.dtype.is_int:
-            drawn[p.name][drawn[p.name] == 0] = 1
-    return drawn
+def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -> dict[str, Array]:
+    """Fresh inputs in each buffer's layout; padding is poison, and no integer that something is divided by is zero."""
+    return draw_set(payload.kernel, io, seed, kind)
 
 
 def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Reference]:
-    """What every output must be: the unscheduled kernel in float64, compiled; or a sample, where that takes long."""
+    """What every output must be, in float64: a value for each element, or a sample, where that takes long.
+
+    The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes part. Where that takes
+    long and the unscheduled kernel, compiled, does not, its results are taken, and the interpreter checks a sample of
+    them: where they differ the reference has a fault, and no candidate is right.
+    """
+    one_blas_thread()
     kernel = payload.kernel
-    terms = max(1, sum(_roundings(r) * prod(a.extent for a in r.axes) for r in kernel.reduces))
-    if work(kernel) > SAMPLED_WORK:
-        return _sampled(kernel, arrays, terms)
-    values = _compiled(kernel, arrays, payload.target)
+    rounded = roundings(kernel, drawn_values(kernel, arrays))
+    if interpret_steps(kernel) <= INTERPRETED_STEPS:
+        found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
+    elif work(kernel) <= SAMPLED_WORK:
+        found = _whole(kernel, _compiled(kernel, arrays, payload.target), rounded)
+        sample = _sampled(kernel, arrays, sample_points(kernel, steps=_CHECK_STEPS))
+        found = {name: _checked(r, *sample[name]) for name, r in found.items()}
+    else:
+        sample = _sampled(kernel, arrays, sample_points(kernel))
+        found = {name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()}
+    return {name: judgeable(r) for name, r in found.items()}
+
+
+def _whole(kernel: Kernel, values: Mapping[str, Array], rounded: Mapping[str, Rounded]) -> dict[str, Reference]:
+    """References of every element that is no padding."""
     found = {}
     for p in kernel.outputs:
-        gaps = _gaps(p)
+        gaps = gaps_of(p)
         indices = None if gaps is None else np.flatnonzero(~gaps)
-        found[p.name] = Reference(
-            _comparable(values[p.name] if indices is None else values[p.name][indices]), terms, indices
-        )
+        each = values[p.name] if indices is None else values[p.name][indices]
+        found[p.name] = _reference(each, rounded[p.name], indices)
     return found
 
 
-def _roundings(r: Reduce) -> int:
-    """How often one fold step rounds: a product of pairs is added in two steps."""
-    return 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
+def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Reference:
+    return Reference(_comparable(values), max(1, rounded.terms), indices, rounded.count)
+
+
+def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:
+    """The reference with a fault where it is not what the interpreter says of elements ``offsets``."""
+    at = offsets if r.indices is None else np.searchsorted(r.indices, offsets)
+    verdict = Bar.of("f64" if r.values.dtype.kind == "f" else "i64", Reference(expected, r.terms)).judge(r.values[at])
+    if verdict.first < 0:
+        return r
+    place = int(offsets[verdict.first])
+    return replace(r, fault=(
+        f"the reference is not to be trusted: element {place} is {verdict.got:.17g} compiled without a schedule and "
+        f"{verdict.expected:.17g} as numpy has it ({verdict.bad} of {len(offsets)} elements differ); this is a mistake "
+        "of tunegrad's lowering, renderer or compiler, and no candidate of this kernel can win"
+    ))  # fmt: skip
 
 
 def work(kernel: Kernel) -> int:
@@ -125,35 +165,35 @@ def work(kernel: Kernel) -> int:
     return kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.stages)
 
 
-def sample_points(kernel: Kernel, seed: int = 0) -> dict[str, Array]:
+def sample_points(kernel: Kernel, seed: int = 0, steps: int = _SAMPLE_STEPS) -> dict[str, Array]:
     """Points of the shared axes to compare: every corner, every coordinate of every axis, and random ones.
 
-    Every tile's border is among them, whatever the tiles; of a very long axis, the ends and a spread.
+    Every tile's border is among them, whatever the tiles; of a very long axis, the ends and a spread. Where that many
+    take more than ``steps`` steps of the interpreter, corners and random points alone.
     """
     rng = np.random.default_rng(seed)
     axes = kernel.axes
-    corners = list(product(*((0, a.extent - 1) for a in axes[:8])))
+    fewest = _FEWEST if steps >= _SAMPLE_STEPS else 2
+    most = max(fewest, steps // max(1, work(kernel) // max(1, kernel.points)))
+    corners = list(product(*((0, a.extent - 1) for a in axes[:8])))[:most]
     rows = [np.array([[*c, *(0 for _ in axes[8:])] for c in corners], np.int64).reshape(len(corners), len(axes))]
-    for i, a in enumerate(axes):
-        line = np.unique(np.linspace(0, a.extent - 1, min(a.extent, _AXIS_SAMPLES)).astype(np.int64))
-        rows.append(_random_rows(rng, kernel, len(line)))
-        rows[-1][:, i] = line
-    steps = max(1, work(kernel) // max(1, kernel.points))
-    extra = min(kernel.points, _SAMPLE_STEPS // steps) - sum(len(r) for r in rows)
-    rows.append(_random_rows(rng, kernel, max(64, extra)))
+    if steps >= _SAMPLE_STEPS:
+        for i, a in enumerate(axes):
+            line = np.unique(np.linspace(0, a.extent - 1, min(a.extent, _AXIS_SAMPLES)).astype(np.int64))
+            rows.append(random_rows(rng, kernel, len(line)))
+            rows[-1][:, i] = line
+    extra = min(kernel.points, most) - sum(len(r) for r in rows)
+    rows.append(random_rows(rng, kernel, max(fewest, extra)))
     points = np.unique(np.concatenate(rows), axis=0)
     return {a.name: points[:, i] for i, a in enumerate(axes)}
 
 
-def _random_rows(rng: np.random.Generator, kernel: Kernel, count: int) -> Array:
-    columns = [rng.integers(0, a.extent, count) for a in kernel.axes]
-    return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
-
-
-def _sampled(kernel: Kernel, arrays: Mapping[str, Array], terms: int) -> dict[str, Reference]:
+def _sampled(
+    kernel: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array]
+) -> dict[str, tuple[Array, Array]]:
+    """Elements and their values by output, as numpy has them at these points."""
     read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
-    found = interpret_at(kernel, read, sample_points(kernel), as_float64=True)
-    return {name: Reference(_comparable(values), terms, offsets) for name, (offsets, values) in found.items()}
+    return interpret_at(kernel, read, points, as_float64=True)
 
 
 def _compiled(kernel: Kernel, arrays: Mapping[str, Array], target: Target) -> dict[str, Array]:
@@ -181,28 +221,3 @@ def _oracle(wide: Kernel, target: Target) -> tuple[Lowered, bytes]:
 
 def _comparable(values: Array) -> Array:
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
-
-
-def _gaps(p: Param) -> NDArray[np.bool_] | None:
-    """Which elements of a parameter's memory are padding; None where none is."""
-    if p.size == prod(p.shape):
-        return None
-    empty: NDArray[np.bool_] = p.layout.pack(np.ones(p.shape, np.uint8)) == 0
-    return empty
-
-
-def _has_integer_division(x: Expr) -> bool:
-    stack: list[Expr] = [x]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Apply):
-            if node.op in (Op.FLOORDIV, Op.MOD) and node.dtype.is_int:
-                return True
-            stack.extend(node.args)
-        elif isinstance(node, Cast):
-            stack.append(node.x)
-    return False

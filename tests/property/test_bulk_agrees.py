@@ -62,6 +62,21 @@ def test_bulk_asks_numpy_only_where_something_is_bad(bulk, monkeypatch):
         bulk.judge(bar, got)
 
 
+def test_bulk_judges_special_numbers_without_numpys_verdict(bulk, monkeypatch):
+    def judge(*_):
+        raise AssertionError
+
+    expected = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
+    bar, got = Bar.of("f32", Reference(expected)), expected.astype(np.float32)
+    monkeypatch.setattr(Bar, "judge", judge)
+    assert bulk.judge(bar, got).first == -1
+    for at, other in enumerate((np.nan, 1.0, -np.inf, np.nan, 2.1)):
+        bad = got.copy()
+        bad[at] = other
+        with pytest.raises(AssertionError):
+            bulk.judge(bar, bad)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i32", "bool"])
 def test_bulk_verdict_of_other_types_is_that_of_numpy(bulk, dtype):
     kind = {"f16": np.float16, "f64": np.float64, "i32": np.int32, "bool": np.uint8}[dtype]
@@ -88,6 +103,11 @@ def test_bulk_judges_every_element_of_a_large_output(bulk):
 def test_bulk_judges_an_output_of_another_size_like_numpy(bulk):
     bar = Bar.of("f32", Reference(np.zeros(4)))
     assert bulk.judge(bar, np.zeros(3, np.float32)) == bar.judge(np.zeros(3, np.float32))
+
+
+def test_bulk_finds_nothing_right_of_a_reference_with_a_fault(bulk):
+    bar = Bar.of("f32", Reference(np.zeros(4), fault="why not"))
+    assert bulk.judge(bar, np.zeros(4, np.float32)).fault == "why not"
 
 
 @pytest.mark.parametrize("nbytes", [1, 63, 64, 4097, 300_000])

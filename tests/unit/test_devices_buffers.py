@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tunegrad.devices.buffers import Buffer
+from tunegrad.devices.buffers import Buffer, poison
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.numeric import to_compute
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 4032, 4033, 4096, 3 << 20])
@@ -33,8 +36,30 @@ def test_write_before_the_start_is_found():
     assert "wrote 4 bytes before its start" in buffer.check_guards()
 
 
-def test_at_least_one_cache_line_is_guarded_at_the_end():
-    assert all(Buffer(n)._back.size >= 64 for n in (1, 4031, 4032, 4095, 4096))
+def test_at_least_one_page_is_guarded_at_both_ends():
+    assert all(min(Buffer(n)._back.size, Buffer(n)._front.size) >= 4096 for n in (1, 4031, 4032, 4095, 4096))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_poison_of_floats_is_nan_or_huge(dtype):
+    kind = buffer_dtype(dtype)
+    read, written = (np.full(8, poison(kind, nan), np.uint8).view(kind.numpy) for nan in (True, False))
+    assert np.isnan(to_compute(read, kind)).all()
+    assert (to_compute(written, kind) > 6e4).all()
+    assert np.isfinite(to_compute(written, kind)).all()
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_poison_of_integers_is_huge(dtype):
+    kind = buffer_dtype(dtype)
+    for nan in (True, False):
+        assert (np.full(8, poison(kind, nan), np.uint8).view(kind.numpy) > 2 << 29).all()
+
+
+def test_poison_that_was_copied_from_one_guard_zone_to_another_shows():
+    read, written = Buffer(100, guard=poison(buffer_dtype("f32"))), Buffer(100)
+    written._back[:4] = read._back[:4]
+    assert "wrote 0 bytes past its end (4 guard bytes changed" in written.check_guards()
 
 
 def test_guards_can_be_reset():

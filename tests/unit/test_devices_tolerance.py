@@ -103,3 +103,36 @@ def test_max_error_is_that_of_the_worst_element():
 
 def test_empty_output_is_right():
     assert compare(np.zeros(0, np.float32), "f32", Reference(np.zeros(0))).first == -1
+
+
+def test_exact_results_have_no_tolerance():
+    exact = np.array([3.0, -(2.0**23)])
+    assert compare(exact.astype(np.float32), "f32", Reference(exact, roundings=0)).first == -1
+    off = np.array([3.0, np.nextafter(np.float32(-(2.0**23)), np.float32(0))], np.float32)
+    assert compare(off, "f32", Reference(exact, roundings=0)).first == 1
+    assert not tolerance(F32, 1 << 26, exact, 0).any()
+
+
+def test_exact_results_are_rounded_once_to_a_narrow_dtype():
+    exact = np.array([2049.0])
+    assert compare(exact.astype(np.float16), "f16", Reference(exact, roundings=0)).first == -1
+    assert compare(np.array([2052.0], np.float16), "f16", Reference(exact, roundings=0)).first == 0
+
+
+def test_results_that_were_rounded_twice_are_two_units_off_at_most():
+    exact = np.array([1.0, 1e6])
+    assert tolerance(F32, 1 << 26, exact, 2).tolist() == pytest.approx([2 * 2.0**-24, 2e6 * 2.0**-24])
+
+
+def test_reference_with_a_fault_finds_nothing_right():
+    exact = np.ones(3)
+    verdict = compare(exact.astype(np.float32), "f32", Reference(exact, fault="why not"))
+    assert (verdict.first, verdict.bad, verdict.fault) == (0, 3, "why not")
+
+
+def test_numbers_beyond_the_dtype_are_infinities():
+    exact = np.array([1e39, -1e39, 3e38])
+    assert compare(np.array([np.inf, -np.inf, 3e38], np.float32), "f32", Reference(exact)).first == -1
+    assert compare(np.array([3e38, -np.inf, 3e38], np.float32), "f32", Reference(exact)).first == 0
+    assert compare(np.array([np.inf], np.float16), "f16", Reference(np.array([65520.0]))).first == -1
+    assert compare(np.array([65504.0], np.float16), "f16", Reference(np.array([65519.0]))).first == -1

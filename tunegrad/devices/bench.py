@@ -232,7 +232,7 @@ class Bench:
 def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: bool = True) -> _Fault:
     """What the last run, on input set ``index``, did wrong, if anything: guard zones first, then every output.
 
-    What may only be read can not have been written to: see ``readonly``. The greatest error is of this and ``before``.
+    What may only be read can not have been written to: see ``readonly``. The greatest error is of ordinary inputs.
     """
     damage = bound.workspace.check_guards()
     if damage:
@@ -248,7 +248,10 @@ def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: boo
         if bar is None:
             continue
         verdict = bulk.judge(bar, buffer.array(param.dtype))
-        max_error = max(max_error, verdict.max_error)
+        if index == 0:  # errors of special numbers are as large as these are
+            max_error = max(max_error, verdict.max_error)
+        if verdict.fault:
+            return _Fault(f"{param.name}: {verdict.fault}", max_error=max_error)
         if verdict.first >= 0:
             error = (
                 f"{param.name}[{verdict.first}]: got {verdict.got:.9g}, expected {verdict.expected:.9g}, "

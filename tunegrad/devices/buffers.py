@@ -1,9 +1,10 @@
 """Aligned, touched memory with guard zones: what kernels read and write while they are measured and run.
 
-      canary page | data (64-byte aligned or better) | canary up to the page's end, at least 64 bytes
+      a page of poison | data (64-byte aligned or better) | poison up to the page's end, at least a page
 
-A write next to a buffer lands in a canary and is found by ``check_guards``; one to a buffer that is ``protect``-ed, or
-next to it, ends the process.
+A write next to a buffer lands in a guard zone and is found by ``check_guards``; one to a buffer that is ``protect``-ed,
+or next to it, ends the process. A read next to a buffer finds poison, a byte that makes every number of the buffer's
+dtype one that shows: NaN of any float width, integers that are huge (0x7B7B7B7B). So does what nobody wrote.
 """
 
 from __future__ import annotations
@@ -18,30 +19,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.dtypes import DType, buffer_dtype
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "poison"]
 
 _PAGE = 4096
 _HUGE = 2 << 20
-_GUARD = 64
-_CANARY = np.uint8(0xA5)
-_INTACT = bytes([0xA5]) * (_PAGE + _GUARD)
+_NAN = 0xFF
+_HUGE_NUMBER = 0x7B
+_GUARD = 0x7D
+"""Of buffers that are written (f32 and bf16 2.1e37): what was read next to a buffer and copied here shows as well."""
+
+
+def poison(dtype: DType, nan: bool = True) -> int:
+    """The byte whose repetition is no likely value of ``dtype``: NaN, a huge integer, neither bool.
+
+    ``nan=False``: huge instead of NaN, for where NaN may be right (f32 and bf16 1.3e36, f16 61,280, f64 1.1e286).
+    """
+    return _NAN if nan and not dtype.is_int else _HUGE_NUMBER
 
 
 class Buffer:
     """Zeroed memory of ``nbytes`` bytes between two guard zones; freed with the last array that views it.
 
     ``touched``: every page is there already; without it, the caller writes all of it before anything is timed.
-    Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. Raises MemoryError when there is none.
+    Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. ``guard`` is the byte that both guard
+    zones are filled with. Raises MemoryError when there is no memory.
     """
 
-    __slots__ = ("_back", "_front", "_protected", "bytes", "nbytes")
+    __slots__ = ("_back", "_front", "_guard", "_protected", "bytes", "nbytes")
 
-    def __init__(self, nbytes: int, touched: bool = True) -> None:
+    def __init__(self, nbytes: int, touched: bool = True, guard: int = _GUARD) -> None:
         self.nbytes = nbytes
+        self._guard = guard
         align = _HUGE if nbytes > _HUGE else _PAGE
-        body = -(-(nbytes + _GUARD) // _PAGE) * _PAGE
+        body = -(-(nbytes + _PAGE) // _PAGE) * _PAGE
         try:
             memory = mmap.mmap(-1, _PAGE + body + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
@@ -89,17 +101,17 @@ class Buffer:
     def check_guards(self) -> str:
         """Where the first guard byte was overwritten, in words; '' when both zones are intact."""
         for zone, offset in ((self._front, -_PAGE), (self._back, self.nbytes)):
-            if zone.tobytes() != _INTACT[: zone.size]:
-                wrong = zone != _CANARY
+            wrong = zone != self._guard
+            if wrong.any():
                 at = offset + int(np.argmax(wrong))
                 place = f"{-at} bytes before its start" if at < 0 else f"{at - self.nbytes} bytes past its end"
                 return f"wrote {place} ({int(wrong.sum())} guard bytes changed, buffer of {self.nbytes} bytes)"
         return ""
 
     def reset_guards(self) -> None:
-        """Fill both zones with the canary again."""
-        self._front.fill(_CANARY)
-        self._back.fill(_CANARY)
+        """Fill both zones with poison again."""
+        self._front.fill(self._guard)
+        self._back.fill(self._guard)
 
 
 @functools.cache

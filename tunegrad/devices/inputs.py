@@ -1,59 +1,196 @@
-"""Fresh inputs from a seed: normal-ish floats with no denormals, NaN or infinities, and small integers."""
+"""The inputs that candidates are verified on: drawn from a seed, in three kinds of sets.
+
+    ordinary   normal numbers, far from the denormals; small integers of both signs
+    exact      integers up to ``reach`` as floats: sums and products of them are exact, whatever their order
+    special    ordinary ones among zeros of both signs, large, tiny and non-finite ones; integers over their whole range
+
+Constants are the same in all sets, so that what is packed from them is: multiples of 1/4 up to 2, exact as well. Where
+normal numbers are outside the domain of a kernel (a logarithm's), all numbers are drawn in another one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import KernelIO, Parameter
-from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.dtypes import DType, buffer_dtype
+from tunegrad.ir.exact import Drawn
+from tunegrad.ir.numeric import to_memory
 
-__all__ = ["draw", "draw_inputs"]
+__all__ = ["DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "constants_of", "draw", "draw_inputs", "signed"]
+
+Kind = Literal["ordinary", "exact", "special"]
+KINDS: tuple[Kind, ...] = ("ordinary", "exact", "special")
+
+Domain = Literal["normal", "positive", "unit", "large", "small"]
+DOMAINS: tuple[Domain, ...] = ("normal", "positive", "unit", "large", "small")
+"""Standard normal; 0.5 to 2; -0.9 to 0.9; 4 to 16; normal over 64. The first in which a kernel is defined counts."""
+
+MILDEST = 4
+"""The last of the levels of special values: see ``Draw``."""
 
 _SMALL = 8
+_STEPS: dict[str, tuple[int, int, float, bool]] = {
+    "normal": (1, 8, 0.25, True),
+    "positive": (2, 8, 0.25, False),
+    "unit": (1, 7, 0.125, True),
+    "large": (16, 64, 0.25, False),
+    "small": (1, 8, 2.0**-8, True),
+}
+"""Constants: least and most multiple of a unit, the unit, and whether both signs occur."""
+
+_LARGE = {"f16": 2.0**6, "bf16": 2.0**16, "f32": 2.0**16, "f64": 2.0**16}
+_TINY = {"f16": 2.0**-13, "bf16": 2.0**-40, "f32": 2.0**-40, "f64": 2.0**-40}
+"""Products of two are no denormal numbers of f32, and those of f16 are normal."""
+
+_OFTEN = 64
+
+_PERIOD = (1 << 22) - 3
+"""Longer arrays repeat themselves: to draw 2^26 numbers takes longer than all that is done with them. A prime, so that
+no schedule takes elements that far apart for each other."""
 
 
-def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "") -> dict[str, npt.NDArray[Any]]:
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How one set is drawn. ``reach``: the greatest integer of an exact set.
+
+    ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each parameter; 2, none;
+    3, zeros alone, and small integers; 4, as ordinary.
+    """
+
+    kind: Kind = "ordinary"
+    domain: Domain = "normal"
+    reach: int = 1
+    level: int = 0
+
+
+def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None) -> dict[str, npt.NDArray[Any]]:
     """A flat array for every parameter that a kernel reads; the same in every process for the same arguments.
 
-    Constants do not depend on ``seed``, only on the kernel: what is packed from them stays valid for every input set.
+    Constants do not depend on ``seed``, only on the kernel and its domain.
     """
+    how = how or Draw()
     return {
-        p.name: _constant(p, kernel_key).copy()
+        p.name: _constant(p, kernel_key, how.domain).copy()
         if p.role == "const"
-        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)))
+        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), how)
         for p in io.params
         if p.role in ("in", "const", "inout")
     }
 
 
 @lru_cache(maxsize=4)
-def _constant(param: Parameter, kernel_key: str) -> npt.NDArray[Any]:
-    """A kernel's constant; kept, since its second input set has it, too."""
-    return draw(param, np.random.default_rng(_entropy(kernel_key, param.name, 0)))
+def _constant(param: Parameter, kernel_key: str, domain: Domain) -> npt.NDArray[Any]:
+    """A kernel's constant; kept, since its other input sets have it, too."""
+    rng = np.random.default_rng(_entropy(kernel_key, param.name, 0))
+    kind = buffer_dtype(param.dtype)
+    if not (kind.is_float or kind.is_pair):
+        return draw(param, rng)
+    least, most, unit, signed = _STEPS[domain]
+    return _stored(_integers(rng, _count(param), least, most, signed) * np.float32(unit), kind)
 
 
-def draw(param: Parameter, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Values for one parameter. Floats: standard normal, rounded away from the denormals."""
+def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) -> npt.NDArray[Any]:
+    """Values for one parameter, as they are stored."""
+    how = how or Draw()
     kind = buffer_dtype(param.dtype)
     if kind.is_bool:
         return rng.integers(0, 2, param.elements).astype(bool)
     if kind.is_int:
-        low, high = (0, param.bound) if param.bound else (-_SMALL, _SMALL + 1)
-        return rng.integers(low, high, param.elements).astype(kind.numpy)
-    if kind.is_pair:
-        halves = _away_from_zero(rng.standard_normal(2 * param.elements, dtype=np.float32)).view(np.uint32) >> 16
-        return halves[0::2] | (halves[1::2] << 16)
-    if kind.name == "f64":
-        return _away_from_zero(rng.standard_normal(param.elements))
-    values = _away_from_zero(rng.standard_normal(param.elements, dtype=np.float32))
-    if kind.name == "bf16":
-        return (values.view(np.uint32) >> 16).astype(np.uint16)
-    return values.astype(kind.numpy, copy=False)
+        return _drawn_integers(param, kind, rng, how)
+    if how.kind == "exact":
+        return _stored(_integers(rng, _count(param), 1, how.reach, signed(how.domain)), kind)
+    count = _count(param)
+    values = _ordinary(rng, min(count, _PERIOD), how.domain, kind)
+    if how.kind == "special":
+        _make_special(values, kind, rng, how)
+    return _stored(values if values.size == count else np.resize(values, count), kind)
+
+
+def _drawn_integers(param: Parameter, kind: DType, rng: np.random.Generator, how: Draw) -> npt.NDArray[Any]:
+    n = param.elements
+    if param.bound:
+        values = rng.integers(0, param.bound, n)
+        if how.kind == "special":
+            values = np.where(rng.integers(0, 2, n) == 0, values, rng.integers(0, 2, n) * (param.bound - 1))
+        return values.astype(kind.numpy)
+    if how.kind != "special" or how.level > 2:
+        return rng.integers(-_SMALL, _SMALL + 1, n).astype(kind.numpy)
+    least = -1 << (kind.bits - 1)
+    values = rng.integers(least, -1 - least, n, dtype=kind.numpy.str, endpoint=True)
+    edges = np.array([0, 1, -1, least, -1 - least], kind.numpy)
+    return np.where(rng.integers(0, 4, n) == 0, edges[rng.integers(0, len(edges), n)], values)
+
+
+def _integers(rng: np.random.Generator, n: int, least: int, most: int, signed: bool) -> npt.NDArray[np.float32]:
+    """Integers from ``least`` to ``most``, of both signs where ``signed``; none is zero where ``least`` is not."""
+    span = most - least + 1
+    drawn = rng.integers(0, span * (2 if signed else 1), n, dtype=np.uint16)
+    sizes = drawn & np.uint16(span - 1) if span & (span - 1) == 0 else drawn % np.uint16(span)
+    values = (sizes + np.uint16(least)).astype(np.float32)
+    if signed:
+        np.negative(values, where=drawn >= span, out=values)
+    return values
+
+
+def _ordinary(rng: np.random.Generator, n: int, domain: Domain, kind: DType) -> npt.NDArray[Any]:
+    wide = np.float64 if kind.name == "f64" else np.float32
+    if domain in ("normal", "small"):
+        values: npt.NDArray[Any] = rng.standard_normal(n, dtype=wide)
+        return _away_from_zero(values) * wide(1 if domain == "normal" else 2.0**-6)
+    uniform = rng.random(n, dtype=wide)
+    if domain == "unit":
+        return _away_from_zero(uniform * wide(1.8) - wide(0.9))
+    return (uniform * wide(1.5) + wide(0.5)) * wide(1 if domain == "positive" else 8)
+
+
+def _make_special(values: npt.NDArray[Any], kind: DType, rng: np.random.Generator, how: Draw) -> None:
+    """Put special values among ordinary ones; negative ones only where the domain has them."""
+    if how.level >= MILDEST or not values.size:
+        return
+    choice = rng.integers(0, 32, values.size, dtype=np.uint8)
+    values[choice < 2] = 0.0
+    values[(choice == 2) | (choice == 3)] = -0.0
+    if how.level > 2:
+        return
+    name = "bf16" if kind.is_pair else kind.name
+    sign = np.sign(values) if signed(how.domain) else 1.0
+    values[...] = np.where((choice >> 2) == 1, sign * _TINY[name], values)
+    if how.domain != "unit":
+        values[...] = np.where((choice >> 2) == 2, sign * _LARGE[name], values)
+    if how.level < 2 and not kind.is_pair:
+        count = max(3, values.size // _OFTEN) if how.level == 0 else 3
+        at = rng.integers(0, values.size, count)
+        values[at] = np.resize(np.array([np.nan, np.inf, -np.inf]), count)
+
+
+def constants_of(domain: Domain) -> Drawn:
+    """What is known of constants of that domain."""
+    _, most, unit, both = _STEPS[domain]
+    return Drawn(most * unit, unit, both)
+
+
+def signed(domain: Domain) -> bool:
+    """Whether the numbers of a domain have both signs."""
+    return _STEPS[domain][3]
+
+
+def _count(param: Parameter) -> int:
+    return param.elements * (2 if buffer_dtype(param.dtype).is_pair else 1)
+
+
+def _stored(values: npt.NDArray[Any], kind: DType) -> npt.NDArray[Any]:
+    """Numbers as memory of ``kind``; bf16 ones are cut off, not rounded: they are drawn anyway."""
+    if kind.is_pair or kind.name == "bf16":
+        halves = values.astype(np.float32).view(np.uint32) >> 16
+        return halves[0::2] | (halves[1::2] << 16) if kind.is_pair else halves.astype(np.uint16)
+    return to_memory(values, kind)
 
 
 def _away_from_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -114,12 +114,16 @@ class Outcome:
 class Reference:
     """What an output must be: float64 (integers: int64) values of the whole buffer, or of the elements ``indices``.
 
-    ``terms`` is the longest reduction behind one element: the tolerance follows from it.
+    The tolerance follows from ``terms``, the fold steps behind one element that round, and from ``roundings``, those of
+    the result itself: 0 where it is exact, None where terms may cancel. ``fault``: why nothing can be compared with it,
+    in words; no candidate is right then.
     """
 
     values: Array
     terms: int = 1
     indices: npt.NDArray[np.int64] | None = None
+    roundings: int | None = None
+    fault: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -131,9 +135,10 @@ class Hooks:
     """Functions the workers import, as ``package.module:function``; an empty one means the default.
 
     ``lower(payload) -> Lowered`` runs in the compile workers. In the timing worker, once per kernel and input set:
-    ``inputs(payload, io, seed) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
+    ``inputs(payload, io, seed, kind) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
     ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it a candidate is timed and
-    not compared, which only tests of the device do).
+    not compared, which only tests of the device do). Input set 0 is of ordinary numbers, set 1 of integers, set 2 of
+    special values: see ``inputs``.
     """
 
     lower: str = ""
@@ -145,10 +150,9 @@ class Hooks:
 class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
-    A second input set is used where the first reference took less than ``second_set_s``; timing stops early where a
-    candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs and references that
-    the timing worker, and the references that this process, keep. ``quiet_s``: how long a moment is waited for in which
-    nothing disturbs the timing of a candidate that may be good.
+    Timing stops early where a candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the
+    inputs and references that the timing worker, and the references that this process, keep. ``quiet_s``: how long a
+    moment is waited for in which nothing disturbs the timing of a candidate that may be good.
     """
 
     compile_s: float = 5.0
@@ -157,7 +161,6 @@ class Limits:
     text_bytes: int = 8 << 20
     reference_s: float = 120.0
     cache_bytes: int = 1 << 30
-    second_set_s: float = 1.0
     worker_start_s: float = 60.0
     losing_factor: float = 1.5
     quiet_s: float = 0.025

@@ -16,13 +16,19 @@ __all__ = ["Bar", "Mismatch", "compare", "tolerance"]
 
 _UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
+_LARGEST = {"bf16": 2.0**128 * (1 - 2.0**-9), "f16": 65520.0, "f32": 2.0**128 * (1 - 2.0**-25), "f64": math.inf}
+"""From where on numbers are rounded to an infinity."""
+
 _STEP = 16.0
 _FUNCTIONS = 64.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The verdict on one output. ``first`` is the first bad element's index, -1 when all are good."""
+    """The verdict on one output. ``first`` is the first bad element's index, -1 when all are good.
+
+    ``fault``: why nothing could be compared, in words.
+    """
 
     first: int
     got: float
@@ -30,9 +36,12 @@ class Mismatch:
     allowed: float
     max_error: float
     bad: int = 0
+    fault: str = ""
 
 
-def tolerance(dtype: DType, terms: int, expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def tolerance(
+    dtype: DType, terms: int, expected: npt.NDArray[Any], roundings: int | None = None
+) -> npt.NDArray[np.float64]:
     """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype`` summed from ``terms``.
 
     With u the unit roundoff of the type that computes (f32 for f16 and bf16), a sum of n rounded terms does n
@@ -47,16 +56,26 @@ def tolerance(dtype: DType, terms: int, expected: npt.NDArray[Any]) -> npt.NDArr
     deviations of the walk with room for products and a second reduction; 64 roundings pay for epilogues and for
     polynomial exp, tanh and erf of a few units in the last place; u_store is the final rounding to a 16-bit type.
     A lost or doubled term is an error of 1/sqrt(n) or more of the result: for f32, above ``allowed`` to n ~ 10^6.
-    Integers and bools are exact.
+
+    Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of small integers, their
+    multiples), no terms cancel and no walk is walked:
+
+        allowed = u * roundings * |expected| + u_store * |expected| + (smallest, where anything is rounded)
+
+    which is nothing at all where nothing is rounded. Integers and bools are exact.
     """
     if not dtype.is_float:
         return np.zeros(expected.shape)
     size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    unit = _UNIT[dtype.compute.name]
+    stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
+    if roundings is not None:
+        least = _SMALLEST[dtype.name] if roundings or stored else 0.0
+        exact: npt.NDArray[np.float64] = (unit * roundings + stored) * size + least
+        return exact
     finite = size[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    unit = _UNIT[dtype.compute.name]
     steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS
-    stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
     allowed: npt.NDArray[np.float64] = unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
     return allowed
 
@@ -67,6 +86,8 @@ class Bar:
 
     ``expected`` is the reference of every compared element, ``allowed`` how far from it a result may be. ``special`` is
     where NaN or an infinity is expected, None where it is nowhere. ``indices``: the elements that are compared.
+    ``finite``: expected and allowed where nothing is special; None where nothing is anyway. ``fault``: why nothing is
+    right, see ``Reference``.
     """
 
     dtype: DType
@@ -74,6 +95,8 @@ class Bar:
     allowed: npt.NDArray[np.float64]
     special: npt.NDArray[np.bool_] | None
     indices: npt.NDArray[np.int64] | None
+    fault: str = ""
+    finite: tuple[npt.NDArray[Any], npt.NDArray[np.float64]] | None = None
 
     @staticmethod
     def of(dtype: str, reference: Reference) -> Bar:
@@ -82,19 +105,28 @@ class Bar:
         expected = np.ascontiguousarray(reference.values.reshape(-1), np.float64 if kind.is_float else None)
         if kind.is_pair:
             expected = _halves(expected)
-        allowed = tolerance(BF16 if kind.is_pair else kind, reference.terms, expected)
+        number = BF16 if kind.is_pair else kind
+        if number.is_float:
+            expected = _overflowed(expected, number)
+        allowed = tolerance(number, reference.terms, expected, reference.roundings)
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
         special = ~np.isfinite(expected)
-        return Bar(kind, expected, allowed, special if special.any() else None, reference.indices)
+        if not special.any():
+            return Bar(kind, expected, allowed, None, reference.indices, reference.fault)
+        finite = expected[~special], allowed[~special]
+        return Bar(kind, expected, allowed, special, reference.indices, reference.fault, finite)
 
     @property
     def nbytes(self) -> int:
         """Bytes beyond those of the reference."""
-        return self.allowed.nbytes + (0 if self.special is None else self.special.nbytes)
+        special = 0 if self.special is None else self.special.nbytes
+        return self.allowed.nbytes + special + sum(a.nbytes for a in self.finite or ())
 
     def judge(self, got: npt.NDArray[Any]) -> Mismatch:
         """Compare an output buffer (flat, as stored); NaN and infinities must be in the same places."""
+        if self.fault:
+            return Mismatch(0, math.nan, math.nan, 0.0, 0.0, self.expected.size, self.fault)
         picked = got if self.indices is None else got[self.indices]
         values = _halves(picked) if self.dtype.is_pair else _widen(picked, self.dtype)
         if values.shape != self.expected.shape:
@@ -120,6 +152,14 @@ class Bar:
         index = place if self.indices is None else int(self.indices[place])
         limit = float(self.allowed[at])
         return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
+
+
+def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float64]:
+    """What float64 holds and ``dtype`` rounds to an infinity, as that."""
+    beyond = np.abs(expected) >= _LARGEST[dtype.name]
+    if not beyond.any():
+        return expected
+    return np.where(beyond, np.copysign(np.inf, expected), expected)
 
 
 def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch:

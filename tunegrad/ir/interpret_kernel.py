@@ -2,7 +2,8 @@
 
 Points of the shared axes are taken in chunks; a stage's own axes are a second dimension, so every array here is
 (points, own points) or broadcasts to it. ``as_float64`` does all float arithmetic and accumulation in f64, and
-gives float results as f64; explicit casts to f16 and bf16 still round.
+gives float results as f64; explicit casts to f16 and bf16 still round. Sums of products at all points are matrix
+products then: see ``contraction``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import numpy as np
 
 from tunegrad.errors import InternalError
 
+from .contraction import Contraction, contraction_of
 from .dtypes import F64, DType
 from .expr import Cast, Const, Expr, IndexValue, Inside, Load, Value
 from .index import Index, Valid
-from .kernel import Axis, Kernel, Reduce, Store, identity
+from .kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
 
-__all__ = ["interpret", "interpret_at"]
+__all__ = ["interpret", "interpret_at", "interpret_steps"]
 
 CHUNK = 1 << 18
 """Elements of one array."""
@@ -34,12 +36,22 @@ def interpret(k: Kernel, arrays: Mapping[str, Array], *, as_float64: bool = Fals
     """
     run = _Run(k, arrays, as_float64)
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
-    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages)]))
+    contracted = _contractions(k) if as_float64 else {}
+    sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
+    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages if not _among(s, contracted))]))
     for first in range(0, k.points, step):
         flat = np.arange(first, min(k.points, first + step), dtype=np.int64)
-        for param, offsets, values in run.at(_unravel(flat, k.axes)):
+        known = {name: v[first : first + len(flat)].reshape(-1, 1) for name, v in sums.items()}
+        for param, offsets, values in run.at(_unravel(flat, k.axes), known):
             outputs[param][offsets] = values
     return outputs
+
+
+def interpret_steps(k: Kernel) -> int:
+    """Elements that ``interpret(..., as_float64=True)`` handles: its time goes with them."""
+    contracted = _contractions(k)
+    others = (s for s in k.stages if not _among(s, contracted))
+    return sum(c.steps for c in contracted.values()) + k.points * sum(_extent(s.axes) for s in others)
 
 
 def interpret_at(
@@ -63,6 +75,16 @@ def interpret_at(
     return {p: (np.concatenate([o for o, _ in f]), np.concatenate([v for _, v in f])) for p, f in found.items()}
 
 
+def _contractions(k: Kernel) -> dict[str, Contraction]:
+    """The reductions that are sums of products, by name."""
+    found = ((r.name, contraction_of(k, r)) for r in k.reduces)
+    return {name: c for name, c in found if c is not None}
+
+
+def _among(s: Stage, contracted: Mapping[str, Contraction]) -> bool:
+    return isinstance(s, Reduce) and s.name in contracted
+
+
 def _extent(axes: tuple[Axis, ...]) -> int:
     return prod(a.extent for a in axes)
 
@@ -70,10 +92,10 @@ def _extent(axes: tuple[Axis, ...]) -> int:
 def _unravel(flat: Array, axes: tuple[Axis, ...]) -> dict[str, Array]:
     """The value of each axis at row-major positions ``flat``."""
     env: dict[str, Array] = {}
-    for a in reversed(axes):
+    for a in reversed(axes[1:]):
         env[a.name] = flat % a.extent
         flat = flat // a.extent
-    return env
+    return env | {a.name: flat for a in axes[:1]}
 
 
 def _memory_dtype(dtype: DType, as_float64: bool) -> np.dtype[np.generic]:
@@ -88,24 +110,45 @@ class _Run:
         self.params = {p.name: p for p in k.params}
         self.memory: dict[str, Array] = {}
         self.offsets: dict[tuple[str, tuple[Index, ...]], Index] = {}
+        self.grid: tuple[Axis, ...] = ()
+        """Axes at all points of which ``evaluate`` is, one dimension for each."""
+        self.along = ""
+        """The reduce axis along which one sum runs, its values consecutive; where there is none, ''."""
         for p in k.params:
             if p.role == "out":
                 continue
             a = arrays[p.name]
             if a.shape != (p.size,) or a.dtype != p.dtype.numpy:
                 raise InternalError(f"kernel {k.name}: {p.name} is {a.dtype}{a.shape}, not flat {p.dtype}[{p.size}]")
-            self.memory[p.name] = self._wide(to_compute(a, p.dtype))
+            self.memory[p.name] = a
 
-    def at(self, points: Mapping[str, Array]) -> list[tuple[str, Array, Array]]:
-        """(parameter, offsets, values in memory form) of every store at the given points of the shared axes."""
+    def evaluate(self, x: Expr, axes: tuple[Axis, ...]) -> Array:
+        """An expression that reads no reduction, at every point of ``axes``: one dimension for each, or of extent 1."""
+        env = {
+            a.name: np.arange(a.extent, dtype=np.int64).reshape([a.extent if b is a else 1 for b in axes]) for a in axes
+        }
+        self.grid = axes
+        try:
+            return self._eval(x, env, {}, {})
+        finally:
+            self.grid = ()
+
+    def at(
+        self, points: Mapping[str, Array], known: Mapping[str, Array] | None = None
+    ) -> list[tuple[str, Array, Array]]:
+        """(parameter, offsets, values in memory form) of every store at the given points of the shared axes.
+
+        ``known``: reductions that were worked out before, one value for each point.
+        """
         shared = {n: v.reshape(-1, 1) for n, v in points.items()}
         count = len(next(iter(points.values()))) if points else 1
-        values: dict[str, Array] = {}
+        values: dict[str, Array] = dict(known or {})
         written: list[tuple[str, Array, Array]] = []
         memo: dict[int, Array] = {}
         for s in self.kernel.stages:
             if isinstance(s, Reduce):
-                values[s.name] = self._fold(s, shared, values, count)
+                if s.name not in values:
+                    values[s.name] = self._fold(s, shared, values, count)
             else:
                 written.append(self._store(s, shared, values, count, {} if s.axes else memo))
         return written
@@ -114,6 +157,7 @@ class _Run:
         dtype = self._dtype(s.dtype)
         total = np.full((count, 1), identity(s.op, s.dtype), dtype)
         extent = _extent(s.axes)
+        self.along = s.axes[0].name if count == 1 and len(s.axes) == 1 else ""
         for first in range(0, extent, CHUNK):
             flat = np.arange(first, min(extent, first + CHUNK), dtype=np.int64)
             env = shared | {n: v.reshape(1, -1) for n, v in _unravel(flat, s.axes).items()}
@@ -121,6 +165,7 @@ class _Run:
             with np.errstate(all="ignore"):
                 part = FOLDS[s.op].reduce(x, axis=1, dtype=dtype, keepdims=True)
                 total = FOLDS[s.op](total, part)
+        self.along = ""
         return total
 
     def _store(
@@ -166,14 +211,31 @@ class _Run:
         offset = self.offsets.get(key)
         if offset is None:
             offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
+        memory, dtype = self.memory[x.param], self.params[x.param].dtype
+        view = self._view(memory, offset, env) if x.valid.always else None
+        if view is not None:
+            return self._read(view, dtype)
         where = _at(offset, env)
-        memory = self.memory[x.param]
         if x.valid.always:
-            return np.asarray(memory[where])
+            return self._read(np.asarray(memory[where]), dtype)
         valid = _holds(x.valid, env)
         if not memory.size:
-            return np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype)
-        return np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype))
+            return self._read(np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype), dtype)
+        return self._read(np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype)), dtype)
+
+    def _view(self, memory: Array, offset: Index, env: Mapping[str, Array]) -> Array | None:
+        """What a load reads, as a part of the memory: no index of each element. None where its steps are not known."""
+        if self.grid and offset.hi < memory.size:
+            return _strided(memory, offset, self.grid)
+        step = offset.coefficient(self.along) if self.along else None
+        if step is None or step <= 0:
+            return None
+        run = env[self.along]
+        start = int(_at(offset, {**env, self.along: run[:, :1]}).reshape(-1)[0])
+        return memory[start : start + step * (run.size - 1) + 1 : step].reshape(1, -1)
+
+    def _read(self, stored: Array, dtype: DType) -> Array:
+        return self._wide(to_compute(stored, dtype))
 
     def _dtype(self, dtype: DType) -> np.dtype[np.generic]:
         return _memory_dtype(dtype.compute, self.as_float64)
@@ -183,6 +245,17 @@ class _Run:
 
     def _wide(self, x: Array) -> Array:
         return x.astype(np.float64) if self.as_float64 and x.dtype.kind == "f" else x
+
+
+def _strided(memory: Array, offset: Index, axes: tuple[Axis, ...]) -> Array | None:
+    """What a load reads at every point of ``axes``; of extent 1 along those that it does not depend on."""
+    steps = [offset.coefficient(a.name) for a in axes]
+    known = [s for s in steps if s is not None and s >= 0]
+    if len(known) < len(steps) or not memory.size:
+        return None
+    shape = [a.extent if s else 1 for a, s in zip(axes, known, strict=True)]
+    strides = [s * memory.itemsize for s in known]
+    return np.lib.stride_tricks.as_strided(memory[offset.const :], shape, strides, writeable=False)
 
 
 def _at(index: Index, env: dict[str, Array]) -> Array:

@@ -5,6 +5,7 @@ Arrays hold compute types (bool, i32, i64, f32, f64, bf16x2); ``to_compute`` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,11 @@ __all__ = ["FOLDS", "Array", "compute", "convert", "to_compute", "to_memory"]
 
 Array = NDArray[Any]
 
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
 
 def _erf(x: Array) -> Array:
-    from scipy.special import erf
-
-    return np.asarray(erf(x), dtype=x.dtype)
+    return np.asarray(_ERF(x), dtype=x.dtype)
 
 
 def _floor(x: Array) -> Array:

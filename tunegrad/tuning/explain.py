@@ -40,7 +40,7 @@ from .workload import KernelUse, Workload, cut_as_stored, with_variants, workloa
 
 __all__ = ["chosen", "explain", "explain_rows", "selected", "variant_rows"]
 
-_LIMITS = Limits(compile_s=3.0, second_set_s=0.0)
+_LIMITS = Limits(compile_s=3.0)
 """Schedules that were verified when they were found are verified on one set of inputs here."""
 
 

@@ -83,7 +83,7 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=10, tolerance=0.
 _BATCH, _SHORT_BATCH = 16, 8
 """Candidates between two decisions; the second where the budget is short for the number of kernels."""
 
-_LIMITS = Limits(compile_s=3.0, second_set_s=0.1)
+_LIMITS = Limits(compile_s=3.0)
 _RESERVE = 0.1
 """The part of a budget that is kept for the finals."""
 

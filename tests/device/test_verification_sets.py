@@ -1,0 +1,214 @@
+"""Input sets on which what is wrong shows: one lost term, nothing written, numbers at the ends of their range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_corpus import NAMES, corpus_kernel
+
+from tunegrad import candidate
+from tunegrad.candidate import HOOKS, Payload, inputs, lower, reference
+from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.devices.dataset import make_dataset
+from tunegrad.devices.inputs import KINDS
+from tunegrad.devices.job import Candidate, Limits
+from tunegrad.devices.tolerance import compare
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import I32
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Space
+from tunegrad.trial import Policy, Status
+
+TARGET = host_target(1)
+
+
+def x(*shape: int, dtype: str = "f32") -> Tensor:
+    return Tensor.input("x", shape, dtype)
+
+
+def kernel_of(t: Tensor) -> Kernel:
+    return schedule(fold_constants((t.node,))).launches[0].kernel
+
+
+def payload_of(k: Kernel) -> Payload:
+    return Payload(k, "", TARGET)
+
+
+def drawn(k: Kernel, kind: str, seed: int = 0) -> dict[str, np.ndarray]:
+    payload = payload_of(k)
+    return inputs(payload, lower(payload).io, seed, kind)
+
+
+def unwritten(k: Kernel, kind: str, byte: int) -> list[bool]:
+    """Whether each output is right where nothing was written on that poison."""
+    found = reference(payload_of(k), drawn(k, kind))
+    memory = {p.name: np.full(p.nbytes, byte, np.uint8).view(p.dtype.numpy) for p in k.outputs}
+    return [compare(memory[p.name], p.dtype.name, found[p.name]).first < 0 for p in k.outputs]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("byte", [0xFF, 0x7B, 0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: x(8, 32).log().sum(1),
+        lambda: (x(64) - 3.0).log() * 2.0,
+        lambda: (1.0 - x(64) * x(64)).sqrt().log(),
+        lambda: x(8, 16).exp().exp().sum(1),
+        lambda: (x(40) - 10.0).sqrt() * 2.0,
+        lambda: x(16, 4).softmax(-1),
+    ],
+    ids=["log sum", "log of shifted", "log of a root", "exponentials", "root beyond the range", "softmax"],
+)
+def test_kernel_that_writes_nothing_is_wrong_on_every_set(make, kind, byte):
+    assert not any(unwritten(kernel_of(make()), kind, byte))
+
+
+def test_numbers_are_drawn_in_the_domain_of_the_kernel():
+    k = kernel_of(x(8, 32).log().sum(1))
+    for kind in ("ordinary", "exact"):
+        (found,) = reference(payload_of(k), drawn(k, kind)).values()
+        assert np.isfinite(found.values).all()
+
+
+def test_kernel_that_is_defined_nowhere_can_not_be_verified():
+    k = kernel_of((-1.0 - x(64) * x(64)).log())
+    (found,) = reference(payload_of(k), drawn(k, "ordinary")).values()
+    assert found.fault.startswith("nothing can be verified: 0 of 64 elements of the reference are finite")
+    verdict = compare(found.values.astype(np.float32), "f32", found)
+    assert (verdict.first, verdict.fault) == (0, found.fault)
+
+
+def lose(k: Kernel, count: int, seed: int) -> bool:
+    """Whether a sum without its last ``count`` terms is right on the exact set of that seed."""
+    arrays = drawn(k, "exact", seed)
+    (found,) = reference(payload_of(k), arrays).values()
+    (name,) = arrays
+    lost = arrays[name][-count:].astype(np.float64).sum()
+    return compare((found.values - lost).astype(np.float32), "f32", found).first < 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 1024])
+@pytest.mark.parametrize("terms", [1 << 12, 1 << 20, 1 << 24])
+def test_sum_without_its_last_terms_is_wrong(terms, count):
+    assert not lose(kernel_of(x(terms).sum()), count, seed=1)
+
+
+@pytest.mark.slow
+def test_one_lost_term_in_2_to_the_26_is_wrong():
+    assert not lose(kernel_of(x(1 << 26).sum()), 1, seed=1)
+
+
+def test_mean_of_many_without_one_term_is_wrong():
+    k = kernel_of(x(1 << 22).mean())
+    arrays = drawn(k, "exact")
+    (found,) = reference(payload_of(k), arrays).values()
+    (values,) = arrays.values()
+    assert compare(found.values.astype(np.float32), "f32", found).first < 0
+    lost = found.values - values[-1].astype(np.float64) / values.size
+    assert compare(lost.astype(np.float32), "f32", found).first == 0
+
+
+def test_lost_term_of_an_exact_product_is_wrong():
+    k = corpus_kernel("gemm_square")
+    arrays = drawn(k, "exact")
+    (found,) = reference(payload_of(k), arrays).values()
+    assert found.roundings == 0
+    got = found.values.astype(np.float32)
+    assert compare(got, "f32", found).first < 0
+    got[17] += np.float32(0.25)  # the least product of its integers and constants
+    assert compare(got, "f32", found).first == 17
+
+
+def test_reference_that_the_interpreter_does_not_confirm_has_a_fault(monkeypatch: pytest.MonkeyPatch):
+    """As after a mistake in lowering, rendering or LLVM, which candidates would share."""
+    compiled = candidate._compiled
+
+    def mistaken(*given: object) -> dict[str, np.ndarray]:
+        found = compiled(*given)
+        found["p0"][-1] *= 1.0 + 1e-6
+        return found
+
+    k = kernel_of(x(6, 5).relu())
+    payload, arrays = payload_of(k), drawn(k, "ordinary")
+    monkeypatch.setattr(candidate, "INTERPRETED_STEPS", 0)
+    assert not reference(payload, arrays)["p0"].fault
+    monkeypatch.setattr(candidate, "_compiled", mistaken)
+    found = reference(payload, {**arrays, "p1": np.abs(arrays["p1"])})["p0"]
+    assert found.fault.startswith("the reference is not to be trusted: element 29 is ")
+    assert "no candidate of this kernel can win" in found.fault
+    assert compare(found.values.astype(np.float32), "f32", found).fault == found.fault
+
+
+def test_special_numbers_of_an_elementwise_kernel():
+    (values,) = drawn(kernel_of(x(1 << 12).relu()), "special").values()
+    assert np.isnan(values).any()
+    assert {np.inf, -np.inf, 0.0, 2.0**16, -(2.0**16), 2.0**-40, -(2.0**-40)} <= set(values.tolist())
+    assert np.signbit(values[values == 0]).any()
+    finite = np.abs(values[np.isfinite(values) & (values != 0)])
+    assert finite.min() >= 2.0**-40  # no denormal number
+
+
+def test_special_numbers_of_a_sum_leave_most_results_finite():
+    k = kernel_of(x(64, 100) @ Tensor.input("y", (100, 40), "f32"))
+    (found,) = reference(payload_of(k), drawn(k, "special")).values()
+    assert 0.5 <= np.isfinite(found.values).mean() < 1.0
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_special_integers_are_of_the_whole_range_and_wrap_around(dtype):
+    k = kernel_of(x(1 << 12, dtype=dtype) * 3 + 1)
+    arrays = drawn(k, "special")
+    (values,) = arrays.values()
+    ends = np.iinfo(values.dtype)
+    assert {ends.min, ends.max, 0, -1} <= set(values.tolist())
+    (found,) = reference(payload_of(k), arrays).values()
+    np.testing.assert_array_equal(found.values, values * values.dtype.type(3) + values.dtype.type(1))
+
+
+def test_constants_are_those_of_every_set():
+    k = corpus_kernel("gemm_prime")
+    sets = [drawn(k, kind, seed) for seed, kind in enumerate(KINDS)]
+    constants = [p.name for p in k.params if p.role == "const"]
+    assert constants
+    assert all((a[name] == sets[0][name]).all() for a in sets for name in constants)
+
+
+def test_heavy_kernels_have_every_set():
+    k = kernel_of(x(1, 256, 14, 14).conv2d(Tensor.input("w", (256, 256, 3, 3), "f32"), padding=1))
+    payload = payload_of(k)
+    made = make_dataset(Candidate(k.key, payload), lower(payload).io, HOOKS, Limits(), 0, None)
+    assert len(made.sets) == len(KINDS) == 3
+    assert [r.roundings for s in made.sets for r in s.references.values()] == [None, 0, None]
+    assert all(r.indices is None for s in made.sets for r in s.references.values())
+
+
+def test_division_of_integers_never_overflows():
+    from test_candidate_hooks import divided
+
+    arrays = drawn(divided(), "special")
+    least = np.iinfo(I32.numpy).min
+    assert not any(0 in a or least in a for a in arrays.values())
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[CpuMeasurer]:
+    with CpuMeasurer(host_target(2), HOOKS, replace(Limits(), quiet_s=0.0)) as measurer:
+        yield measurer
+
+
+QUICK = Policy(min_samples=2, max_samples=2, budget_s=0.001, timeout_s=10.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_schedules_are_right_on_every_set(measurer, name):
+    k = corpus_kernel(name)
+    for default in Space(k, measurer.target).defaults():
+        (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.target))], QUICK)
+        assert outcome is not None
+        assert (outcome.measurement.status, outcome.measurement.error) == (Status.OK, "")

@@ -1,0 +1,224 @@
+"""The input sets of a kernel: which numbers show what its candidates do wrong, and no more than that.
+
+ordinary   in the first domain where at least half of a sample of the results is finite
+exact      integers, up to the greatest reach for which the most results are exact
+special    at the wildest level where single precision, in numpy, meets the bar that candidates must meet
+
+The choices follow from kernel and seed alone, so every process makes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.buffers import poison
+from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, constants_of, draw_inputs, signed
+from tunegrad.devices.job import Array, KernelIO, Reference
+from tunegrad.devices.tolerance import Bar
+from tunegrad.ir.exact import Drawn, fold_steps, roundings
+from tunegrad.ir.expr import Apply, Cast, Expr, Op
+from tunegrad.ir.interpret_kernel import interpret_at
+from tunegrad.ir.kernel import Kernel, Param
+from tunegrad.ir.numeric import to_compute
+
+__all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
+
+_REACHES = (128, 16, 4, 1)
+"""Greatest integers of an exact set that are tried: bf16 holds 256."""
+
+_TRIAL_STEPS = 1 << 16
+_FEWEST, _MOST = 16, 4096
+"""A trial of a set takes about that many steps of the interpreter, and points between these."""
+
+_LONG = 1 << 20
+"""Where one element takes more steps than this, no level of special values is tried but the one with zeros."""
+
+_FINITE = 16
+"""One element in so many has to be finite, or nothing can be verified."""
+
+_PARTIAL = frozenset((Op.LOG, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP))
+"""Where most arguments may give no finite result."""
+
+_JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR))
+"""Large arguments that were rounded give other results altogether."""
+
+
+def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, Array]:
+    """The inputs of one set, in each buffer's layout; padding is poison."""
+    how = Draw(kind, domain_of(kernel, io))
+    if kind == "exact":
+        return _drawn(kernel, io, seed, replace(how, reach=_reach(kernel, how.domain)))
+    if kind == "special":
+        for level in _levels(kernel):
+            arrays = _drawn(kernel, io, seed, replace(how, level=level))
+            if _sound(kernel, arrays):
+                return arrays
+        return _drawn(kernel, io, seed, replace(how, level=MILDEST))
+    return _drawn(kernel, io, seed, how)
+
+
+def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
+    """The first domain in which half of a sample of every result is finite; else the one where the most is."""
+    if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+        return DOMAINS[0]
+    best, most = DOMAINS[0], -1.0
+    for domain in DOMAINS:
+        share = _finite(_at(kernel, _drawn(kernel, io, 0, Draw(domain=domain)), as_float64=True))
+        if share >= 0.5:
+            return domain
+        if share > most:
+            best, most = domain, share
+    return best
+
+
+def judgeable(r: Reference) -> Reference:
+    """The reference with a fault where hardly any element is finite: what computes nothing would pass."""
+    finite = int(np.isfinite(r.values).sum())
+    if r.fault or finite * _FINITE >= r.values.size:
+        return r
+    return replace(r, fault=(
+        f"nothing can be verified: {finite} of {r.values.size} elements of the reference are finite, at least one in "
+        f"{_FINITE} has to be, whatever numbers were drawn ({', '.join(DOMAINS)})"
+    ))  # fmt: skip
+
+
+def drawn_values(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Drawn | None]:
+    """What is known of every parameter's values, padding left out; None where they are no multiples of 2^-8.
+
+    Of constants nothing is worked out where nothing is known of the inputs: sums with both are rounded anyway.
+    """
+    found = {p.name: _values(p, arrays[p.name]) for p in kernel.params if p.role == "in"}
+    ordinary = bool(found) and not any(found.values())
+    for p in kernel.params:
+        if p.role == "const":
+            found[p.name] = None if ordinary else _values(p, arrays[p.name])
+    return found
+
+
+def _values(p: Param, memory: Array) -> Drawn | None:
+    gaps = gaps_of(p)
+    stored = memory if gaps is None else memory[~gaps]
+    if p.dtype.is_pair:
+        stored = np.stack([stored << 16, stored & np.uint32(0xFFFF0000)]).view(np.float32)
+    values = stored if p.dtype.is_pair else to_compute(stored, p.dtype)
+    if not values.size or not (p.dtype.is_float or p.dtype.is_pair):
+        return Drawn(float(np.abs(values.astype(np.float64)).max(initial=0.0)), 1.0)
+    unit = next((u for u in (1.0, 0.25, 2.0**-8) if _multiples(values, u)), None)
+    if unit is None:
+        return None
+    negative = int((values < 0).sum()) * 2 - values.size
+    return Drawn(float(np.abs(values).max()), unit, negative**2 <= 36 * values.size)
+
+
+def gaps_of(p: Param) -> NDArray[np.bool_] | None:
+    """Which elements of a parameter's memory are padding; None where none is."""
+    return None if p.size == prod(p.shape) else _gaps(p)
+
+
+def random_rows(rng: np.random.Generator, kernel: Kernel, count: int) -> Array:
+    """Points of the shared axes, one a row."""
+    columns = [rng.integers(0, a.extent, count) for a in kernel.axes]
+    return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
+
+
+def _gaps(p: Param) -> NDArray[np.bool_]:
+    empty: NDArray[np.bool_] = p.layout.pack(np.ones(p.shape, np.uint8)) == 0
+    return empty
+
+
+def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
+    drawn = draw_inputs(io, seed, kernel.key, how)
+    divides = any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in _applied(s.expr))
+    for p in kernel.params:
+        if p.role == "out":
+            continue
+        values = drawn[p.name]
+        if divides and p.dtype.is_int:
+            values[(values == 0) | (values == np.iinfo(values.dtype).min)] = 1  # least // -1 is out of range
+        gaps = gaps_of(p)
+        if gaps is not None:
+            values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
+    return drawn
+
+
+def _levels(kernel: Kernel) -> range:
+    if any(x.op in _JUMPS and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+        return range(3, MILDEST)
+    if _steps(kernel) > _LONG:
+        return range(MILDEST, MILDEST)
+    return range(1 if kernel.reduces else 0, MILDEST)
+
+
+def _reach(kernel: Kernel, domain: Domain) -> int:
+    """The greatest reach with the fewest fold steps that round, and the most results that are exact."""
+
+    def score(reach: int) -> tuple[int, int]:
+        found = roundings(kernel, {p.name: _of_an_exact_set(p, reach, domain) for p in kernel.params}).values()
+        return -sum(r.terms for r in found), sum(r.count == 0 for r in found)
+
+    return max(_REACHES, key=score)
+
+
+def _of_an_exact_set(p: Param, reach: int, domain: Domain) -> Drawn:
+    if not (p.dtype.is_float or p.dtype.is_pair):
+        return Drawn(8.0, 1.0)
+    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain))
+
+
+def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
+    """Whether single precision is near enough to double for these inputs, and half of the results finite."""
+    wide, narrow = (_at(kernel, arrays, as_float64=wide) for wide in (True, False))
+    terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
+    for p in kernel.outputs:
+        bar = Bar.of(p.dtype.name, Reference(wide[p.name], terms))
+        if _finite({p.name: bar.expected}) < 0.5 or bar.judge(narrow[p.name]).first >= 0:
+            return False
+    return True
+
+
+def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dict[str, Array]:
+    """Every output at random points."""
+    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _steps(kernel)), max(1, kernel.points))
+    points = random_rows(np.random.default_rng(0), kernel, count)
+    env = {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
+    found = interpret_at(kernel, arrays, env, as_float64=as_float64)
+    return {name: values for name, (_, values) in found.items()}
+
+
+def _steps(kernel: Kernel) -> int:
+    """Steps that one point of the shared axes takes."""
+    return max(1, sum(prod(a.extent for a in s.axes) for s in kernel.stages))
+
+
+def _finite(values: Mapping[str, Array]) -> float:
+    """The share of finite numbers, of the output where it is least."""
+    return min((float(np.isfinite(v).mean()) for v in values.values() if v.size), default=1.0)
+
+
+def _multiples(values: Array, unit: float) -> bool:
+    """Whether all are finite multiples of ``unit``; the first few decide for most."""
+    for part in (values.reshape(-1)[:256], values):
+        scaled = part if unit == 1.0 else part * values.dtype.type(1 / unit)
+        if not (scaled == np.rint(scaled)).all():  # NaN is no number
+            return False
+    return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
+
+
+def _applied(x: Expr) -> Iterator[Apply]:
+    """Every operation of an expression, once; shared ones are visited once."""
+    stack, seen = [x], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Apply):
+            yield node
+            stack.extend(node.args)
+        elif isinstance(node, Cast):
+            stack.append(node.x)
