@@ -1,7 +1,7 @@
 """The input sets of a kernel: which numbers show what its candidates do wrong, and no more than that.
 
 ordinary   in the first domain where at least half of a sample of the results is finite
-exact      integers, up to the greatest reach for which the most results are exact
+exact      integers, up to the greatest reach for which the most results are exact; of one sign under a maximum
 special    at the wildest level where single precision, in numpy, meets the bar that candidates must meet
 
 The choices follow from kernel and seed alone, so every process makes the same.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,8 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
     """The inputs of one set, in each buffer's layout; padding is poison."""
     how = Draw(kind, domain_of(kernel, io))
     if kind == "exact":
-        return _drawn(kernel, io, seed, replace(how, reach=_reach(kernel, how.domain)))
+        sign = _sign(kernel) if signed(how.domain) else 0
+        return _drawn(kernel, io, seed, replace(how, reach=_reach(kernel, how.domain, sign), sign=sign))
     if kind == "special":
         for level in _levels(kernel):
             arrays = _drawn(kernel, io, seed, replace(how, level=level))
@@ -154,20 +156,26 @@ def _levels(kernel: Kernel) -> range:
     return range(1 if kernel.reduces else 0, MILDEST)
 
 
-def _reach(kernel: Kernel, domain: Domain) -> int:
+def _sign(kernel: Kernel) -> Literal[-1, 0, 1]:
+    """The sign on which a maximum (or minimum) that starts at zero, or takes padding in, is seen; 0: no such fold."""
+    folds = {r.op for r in kernel.reduces}
+    return -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
+
+
+def _reach(kernel: Kernel, domain: Domain, sign: Literal[-1, 0, 1]) -> int:
     """The greatest reach with the fewest fold steps that round, and the most results that are exact."""
 
     def score(reach: int) -> tuple[int, int]:
-        found = roundings(kernel, {p.name: _of_an_exact_set(p, reach, domain) for p in kernel.params}).values()
+        found = roundings(kernel, {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}).values()
         return -sum(r.terms for r in found), sum(r.count == 0 for r in found)
 
     return max(_REACHES, key=score)
 
 
-def _of_an_exact_set(p: Param, reach: int, domain: Domain) -> Drawn:
+def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Literal[-1, 0, 1]) -> Drawn:
     if not (p.dtype.is_float or p.dtype.is_pair):
         return Drawn(8.0, 1.0)
-    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain))
+    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain) and not sign)
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:

@@ -58,7 +58,7 @@ no schedule takes elements that far apart for each other."""
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one set is drawn. ``reach``: the greatest integer of an exact set.
+    """How one set is drawn. ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
 
     ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each parameter; 2, none;
     3, zeros alone, and small integers; 4, as ordinary.
@@ -68,6 +68,7 @@ class Draw:
     domain: Domain = "normal"
     reach: int = 1
     level: int = 0
+    sign: Literal[-1, 0, 1] = 0
 
 
 def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -105,7 +106,8 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     if kind.is_int:
         return _drawn_integers(param, kind, rng, how)
     if how.kind == "exact":
-        return _stored(_integers(rng, _count(param), 1, how.reach, signed(how.domain)), kind)
+        values = _integers(rng, _count(param), 1, how.reach, signed(how.domain))
+        return _stored(how.sign * np.abs(values) if how.sign else values, kind)
     count = _count(param)
     values = _ordinary(rng, min(count, _PERIOD), how.domain, kind)
     if how.kind == "special":
@@ -120,6 +122,8 @@ def _drawn_integers(param: Parameter, kind: DType, rng: np.random.Generator, how
         if how.kind == "special":
             values = np.where(rng.integers(0, 2, n) == 0, values, rng.integers(0, 2, n) * (param.bound - 1))
         return values.astype(kind.numpy)
+    if how.kind == "exact" and how.sign:
+        return (how.sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
     if how.kind != "special" or how.level > 2:
         return rng.integers(-_SMALL, _SMALL + 1, n).astype(kind.numpy)
     least = -1 << (kind.bits - 1)
