@@ -81,7 +81,11 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK."""
+    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK.
+
+    ``attempts`` counts the fresh workers that the candidate was run in until it ended like this, at least 1: what
+    crashed is tried once more before the crash is a fact.
+    """
 
     status: Status
     samples_s: tuple[float, ...] = ()
@@ -91,6 +95,12 @@ class Measurement:
     verify_s: float = 0.0
     timing_s: float = 0.0
     max_error: float = 0.0
+    attempts: int = 1
+
+    @property
+    def settled(self) -> bool:
+        """Whether the end is the candidate's own: a crash that was seen once only may have been the machine's."""
+        return self.status is not Status.CRASHED or self.attempts > 1
 
     @property
     def ran(self) -> bool:
