@@ -62,8 +62,9 @@ class Policy:
 class Fingerprint:
     """Everything about a machine that changes the answer, as sorted (field, value) pairs.
 
-    Fields of a CPU device: device, arch, features (hash and list), cores, threads, l1, l2, l3, os, compiler,
-    compiler_version, numerics. Two fingerprints can say which fields differ.
+    docs/STORE.md lists the fields of a CPU device, each with its reason. A machine that does not say a fact has
+    ``unknown`` there; a row of an older tunegrad lacks the field, and reads as '': the two differ. Two fingerprints can
+    say which fields differ.
     """
 
     fields: tuple[tuple[str, str], ...]
