@@ -156,7 +156,7 @@ class Examination:
         ending = self.referee.call(referee.judge, self.kernel_key, io, index, limit_s=limit_s, reply_type=Verdict)
         self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
         if not isinstance(ending, Finished):
-            raise InternalError(f"referee of kernel {self.kernel_key}: {ending}")
+            raise InternalError(f"referee of kernel {self.kernel_key}: {ending.text}")
         verdict: Verdict = ending.value
         if not verdict.sets:
             raise _Missing

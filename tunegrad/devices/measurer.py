@@ -194,7 +194,7 @@ class CpuMeasurer:
                 samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
                 return samples
             if isinstance(ending, TimedOut):
-                raise CandidateTimeout(f"{a.name} against {b.name}: over {limit_s:g} s")
+                raise CandidateTimeout(f"{a.name} against {b.name}: {ending.text}")
             if isinstance(ending, Died):
                 crashes.append(ending.text)
             else:
@@ -212,7 +212,7 @@ class CpuMeasurer:
             self.settle()
             ending = self._bench.call(worker.machine_limits, self.target, limit_s=60.0, reply_type=MachineLimits)
             if not isinstance(ending, Finished):
-                raise InternalError(f"measuring the machine's limits: {ending}")
+                raise InternalError(f"measuring the machine's limits: {ending.text}")
             found: MachineLimits = ending.value
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
@@ -267,10 +267,10 @@ class CpuMeasurer:
             referee.prepare_kernel, candidate, compiled.io, known, limit_s=limit_s, reply_type=Places
         )
         if not isinstance(drawn, Finished):
-            raise InternalError(f"reference of kernel {key}: {drawn}")
+            raise InternalError(f"reference of kernel {key}: {drawn.text}")
         copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
         if not isinstance(copied, Finished):
-            raise InternalError(f"inputs of kernel {key}: {copied}")
+            raise InternalError(f"inputs of kernel {key}: {copied.text}")
         self._memory.clear()
 
     def _remember(self, kernel_key: str, references: References) -> None:
@@ -314,7 +314,7 @@ def _ended(
 ) -> Measurement:
     timing_s = 0.0
     if isinstance(ending, TimedOut):
-        status, error = Status.TIMED_OUT, f"{doing}: over {ending.limit_s:g} s"
+        status, error = Status.TIMED_OUT, f"{doing}: {ending.text}"
         # What it cost is part of its row: a search reckons with it.
         if doing == "compiling":
             compile_s = ending.limit_s
