@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tunegrad.devices.buffers import Buffer
     from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
+    from tunegrad.devices.confine import Protections
     from tunegrad.devices.cpu import Executable
     from tunegrad.devices.host import default_threads, fingerprint, host_target
     from tunegrad.devices.job import (
@@ -44,6 +45,7 @@ __all__ = [
     "Outcome",
     "Parameter",
     "Plan",
+    "Protections",
     "Reference",
     "Team",
     "assembly",
@@ -58,6 +60,7 @@ __all__ = [
 _HOMES = {
     "buffers": ("Buffer",),
     "codegen": ("assembly", "compile_llvm", "compiler_version"),
+    "confine": ("Protections",),
     "cpu": ("Executable",),
     "host": ("default_threads", "fingerprint", "host_target"),
     "job": (
