@@ -95,6 +95,15 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
     assert found[2].measurement.compile_s == 2.0
 
 
+def test_crash_in_the_background_is_compiled_once_more_after_what_was_begun_since(device, good):
+    first = device.begin_compile(candidates("dies", "good"))
+    device.settle()
+    second = device.begin_compile(candidates("good"))
+    crashed, fine = first.wait()
+    assert (crashed.measurement.status, crashed.measurement.attempts) == (Status.CRASHED, 2)
+    assert [code.program_hash for code in (fine, *second.wait())] == [good.program_hash] * 2
+
+
 def test_references_are_computed_after_what_compiles(device, good):
     compiling = device.begin_compile(candidates("good"))
     device.refer([(Candidate("another", "good"), good.io)])

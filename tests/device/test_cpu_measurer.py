@@ -256,7 +256,7 @@ def test_references_come_from_the_compile_workers_when_asked_ahead():
         (wrong,) = measurer.measure([hostile.candidate(hostile.WRONG)], hostile.QUICK)
     assert len(sets) == 2
     assert (sets[0]["out"].values != sets[1]["out"].values).any()
-    assert [a[2] for name, a in asked if name == "prepare_kernel"] == [sets]
+    assert [a[2] for name, a in asked if name == "prepare_kernel"] == [sets, sets], "the wrong one met a fresh bench"
     assert (outcome.measurement.status, wrong.measurement.status) == (Status.OK, Status.WRONG)
 
 

@@ -15,12 +15,12 @@ from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.cpu import Executable
 from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
-from tunegrad.devices.handover import Bytes, Places, output_places, take
+from tunegrad.devices.handover import Bytes, Places, output_places, outputs_of, take
 from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
 from tunegrad.devices.readonly import ReadOnly
-from tunegrad.devices.replies import Ran, Timed, identity
+from tunegrad.devices.replies import Ran, Timed, digest, identity
 from tunegrad.devices.timing import inner_repeats, sample_quietly
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
@@ -43,7 +43,7 @@ class _Bound:
     """A loaded candidate, and for each input set the buffers it runs on and its launch."""
 
     kernel_key: str
-    image: bytes
+    digest: bytes
     executable: Executable
     workspace: Buffer
     io: KernelIO
@@ -106,7 +106,7 @@ class Bench:
     def load(self, kernel_key: str, compiled: CompiledCandidate) -> Ran:
         """Load a candidate, which takes the place of the one before it, and run it once on the first input set."""
         self.release()
-        measured = identity(compiled.image, kernel_key, 0)
+        measured = identity(digest(compiled.image), kernel_key, 0)
         dataset = self._datasets.get(kernel_key)
         if dataset is None:
             return Ran(measured, "unprepared")
@@ -125,7 +125,7 @@ class Bench:
         bound.dataset.fill(index, bound.io, self._bulk)
         self._bulk.fill(bound.workspace.bytes, _POISON)
         once_s = self.team.time(bound.launches[index], 1)[0]
-        return Ran(identity(bound.image, bound.kernel_key, index), once_s=once_s, damage=self._hand_in(bound, index))
+        return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=self._hand_in(bound, index))
 
     def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
         """Time what is loaded, on the first input set; its outputs are copied for the referee afterwards.
@@ -134,7 +134,7 @@ class Bench:
         """
         bound = self._loaded()
         samples = self._samples(bound, policy, best_s, once_s)
-        return Timed(identity(bound.image, bound.kernel_key, 0), samples, self._hand_in(bound, 0))
+        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, self._hand_in(bound, 0))
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""
@@ -177,8 +177,8 @@ class Bench:
         damage = bound.damage(index)
         if not damage:
             written = [b for p, b in zip(bound.io.params, bound.buffers[index], strict=True) if p.role not in _READ]
-            for (param, to), buffer in zip(output_places(bound.io, self._memory), written, strict=True):
-                self._bulk.assign(to, buffer.array(param.dtype))
+            for (param, to), buffer in zip(output_places(outputs_of(bound.io), self._memory), written, strict=True):
+                to[:] = buffer.array(param.dtype)
         return damage
 
     def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
@@ -197,7 +197,7 @@ class Bench:
                 [b.pages if role in _READ else (0, 0) for each in buffers for role, b in zip(roles, each, strict=True)]
             )
         return _Bound(
-            kernel_key, compiled.image, executable, workspace, compiled.io, dataset, buffers, launches, tables
+            kernel_key, digest(compiled.image), executable, workspace, compiled.io, dataset, buffers, launches, tables
         )
 
     def _samples(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 from tunegrad.devices import referee, worker
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.handover import outputs_of
 from tunegrad.devices.job import CONTENDING, CompiledCandidate, Limits
-from tunegrad.devices.replies import Ran, Timed, Verdict, identity
+from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 
@@ -76,7 +77,10 @@ class _Fault:
 
 @dataclass(slots=True)
 class Examination:
-    """One candidate. Mutable: it counts the input sets once the referee has told how many there are."""
+    """One candidate. Mutable: it learns how many input sets there are once the referee has told.
+
+    ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of its code.
+    """
 
     bench: Caller
     referee: Caller
@@ -87,11 +91,12 @@ class Examination:
     best_s: float
     end_s: float = 0.0
     sets: int = 0
+    code: bytes = b""
 
     def run(self) -> Result | Unprepared | Died | TimedOut:
         """What came of it; an ending of the bench's process stands for itself."""
         start = time.monotonic()
-        self.end_s = start + self.policy.timeout_s
+        self.end_s, self.code = start + self.policy.timeout_s, digest(self.compiled.image)
         facts = Measurement(Status.OK, lower_s=self.compiled.lower_s, compile_s=self.compiled.compile_s)
         try:
             first = self._ask(worker.load, self.kernel_key, self.compiled, reply=Ran, index=0)
@@ -151,9 +156,9 @@ class Examination:
         """What the last run did wrong: damage first, then its outputs, which the referee looks at."""
         if damage:
             return _Fault(damage, True, before.max_error)
-        io, limit_s = self.compiled.io, self.limits.reference_s
+        outputs, limit_s = outputs_of(self.compiled.io), self.limits.reference_s
         began = time.monotonic()
-        ending = self.referee.call(referee.judge, self.kernel_key, io, index, limit_s=limit_s, reply_type=Verdict)
+        ending = self.referee.call(referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict)
         self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
         if not isinstance(ending, Finished):
             raise InternalError(f"referee of kernel {self.kernel_key}: {ending.text}")
@@ -171,7 +176,7 @@ class Examination:
             raise _Ended(replace(ending, limit_s=self.policy.timeout_s))
         if isinstance(ending, Died):
             raise _Ended(ending)
-        if ending.value.measured != identity(self.compiled.image, self.kernel_key, index):
+        if ending.value.measured != identity(self.code, self.kernel_key, index):
             raise _Ended(Died(0, "a reply about another candidate"))
         return ending.value
 

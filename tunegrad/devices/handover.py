@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tunegrad.devices.job import Array, KernelIO, Parameter
 from tunegrad.ir.dtypes import buffer_dtype
 
-__all__ = ["Place", "Places", "hand_over", "output_places", "take"]
+__all__ = ["Place", "Places", "hand_over", "output_places", "outputs_of", "take"]
 
 _ALIGNED = 4096
 
@@ -66,13 +66,17 @@ def take(places: Places, memory: Bytes) -> list[dict[str, Array]]:
     return [{p.name: copies[p.start, p.elements] for p in row} for row in places]
 
 
-def output_places(io: KernelIO, memory: Bytes) -> Iterator[tuple[Parameter, Array]]:
-    """Where each parameter that a program writes is judged. Raises MemoryError where the memory is too small."""
+def outputs_of(io: KernelIO) -> tuple[Parameter, ...]:
+    """What a program writes, in order: all that the referee needs to know of it."""
+    return tuple(p for p in io.params if p.role in ("out", "inout"))
+
+
+def output_places(outputs: Sequence[Parameter], memory: Bytes) -> Iterator[tuple[Parameter, Array]]:
+    """Where each output is judged. Raises MemoryError where the memory is too small."""
     end = 0
-    for param in io.params:
-        if param.role in ("out", "inout"):
-            start, end = end, _room(end + param.nbytes, memory)
-            yield param, memory[start : start + param.nbytes].view(buffer_dtype(param.dtype).numpy)
+    for param in outputs:
+        start, end = end, _room(end + param.nbytes, memory)
+        yield param, memory[start : start + param.nbytes].view(buffer_dtype(param.dtype).numpy)
 
 
 def _room(end: int, memory: Bytes) -> int:

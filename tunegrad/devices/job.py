@@ -130,7 +130,7 @@ class Reference:
 class Hooks:
     """Functions the workers import, as ``package.module:function``; an empty one means the default.
 
-    ``lower(payload) -> Lowered`` runs in the compile workers. In the timing worker, once per kernel and input set:
+    ``lower(payload) -> Lowered`` runs in the compile workers. In the referee, once per kernel and input set:
     ``inputs(payload, io, seed) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
     ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it a candidate is timed and
     not compared, which only tests of the device do).
@@ -147,7 +147,7 @@ class Limits:
 
     A second input set is used where the first reference took less than ``second_set_s``; timing stops early where a
     candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs and references that
-    the timing worker, and the references that this process, keep. ``quiet_s``: how long a moment is waited for in which
+    the bench and the referee, and the references that this process, keep. ``quiet_s``: how long a moment is waited for in which
     nothing disturbs the timing of a candidate that may be good.
     """
 

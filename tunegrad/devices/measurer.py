@@ -45,12 +45,27 @@ _COPY_S = 60.0
 class Compiling:
     """A batch that compiles in the background."""
 
-    def __init__(self, started: Started) -> None:
-        self._started = started
+    def __init__(self, started: Started, workers: WorkerPool) -> None:
+        self._started, self._workers = started, workers
+        self._made: list[CompiledCandidate | Outcome] | None = None
 
     def wait(self) -> list[CompiledCandidate | Outcome]:
-        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up."""
-        return [_compiled(ending) for ending in self._started.wait()]
+        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up.
+
+        One whose worker died is compiled once more, in another one.
+        """
+        if self._made is None:
+            endings = self._started.wait()
+            made = [_compiled(ending) for ending in endings]
+            died = [at for at, e in enumerate(endings) if isinstance(e, Died) and e.code != worker.EXIT_MEMORY]
+            if died:
+                self._workers.settle()  # of a later batch
+                calls = [self._started.calls[at] for at in died]
+                again = self._workers.map(self._started.function, calls, self._started.limit_s)
+                for at, ending in zip(died, again, strict=True):
+                    made[at] = _compiled(ending, attempts=2)
+            self._made = made
+        return self._made
 
     def close(self) -> None:
         """Give up what was not waited for: nothing of it goes on compiling."""
@@ -91,7 +106,7 @@ class CpuMeasurer:
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
-            (self.target, self.hooks, self.limits, seed, self._memory),
+            (self.hooks, self.limits, seed, self._memory),
             start_s,
             Confinement(reads=True),
         )
@@ -107,7 +122,8 @@ class CpuMeasurer:
         self.settle()
         seen = frozenset(known)
         calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
-        return Compiling(self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s))
+        started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
+        return Compiling(started, self._compilers)
 
     def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
@@ -283,11 +299,11 @@ class CpuMeasurer:
         return sum(r.nbytes for sets in self._references.values() for one in sets for r in one.values())
 
 
-def _compiled(ending: Ending) -> CompiledCandidate | Outcome:
+def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:
     if isinstance(ending, Finished):
         compiled: CompiledCandidate | Outcome = ending.value
         return compiled
-    return Outcome("", _ended(ending, "compiling"))
+    return Outcome("", replace(_ended(ending, "compiling"), attempts=attempts))
 
 
 def _failed(ended: Result | Died | TimedOut) -> bool:

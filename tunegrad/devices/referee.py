@@ -8,17 +8,17 @@ It runs in a process of its own, which never runs a candidate: no candidate can 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
 from tunegrad.devices.handover import Bytes, Places, hand_over, output_places
-from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits
+from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
 from tunegrad.devices.native import Team
 from tunegrad.devices.replies import Verdict
 from tunegrad.devices.shared import Mapped
 from tunegrad.errors import InternalError
-from tunegrad.ir.target import Target
 
 __all__ = ["Referee", "judge", "prepare_kernel", "start_referee"]
 
@@ -38,13 +38,13 @@ class Referee:
         self._kernels.put(candidate.kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
         return places
 
-    def judge(self, kernel_key: str, io: KernelIO, index: int) -> Verdict:
+    def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:
         """Compare the outputs that lie in the shared memory with what set ``index`` must give."""
         kernel = self._kernels.get(kernel_key)
         if kernel is None:
             return Verdict()
         max_error = 0.0
-        for param, got in output_places(io, self._memory):
+        for param, got in output_places(outputs, self._memory):
             bar = kernel.bar(param, index)
             if bar is None:
                 continue
@@ -72,9 +72,9 @@ class _Process:
 _process = _Process()
 
 
-def start_referee(target: Target, hooks: Hooks, limits: Limits, seed: int, memory: Mapped) -> None:
-    """Make this process the referee."""
-    _process.referee = Referee(hooks, limits, seed, Team(target.threads, pin_caller=True), memory.bytes)
+def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped) -> None:
+    """Make this process the referee. It judges on one thread: others would have to be woken for each judgement."""
+    _process.referee = Referee(hooks, limits, seed, Team(1), memory.bytes)
 
 
 def prepare_kernel(candidate: Candidate, io: KernelIO, known: References | None) -> Places:
@@ -82,9 +82,9 @@ def prepare_kernel(candidate: Candidate, io: KernelIO, known: References | None)
     return _referee().prepare(candidate, io, known)
 
 
-def judge(kernel_key: str, io: KernelIO, index: int) -> Verdict:
+def judge(kernel_key: str, outputs: tuple[Parameter, ...], index: int) -> Verdict:
     """``Referee.judge``."""
-    return _referee().judge(kernel_key, io, index)
+    return _referee().judge(kernel_key, outputs, index)
 
 
 def _referee() -> Referee:

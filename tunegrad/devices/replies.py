@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["Ran", "Samples", "Timed", "Verdict", "identity"]
+__all__ = ["Ran", "Samples", "Timed", "Verdict", "digest", "identity"]
 
 Text = Annotated[str, Meta(max_length=8192)]
 Seconds = Annotated[float, Meta(ge=0.0, lt=1e9)]
@@ -20,11 +20,14 @@ Digest = Annotated[str, Meta(max_length=64)]
 Samples = Annotated[tuple[Seconds, ...], Meta(max_length=65536)]
 
 
-def identity(image: bytes, kernel_key: str, index: int) -> str:
-    """Of one candidate on one input set."""
-    found = hashlib.blake2b(image, digest_size=16)
-    found.update(f"{kernel_key}\0{index}".encode())
-    return found.hexdigest()
+def digest(image: bytes) -> bytes:
+    """Of a candidate's code."""
+    return hashlib.blake2b(image, digest_size=16).digest()
+
+
+def identity(code: bytes, kernel_key: str, index: int) -> str:
+    """Of a candidate with this ``digest`` on one input set."""
+    return hashlib.blake2b(code + f"{kernel_key}\0{index}".encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
