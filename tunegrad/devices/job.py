@@ -146,9 +146,9 @@ class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
     A second input set is used where the first reference took less than ``second_set_s``; timing stops early where a
-    candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs and references that
-    the bench and the referee, and the references that this process, keep. ``quiet_s``: how long a moment is waited for in which
-    nothing disturbs the timing of a candidate that may be good.
+    candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the inputs that the bench
+    keeps, the references that the referee keeps, and those that this process does. ``quiet_s``: how long a moment is
+    waited for in which nothing disturbs the timing of a candidate that may be good.
     """
 
     compile_s: float = 5.0
