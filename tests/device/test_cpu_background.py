@@ -65,13 +65,13 @@ def test_compiling_goes_on_while_the_caller_works(device, good):
 def test_nothing_compiles_while_something_is_timed(device, good, monkeypatch, alone: Callable[..., object]):
     device.measure_compiled(candidates("good")[0], good, hostile.QUICK)  # its inputs are there
     compiling = device.begin_compile(candidates("good", "good"))
-    futures, calls, call = compiling._started.futures, [], device._timer.call
+    futures, calls, call = compiling._started.futures, [], device._bench.call
 
     def timing(*arguments, **limits):
         calls.append(all(future.done() for future in futures))
         return call(*arguments, **limits)
 
-    monkeypatch.setattr(device._timer, "call", timing)
+    monkeypatch.setattr(device._bench, "call", timing)
     assert not all(future.done() for future in futures)
     alone(device, good)
     assert calls
@@ -93,6 +93,15 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
     statuses = [code.measurement.status for code in found if isinstance(code, Outcome)]
     assert statuses == [Status.CRASHED, Status.TIMED_OUT]
     assert found[2].measurement.compile_s == COMPILE_S
+
+
+def test_crash_in_the_background_is_compiled_once_more_after_what_was_begun_since(device, good):
+    first = device.begin_compile(candidates("dies", "good"))
+    device.settle()
+    second = device.begin_compile(candidates("good"))
+    crashed, fine = first.wait()
+    assert (crashed.measurement.status, crashed.measurement.attempts) == (Status.CRASHED, 2)
+    assert [code.program_hash for code in (fine, *second.wait())] == [good.program_hash] * 2
 
 
 def test_references_are_computed_after_what_compiles(device, good):

@@ -1,4 +1,4 @@
-"""What candidates of one kernel share in the timing worker: drawn inputs, references, and the buffers they run on."""
+"""What candidates of one kernel share: inputs and the buffers they run on in the bench, references in the referee."""
 
 from __future__ import annotations
 

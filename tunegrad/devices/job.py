@@ -134,7 +134,7 @@ class Reference:
 class Hooks:
     """Functions the workers import, as ``package.module:function``; an empty one means the default.
 
-    ``lower(payload) -> Lowered`` runs in the compile workers. In the timing worker, once per kernel and input set:
+    ``lower(payload) -> Lowered`` runs in the compile workers. In the referee, once per kernel and input set:
     ``inputs(payload, io, seed, kind) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
     ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it a candidate is timed and
     not compared, which only tests of the device do). Input set 0 is of ordinary numbers, set 1 of integers, set 2 of
@@ -151,8 +151,8 @@ class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
     Timing stops early where a candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the
-    inputs and references that the timing worker, and the references that this process, keep. ``quiet_s``: how long a
-    moment is waited for in which nothing disturbs the timing of a candidate that may be good.
+    inputs that the bench keeps, the references that the referee keeps, and those that this process does. ``quiet_s``:
+    how long a moment is waited for in which nothing disturbs the timing of a candidate that may be good.
     """
 
     compile_s: float = 5.0

@@ -1,7 +1,11 @@
 """The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine.
 
-begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
-measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+    begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
+    measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+
+Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and the referee, which
+has what they must compute. A crash is tried once more, in a fresh bench, and so is whatever failed in a bench that had
+run another candidate: what does not come again was the machine's doing, or that of the candidate before.
 """
 
 from __future__ import annotations
@@ -9,34 +13,59 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
 
-from tunegrad.devices import worker
-from tunegrad.devices.bench import Reply
+from tunegrad.devices import referee, worker
 from tunegrad.devices.codegen import OptLevel
+from tunegrad.devices.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.dataset import References
+from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.examine import Examination, Result, Unprepared
+from tunegrad.devices.handover import Places
 from tunegrad.devices.host import default_threads, host_target
+from tunegrad.devices.isolated import IsolatedWorker
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
-from tunegrad.devices.pool import Died, Ending, Finished, Started, TimedOut, WorkerPool
+from tunegrad.devices.pool import Started, WorkerPool
 from tunegrad.devices.readonly import EXIT_WROTE, MOST_TOLD
+from tunegrad.devices.replies import Samples
+from tunegrad.devices.shared import SharedMemory
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = ["Compiling", "CpuMeasurer"]
 
+_COPY_S = 60.0
+"""For copying a kernel's inputs into the bench: far more than memory takes for as much as there is."""
+
 
 class Compiling:
     """A batch that compiles in the background."""
 
-    def __init__(self, started: Started) -> None:
-        self._started = started
+    def __init__(self, started: Started, workers: WorkerPool) -> None:
+        self._started, self._workers = started, workers
+        self._made: list[CompiledCandidate | Outcome] | None = None
 
     def wait(self) -> list[CompiledCandidate | Outcome]:
-        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up."""
-        return [_compiled(ending) for ending in self._started.wait()]
+        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up.
+
+        One whose worker died is compiled once more, in another one.
+        """
+        if self._made is None:
+            endings = self._started.wait()
+            made = [_compiled(ending) for ending in endings]
+            died = [at for at, e in enumerate(endings) if isinstance(e, Died) and e.code != worker.EXIT_MEMORY]
+            if died:
+                self._workers.settle()  # of a later batch
+                calls = [self._started.calls[at] for at in died]
+                again = self._workers.map(self._started.function, calls, self._started.limit_s)
+                for at, ending in zip(died, again, strict=True):
+                    made[at] = _compiled(ending, attempts=2)
+            self._made = made
+        return self._made
 
     def close(self) -> None:
         """Give up what was not waited for: nothing of it goes on compiling."""
@@ -68,9 +97,22 @@ class CpuMeasurer:
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
         self._compilers = WorkerPool(count, worker.start_compiler, (self.limits,), start_s)
-        self._timer = WorkerPool(1, worker.start_timer, (self.target, self.hooks, self.limits, seed), start_s)
+        self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
+        self._bench = IsolatedWorker(
+            worker.start_bench,
+            (self.target, self.limits, self._memory),
+            start_s,
+            Confinement(threads=False, memory_bytes=self.limits.run_memory_bytes),
+        )
+        self._referee = IsolatedWorker(
+            referee.start_referee,
+            (self.hooks, self.limits, seed, self._memory),
+            start_s,
+            Confinement(reads=True),
+        )
         self._references: OrderedDict[str, References] = OrderedDict()
         self._peaks: MachineLimits | None = None
+        self._used = 0
 
     def begin_compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> Compiling:
         """Begin to lower and compile a batch on all cores, after what is under way.
@@ -80,7 +122,8 @@ class CpuMeasurer:
         self.settle()
         seen = frozenset(known)
         calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
-        return Compiling(self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s))
+        started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
+        return Compiling(started, self._compilers)
 
     def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
@@ -110,18 +153,16 @@ class CpuMeasurer:
         if compiled.duplicate:
             raise InternalError(f"{compiled.name}: a known program has no code to measure")
         self.settle()
-        ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
-        if isinstance(ending, Finished) and not ending.value.prepared:
-            self._prepare(candidate, compiled)
-            ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
-        if isinstance(ending, Finished):
-            reply: Reply = ending.value
-            if reply.measurement is None:
-                raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
-            if reply.damaged:
-                self._timer.call(worker.retire, limit_s=policy.timeout_s)
-            return reply.measurement
-        return _ended(ending, "running", compiled.lower_s, compiled.compile_s, compiled.io)
+        ended, alone = self._examine(candidate, compiled, policy, best_s)
+        attempts = 1
+        if _failed(ended) and (not alone or _crashed(ended)):
+            attempts = 2
+            self._bench.close()
+            ended, _ = self._examine(candidate, compiled, policy, best_s)
+        if isinstance(ended, Result):
+            return replace(ended.measurement, attempts=attempts)
+        row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
+        return replace(row, attempts=attempts)
 
     def measure(
         self,
@@ -158,17 +199,24 @@ class CpuMeasurer:
         """
         self.settle()
         limit_s = 10.0 + rounds * 2.0
-        for _ in range(2):
-            ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cache, limit_s=limit_s)
-            if isinstance(ending, TimedOut):
-                raise CandidateTimeout(f"{a.name} against {b.name}: over {limit_s:g} s")
-            if isinstance(ending, Died):
-                raise CandidateCrashed(f"{a.name} against {b.name}: {ending.text}")
-            if ending.value is not None:
+        crashes: list[str] = []
+        for _ in range(4):  # each of two processes says once that it has no inputs yet
+            ending = self._bench.call(
+                worker.compare_pair, candidate.kernel_key, (a, b), rounds, cache,
+                limit_s=limit_s, reply_type=tuple[Samples, Samples] | None,
+            )  # fmt: skip
+            if isinstance(ending, Finished) and ending.value is not None:
                 samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
                 return samples
-            self._prepare(candidate, a)
-        raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
+            if isinstance(ending, TimedOut):
+                raise CandidateTimeout(f"{a.name} against {b.name}: {ending.text}")
+            if isinstance(ending, Died):
+                crashes.append(ending.text)
+            else:
+                self._prepare(candidate, a)
+            if len(crashes) > 1:
+                raise CandidateCrashed(f"{a.name} against {b.name}, in two processes: {crashes[-1]}")
+        raise InternalError(f"{candidate.kernel_key}: the bench keeps no inputs")
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """This machine's measured peaks; measured once, with nothing else of ours running.
@@ -177,21 +225,27 @@ class CpuMeasurer:
         """
         if self._peaks is None or again:
             self.settle()
-            ending = self._timer.call(worker.machine_limits, self.target, limit_s=60.0)
+            ending = self._bench.call(worker.machine_limits, self.target, limit_s=60.0, reply_type=MachineLimits)
             if not isinstance(ending, Finished):
-                raise InternalError(f"measuring the machine's limits: {ending}")
+                raise InternalError(f"measuring the machine's limits: {ending.text}")
             found: MachineLimits = ending.value
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
 
     def renew(self) -> None:
-        """End the timing worker; the next call starts another, with other memory and the same inputs."""
-        self._timer.close()
+        """End the bench; the next call starts another, with other memory and the same inputs."""
+        self._bench.close()
+
+    def protections(self) -> Protections:
+        """What keeps a candidate from harming anything outside its process, on this machine."""
+        return self._bench.protections()
 
     def close(self) -> None:
         """Stop the workers and wait for them."""
         self._compilers.close()
-        self._timer.close()
+        self._bench.close()
+        self._referee.close()
+        self._memory.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -201,13 +255,39 @@ class CpuMeasurer:
     ) -> None:
         self.close()
 
+    def _examine(
+        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float
+    ) -> tuple[Result | Died | TimedOut, bool]:
+        """One try, and whether the bench's process had run no other candidate. A damaged bench is gone afterwards."""
+        for prepared in (False, True):
+            if prepared:
+                self._prepare(candidate, compiled)
+            examination = Examination(
+                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s
+            )
+            found = examination.run()
+            if not isinstance(found, Unprepared):
+                break
+        if isinstance(found, Unprepared):
+            raise InternalError(f"{candidate.kernel_key}: the bench or the referee keeps nothing of it")
+        alone, self._used = self._used != self._bench.started, self._bench.started
+        if isinstance(found, Result) and found.damaged:
+            self._bench.close()
+        return found, alone
+
     def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
-        known = self._references.get(candidate.kernel_key)
-        limit_s = self.limits.reference_s
-        ending = self._timer.call(worker.prepare, candidate, compiled.io, known, limit_s=limit_s)
-        if not isinstance(ending, Finished):
-            raise InternalError(f"reference of kernel {candidate.kernel_key}: {ending}")
-        self._remember(candidate.kernel_key, ending.value if known is None else known)
+        """Let the referee draw inputs and know what they must give, and the bench copy the inputs."""
+        key, limit_s = candidate.kernel_key, self.limits.reference_s
+        known = self._references.get(key)
+        drawn = self._referee.call(
+            referee.prepare_kernel, candidate, compiled.io, known, limit_s=limit_s, reply_type=Places
+        )
+        if not isinstance(drawn, Finished):
+            raise InternalError(f"reference of kernel {key}: {drawn.text}")
+        copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
+        if not isinstance(copied, Finished):
+            raise InternalError(f"inputs of kernel {key}: {copied.text}")
+        self._memory.clear()
 
     def _remember(self, kernel_key: str, references: References) -> None:
         self._references[kernel_key] = references
@@ -219,11 +299,25 @@ class CpuMeasurer:
         return sum(r.nbytes for sets in self._references.values() for one in sets for r in one.values())
 
 
-def _compiled(ending: Ending) -> CompiledCandidate | Outcome:
+def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:
     if isinstance(ending, Finished):
         compiled: CompiledCandidate | Outcome = ending.value
         return compiled
-    return Outcome("", _ended(ending, "compiling"))
+    return Outcome("", replace(_ended(ending, "compiling"), attempts=attempts))
+
+
+def _failed(ended: Result | Died | TimedOut) -> bool:
+    return not isinstance(ended, Result) or ended.measurement.status is not Status.OK
+
+
+def _crashed(ended: Result | Died | TimedOut) -> bool:
+    """Whether it died of what no handler explains."""
+    return isinstance(ended, Died) and not _wrote(ended.code)
+
+
+def _wrote(code: int) -> bool:
+    """Whether an exit code says which buffer was written to."""
+    return EXIT_WROTE <= code < EXIT_WROTE + MOST_TOLD
 
 
 def _ended(
@@ -235,7 +329,7 @@ def _ended(
 ) -> Measurement:
     timing_s = 0.0
     if isinstance(ending, TimedOut):
-        status, error = Status.TIMED_OUT, f"{doing}: over {ending.limit_s:g} s"
+        status, error = Status.TIMED_OUT, f"{doing}: {ending.text}"
         # What it cost is part of its row: a search reckons with it.
         if doing == "compiling":
             compile_s = ending.limit_s
@@ -243,9 +337,9 @@ def _ended(
             timing_s = ending.limit_s
     elif ending.code == worker.EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
-    elif io is not None and EXIT_WROTE <= ending.code < EXIT_WROTE + MOST_TOLD:
+    elif io is not None and _wrote(ending.code):
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]
         status, error = Status.WRONG, f"{param.name}: the candidate wrote to this {param.role} buffer"
     else:
-        status, error = Status.CRASHED, f"{doing}: the worker ended with {ending.text}"
+        status, error = Status.CRASHED, f"{doing}: {ending.why or f'the worker ended with {ending.text}'}"
     return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s, timing_s=timing_s)

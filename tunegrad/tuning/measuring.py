@@ -183,7 +183,7 @@ class CandidateMeasurer:
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], default_threads()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
-        """What the timing worker did; the first time of a kernel it also draws inputs and computes references."""
+        """What the bench and the referee did; the first time of a kernel inputs are drawn and references computed."""
         window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
         if key not in self._referenced:
             self._referenced.add(key)
