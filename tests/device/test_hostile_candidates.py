@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing import forkserver
 
 import hostile
@@ -211,7 +212,8 @@ def test_two_candidates_are_compared_in_turns(measurer):
 
 def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
     hooks = Hooks(lower="hostile:lower", reference="hostile:reference")
-    with CpuMeasurer(host_target(1), hooks, LIMITS, compile_workers=1) as measurer:
+    limits = replace(LIMITS, compile_s=4.0)  # a busy machine takes over a second to fill the memory
+    with CpuMeasurer(host_target(1), hooks, limits, compile_workers=1) as measurer:
         payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
         outcomes = measurer.measure([Candidate("add", payload) for payload in payloads], hostile.QUICK)
     rows = [outcome.measurement for outcome in outcomes]
