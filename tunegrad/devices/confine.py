@@ -1,7 +1,10 @@
-"""What a worker process is kept from: outliving its parent, too much memory, output, files, and processes of its own.
+"""What a worker process is kept from: outliving its parent, and harming anything outside itself.
 
-Candidates are generated code that may be wrong in any way. Where the system refuses one of these limits the others
-still hold, and the caller is not told: a worker without it measures as well.
+    process starts --> begin: session, namespaces, no file to be written --> it imports, its threads start
+                   --> Beginning.confine: no file, no process, no socket --> the first candidate
+
+Candidates are generated code that may be wrong in any way. Where the system refuses one of these protections the others
+still hold; ``Protections`` says which there are, and docs/ISOLATION.md what is left without one.
 """
 
 from __future__ import annotations
@@ -9,45 +12,121 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import platform
 import resource
 import signal
-import struct
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
+from tunegrad.devices import landlock
+from tunegrad.devices.seccomp import filter_calls, no_new_privileges
+
 __all__ = [
-    "EXIT_MEMORY", "limit_address_space", "memory_bytes", "no_files", "no_processes", "obey_parent", "physical_bytes",
-    "silence", "watch_memory",
+    "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space", "memory_bytes",
+    "obey_parent", "physical_bytes", "silence", "watch_memory",
 ]  # fmt: skip
 
 EXIT_MEMORY = 75
 _PAGE = resource.getpagesize()
 _WATCH_S = 0.05
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-_SET_MODE_FILTER, _ALL_THREADS = 1, 1
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
-_CLONE_THREAD = 0x00010000
-_X32 = 0x40000000
-"""The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no other call has it."""
-_CALLS = {
-    "x86_64": {"arch": 0xC000003E, "seccomp": 317, "clone": 56, "fork": 57, "vfork": 58, "clone3": 435},
-    "aarch64": {"arch": 0xC00000B7, "seccomp": 277, "clone": 220, "clone3": 435},
-}
-"""Audit architecture and system call numbers, from the kernel's ``audit.h`` and ``unistd.h``."""
+_PR_SET_PDEATHSIG = 1
+_NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
+_SHUT = 1 | 2 | 4 | 8
+"""Of a mount: read only, no privileged programs, no devices, no programs."""
+_PRIVATE = 1 << 18 | 1 << 14
+"""Of a mount and those under it: what changes here is seen nowhere else."""
+_EMPTY_ROOT = "/sys"
+"""A folder that every Linux has and that a confined process does not need: it becomes an empty root."""
+_READING_FILES = 64
 
 
-def obey_parent() -> None:
-    """No orphans, whatever the parent dies of; Ctrl-C is the parent's to handle; SIGTERM ends native loops too."""
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process may still do. ``reads``: open files for reading, for one that runs no candidate.
+
+    ``memory_bytes``: address space that it may take beyond what it has when it is confined; 0: as much as there is.
+    """
+
+    reads: bool = False
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Protections:
+    """Which protections a process has. ``landlock`` is the kernel's version of it, 0 without."""
+
+    seccomp: bool
+    landlock: int
+    user_namespace: bool
+    network_namespace: bool
+    empty_root: bool
+    session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A process that was cut off from its session, and opens files for reading only, if the kernel lets it."""
+
+    confinement: Confinement
+    channel: int
+    nowhere: int
+    protections: Protections
+
+    def confine(self) -> Protections:
+        """Give up the rest, in every thread, for good. What is imported later can not be found any more."""
+        reads = self.confinement.reads
+        if self.confinement.memory_bytes:
+            limit_address_space(memory_bytes()[0] + min(self.confinement.memory_bytes, physical_bytes() // 2))
+        for descriptor in (_STDIN, _STDOUT, _STDERR):
+            os.dup2(self.nowhere, descriptor)
+        os.closerange(self.channel + 1, _most_descriptors())
+        empty = not reads and not self.protections.landlock and self.protections.user_namespace and _enter_empty_root()
+        if not reads and self.protections.landlock:
+            landlock.give_up_files(reads=False)
+        _limit(resource.RLIMIT_FSIZE, 0)
+        _limit(resource.RLIMIT_NOFILE, _READING_FILES if reads else self.channel + 1)
+        filtered = filter_calls(reads, self.channel)
+        if not filtered:
+            _limit(resource.RLIMIT_NPROC, 0)
+        return replace(self.protections, seccomp=filtered, empty_root=empty)
+
+
+def begin(confinement: Confinement, channel: int) -> Beginning:
+    """Cut this process off, while it has one thread, and close every descriptor above ``channel``.
+
+    It dies with the one that started it, and Ctrl-C is for that one to handle.
+    """
+    sys.dont_write_bytecode = True
+    session = os.getpid() == os.getsid(0) or _quietly(os.setsid)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere > channel:
+        os.closerange(channel + 1, nowhere)
+    os.closerange(max(channel, nowhere) + 1, _most_descriptors())
+    mounts = 0 if landlock.version() else _NEW_MOUNTS
+    user = not confinement.reads and _unshare(_NEW_USER | mounts)
+    network = user and _unshare(_NEW_NETWORK | _NEW_IPC)
+    _die_with_parent()
+    known = landlock.version() if no_new_privileges() and landlock.give_up_files(reads=True) else 0
+    return Beginning(confinement, channel, nowhere, Protections(False, known, user, network, False, session))
+
+
+def _die_with_parent() -> None:
+    """The kernel ends this process with who forked it; Ctrl-C is the parent's; SIGTERM ends native loops too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_CORE, 0)
+
+
+def obey_parent() -> None:
+    """No orphans, whatever the parent dies of: for a worker of a pool."""
+    _die_with_parent()
     parent = multiprocessing.parent_process()
     if parent is not None:
         _daemon(_die_with, [parent.sentinel])
@@ -59,51 +138,6 @@ def silence(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
-
-
-def no_files() -> None:
-    """No byte can be written to a file from now on; pipes are not files."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def no_processes() -> bool:
-    """Threads, but no process, can be started from now on, in every thread; whether the system agreed.
-
-    A seccomp filter, read from the top: the jumps skip instructions when the test holds, and when it does not. Calls
-    of another architecture (on x86_64: 32-bit ones through ``int 0x80``, and x32) are refused, whatever they ask for.
-    """
-    calls = _CALLS.get(platform.machine())
-    if calls is None:
-        return False
-    load, equal, bits, answer = 0x20, 0x15, 0x45, 0x06
-    program = [
-        (load, 0, 0, 4),  # the architecture
-        (equal, 1, 0, calls["arch"]),
-        (answer, 0, 0, _REFUSE | _EPERM),
-        (load, 0, 0, 0),  # the number of the call
-        (bits, 0, 1, _X32),
-        (answer, 0, 0, _REFUSE | _EPERM),
-        (equal, 0, 1, calls["clone3"]),
-        (answer, 0, 0, _REFUSE | _ENOSYS),  # its flags are in memory; libc then takes clone
-        *((equal, 0, 1, calls[name]) if i == 0 else (answer, 0, 0, _REFUSE | _EPERM)
-          for name in ("fork", "vfork") if name in calls for i in (0, 1)),
-        (equal, 1, 0, calls["clone"]),
-        (answer, 0, 0, _ALLOW),
-        (load, 0, 0, 16),  # the flags of clone, low half
-        (bits, 0, 1, _CLONE_THREAD),
-        (answer, 0, 0, _ALLOW),
-        (answer, 0, 0, _REFUSE | _EPERM),
-    ]  # fmt: skip
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-    header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
-    libc = ctypes.CDLL(None)
-    libc.syscall.restype = ctypes.c_long
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        return False
-    filtered = libc.syscall(
-        ctypes.c_long(calls["seccomp"]), ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS), header
-    )
-    return bool(filtered == 0)
 
 
 def watch_memory(limit_bytes: int) -> None:
@@ -130,6 +164,42 @@ def limit_address_space(limit_bytes: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+
+
+def _limit(what: int, most: int) -> None:
+    """Lower a limit of this process, for good."""
+    _, hard = resource.getrlimit(what)
+    lower = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (lower, lower))
+
+
+def _most_descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _unshare(kinds: int) -> bool:
+    """Leave namespaces of these kinds for fresh ones; whether the system let us."""
+    return bool(ctypes.CDLL(None).unshare(kinds) == 0)
+
+
+def _enter_empty_root() -> bool:
+    """Make an empty, read-only folder the root of this process's files; whether the system let us."""
+    libc = ctypes.CDLL(None)
+    folder = _EMPTY_ROOT.encode()
+    return bool(
+        libc.mount(b"none", b"/", None, ctypes.c_ulong(_PRIVATE), None) == 0
+        and libc.mount(b"none", folder, b"tmpfs", ctypes.c_ulong(_SHUT), None) == 0
+        and libc.chroot(folder) == 0
+        and libc.chdir(b"/") == 0
+    )
+
+
+def _quietly(change: Callable[[], None]) -> bool:
+    try:
+        change()
+    except OSError:
+        return False
+    return True
 
 
 def _die_with(sentinels: Sequence[int]) -> None:

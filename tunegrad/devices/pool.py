@@ -12,51 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
+from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.isolated import PRELOADED
 from tunegrad.errors import InternalError
 
 __all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The call returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The worker's process ended: ``code`` is its exit code, negative for a signal."""
-
-    code: int
-
-    @property
-    def text(self) -> str:
-        if self.code >= 0:
-            return f"exit code {self.code}"
-        try:
-            return signal.Signals(-self.code).name
-        except ValueError:
-            return f"signal {-self.code}"
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOut:
-    """The call was stopped at its limit."""
-
-    limit_s: float
-
-
-Ending = Finished | Died | TimedOut
 
 
 class Started:
@@ -219,7 +186,7 @@ class WorkerPool:
     def _open(self) -> ProcessPool:
         if self._pool is None:
             context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["tunegrad.devices.worker"])
+            context.set_forkserver_preload(list(PRELOADED))
             self._pool = ProcessPool(
                 max_workers=self._workers,
                 initializer=self._initializer,

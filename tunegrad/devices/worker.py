@@ -19,8 +19,6 @@ from tunegrad.devices.confine import (
     EXIT_MEMORY,
     limit_address_space,
     memory_bytes,
-    no_files,
-    no_processes,
     obey_parent,
     physical_bytes,
     silence,
@@ -68,8 +66,6 @@ def start_timer(target: Target, hooks: Hooks, limits: Limits, seed: int) -> None
     _bench.tell_writers()
     limit_address_space(memory_bytes()[0] + min(limits.run_memory_bytes, physical_bytes() // 2))
     silence(_STDOUT, _STDERR)
-    no_files()
-    no_processes()
 
 
 def compile_candidate(

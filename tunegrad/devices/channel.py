@@ -1,0 +1,139 @@
+"""The one descriptor between this process and a worker that runs generated code, and what passes through it.
+
+    here --> worker     length, pickle                              the worker trusts who started it
+    worker --> here     length, MessagePack of a given type         its length is bounded, and nothing of it is run
+
+Reading and writing here has a deadline, so that half a frame, or no end of frames, holds nobody up.
+"""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from tunegrad.errors import InternalError
+
+__all__ = ["Channel", "ChannelClosed", "ForgedReply", "Kind", "Overdue", "Request", "answer", "receive"]
+
+Kind = Literal["ready", "value", "failed"]
+
+_LENGTH = struct.Struct("<Q")
+
+
+class ChannelClosed(Exception):
+    """The other side has closed its end: its process is over, or closes its descriptors."""
+
+
+class Overdue(Exception):
+    """The deadline has passed."""
+
+
+class ForgedReply(Exception):
+    """What came is no reply to what was asked."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A call for the worker: pickled by who started it. ``nonce`` comes back with the reply."""
+
+    nonce: str
+    function: Any
+    arguments: tuple[Any, ...]
+
+
+class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What comes back: the value as MessagePack of the type that was asked for, or text that says what failed."""
+
+    nonce: str
+    kind: Kind
+    body: msgspec.Raw
+
+
+class Channel:
+    """This process's end. Every call ends by ``end_s``, on the monotonic clock."""
+
+    def __init__(self, end: socket.socket, most_bytes: int) -> None:
+        self._socket = end
+        self._most_bytes = most_bytes
+
+    def quiet(self) -> bool:
+        """Whether nothing has come, and the other side is there. Nothing should come that was not asked for."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN | select.POLLRDHUP)
+        return not poll.poll(0)
+
+    def send(self, request: bytes, end_s: float) -> None:
+        """Send a pickled request. Raises ChannelClosed, Overdue."""
+        try:
+            self._limit(end_s)
+            self._socket.sendall(_LENGTH.pack(len(request)) + request)
+        except TimeoutError as error:
+            raise Overdue from error
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive(self, nonce: str, reply_type: Any, end_s: float) -> tuple[Kind, Any]:
+        """(kind, value) of the reply to ``nonce``. Raises ChannelClosed, Overdue, and ForgedReply for anything else."""
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size, end_s))
+        if length > self._most_bytes:
+            raise ForgedReply(f"a reply of {length} bytes: at most {self._most_bytes}")
+        try:
+            reply = msgspec.msgpack.decode(self._read(length, end_s), type=_Reply)
+            if reply.nonce != nonce:
+                raise ForgedReply("a reply to something else")
+            value = msgspec.msgpack.decode(reply.body, type=reply_type if reply.kind == "value" else str)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ForgedReply(f"a reply that is none: {error}") from error
+        return reply.kind, value
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _read(self, count: int, end_s: float) -> bytearray:
+        try:
+            return _exactly(self._socket, count, lambda: self._limit(end_s))
+        except TimeoutError as error:
+            raise Overdue from error
+        except (OSError, EOFError) as error:
+            raise ChannelClosed from error
+
+    def _limit(self, end_s: float) -> None:
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            raise Overdue
+        self._socket.settimeout(left_s)
+
+
+def receive(end: socket.socket) -> Request:
+    """In the worker: the next request. Raises EOFError when there will be none."""
+    (length,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
+    request = pickle.loads(_exactly(end, length))  # noqa: S301  # from the process that started this one
+    if not isinstance(request, Request):
+        raise InternalError(f"worker: {type(request).__name__} is no Request")
+    return request
+
+
+def answer(end: socket.socket, nonce: str, kind: Kind, value: Any) -> None:
+    """In the worker: send what came of a request."""
+    frame = msgspec.msgpack.encode(_Reply(nonce, kind, msgspec.Raw(msgspec.msgpack.encode(value))))
+    end.sendall(_LENGTH.pack(len(frame)) + frame)
+
+
+def _exactly(end: socket.socket, count: int, before: Callable[[], None] = lambda: None) -> bytearray:
+    """So many bytes; ``before`` is called before each wait for some. Raises EOFError where there are less."""
+    got = bytearray(count)
+    view, at = memoryview(got), 0
+    while at < count:
+        before()
+        received = end.recv_into(view[at:])
+        if not received:
+            raise EOFError
+        at += received
+    return got

@@ -1,0 +1,228 @@
+"""One killable worker process that runs generated code, cut off from everything but its channel.
+
+    IsolatedWorker(init, arguments) -- first call --> a process: begin, init, confine --> ready
+    call(function, ...)             -- pickle -->     function(...)                   --> plain data of reply_type
+                                                      dies, hangs, babbles --> killed; the next call starts another
+
+The process runs ``init`` once, which imports what the functions need and starts its threads; then it gives up files,
+sockets and processes (see ``confine``) and answers calls, one at a time. It is in a session of its own, has no
+descriptor but its channel, and dies with this process. What it answers is read as plain data of a given type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import pickle
+import secrets
+import select
+import signal
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Request, answer, receive
+from tunegrad.devices.confine import Confinement, Protections, begin
+from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.errors import InternalError
+
+__all__ = ["PRELOADED", "IsolatedWorker"]
+
+PRELOADED = ("tunegrad.devices.worker", "tunegrad.devices.isolated")
+"""What the fork server has imported, so that workers start fast."""
+
+_CHANNEL = 3
+_LEAVING_S = 5.0
+"""How long a process may take to be gone once it was killed, or has closed its channel."""
+_STARTS = 2
+
+
+class IsolatedWorker:
+    """One process at a time, replaced when it dies. Not for concurrent use by several threads.
+
+    ``init(*arguments)`` runs once in each process, with all rights and before the first call; it may keep state in its
+    module. Arguments that are ``SharedMemory`` arrive as ``Mapped``. ``reply_bytes`` bounds what one call gives back.
+    """
+
+    def __init__(
+        self,
+        init: Callable[..., None],
+        arguments: Sequence[object],
+        start_s: float,
+        confinement: Confinement | None = None,
+        reply_bytes: int = 1 << 20,
+    ) -> None:
+        self._init = init
+        self._arguments = tuple(arguments)
+        self._start_s = start_s
+        self._confinement = Confinement() if confinement is None else confinement
+        self._reply_bytes = reply_bytes
+        self._running: _Running | None = None
+        self.started = 0
+
+    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+        """Run ``function`` in the worker, for ``limit_s`` seconds at most from when it was asked.
+
+        ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data. ``Died`` also stands for a
+        function that raised, and for a reply that is none: who ran a candidate may have been made to say anything.
+        Left by an interrupt, the process is killed. Raises InternalError where no worker starts.
+        """
+        running = self._ready(function)
+        nonce = secrets.token_hex(8)
+        request = pickle.dumps(Request(nonce, function, arguments))
+        try:
+            ending = running.ask(request, nonce, reply_type, limit_s)
+        except BaseException:
+            self.close()
+            raise
+        if not isinstance(ending, Finished):
+            self._running = None
+        return ending
+
+    def protections(self) -> Protections:
+        """Which protections the worker has. Starts it where it is not running."""
+        return self._ready(self.protections).protections
+
+    def close(self) -> None:
+        """Kill the process, busy or not, and wait until it is gone. The next call starts another."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+    def _ready(self, function: Callable[..., Any]) -> _Running:
+        """A process that waits for a call; one that died or babbled since the last one is replaced."""
+        if self._running is not None and not self._running.channel.quiet():
+            self.close()
+        for _ in range(_STARTS):
+            if self._running is None:
+                self._running = self._start()
+        if self._running is None:
+            raise InternalError(
+                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
+                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
+            )
+        return self._running
+
+    def _start(self) -> _Running | None:
+        """A process that is ready; None where it died before."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(PRELOADED))
+        here, there = socket.socketpair()
+        with there:
+            process = context.Process(
+                target=_serve, args=(there, self._init, self._arguments, self._confinement), daemon=True
+            )
+            try:
+                process.start()
+            except (OSError, EOFError):  # the fork server is gone; the next try starts another
+                here.close()
+                return None
+        self.started += 1
+        channel = Channel(here, self._reply_bytes)
+        running = _Running(process, channel)
+        try:
+            kind, found = channel.receive("", Protections, time.monotonic() + self._start_s)
+        except (ChannelClosed, ForgedReply):
+            running.end()
+            return None
+        except Overdue:
+            running.end()
+            raise InternalError(f"{self._init.__name__}: no worker was ready within {self._start_s:g} s") from None
+        except BaseException:
+            running.end()
+            raise
+        if kind != "value":
+            running.end()
+            return None
+        running.protections = found
+        return running
+
+
+class _Running:
+    """A process and this end of its channel. Mutable: it learns what protections it has."""
+
+    def __init__(self, process: ForkServerProcess, channel: Channel) -> None:
+        self.process, self.channel = process, channel
+        self.protections = Protections(False, 0, False, False, False, False)
+
+    def ask(self, request: bytes, nonce: str, reply_type: Any, limit_s: float) -> Ending:
+        """One call; the process is gone unless it gave a value."""
+        before_s, end_s = self._processor_s(), time.monotonic() + limit_s
+        try:
+            self.channel.send(request, end_s)
+            kind, found = self.channel.receive(nonce, reply_type, end_s)
+        except Overdue:
+            worked_s = self._processor_s() - before_s
+            self.end()
+            return TimedOut(limit_s, worked_s)
+        except ChannelClosed:
+            self.process.join(_LEAVING_S / 10)  # its channel goes first
+            return Died(self.end())
+        except ForgedReply as error:
+            return Died(self.end(), str(error))
+        if kind != "value":
+            return Died(self.end(), found)
+        return Finished(found)
+
+    def end(self) -> int:
+        """Kill the process, unless it has ended, and wait until it is gone; its exit code."""
+        if self.process.is_alive() and self.process.pid is not None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(self.process.pid, signal.SIGKILL)
+            self.process.join(_LEAVING_S)
+        code = self.process.exitcode
+        self.channel.close()
+        if code is None:
+            raise InternalError(f"worker {self.process.pid}: still there {_LEAVING_S:g} s after it was killed")
+        self.process.close()
+        return code
+
+    def _processor_s(self) -> float:
+        """Processor seconds that the process has had so far; 0 once it is gone."""
+        if self.process.pid is None:
+            return 0.0
+        try:  # the clock of another process: clock_getcpuclockid(3)
+            return time.clock_gettime(~self.process.pid << 3 | 2)
+        except OSError:
+            return 0.0
+
+
+def _serve(
+    channel: socket.socket, init: Callable[..., None], arguments: tuple[object, ...], confinement: Confinement
+) -> None:
+    """What the process does."""
+    if channel.fileno() != _CHANNEL:
+        os.dup2(channel.fileno(), _CHANNEL)
+        channel.detach()
+        channel = socket.socket(fileno=_CHANNEL)
+    beginning = begin(confinement, _CHANNEL)
+    threading.Thread(target=_die_when_closed, args=(channel,), daemon=True).start()
+    init(*arguments)
+    answer(channel, "", "value", beginning.confine())
+    while True:
+        try:
+            request = receive(channel)
+        except EOFError:
+            os._exit(0)
+        try:
+            found = request.function(*request.arguments)
+        except Exception:  # a bug, or memory that a candidate damaged: it costs this call and this process
+            logging.getLogger(__name__).exception("%s failed", request.function)
+            answer(channel, request.nonce, "failed", traceback.format_exc(limit=-3)[-2000:])
+        else:
+            answer(channel, request.nonce, "value", found)
+
+
+def _die_when_closed(channel: socket.socket) -> None:
+    """End this process once who started it is gone, whatever it runs; the kernel does so, too."""
+    poll = select.poll()
+    poll.register(channel, select.POLLRDHUP)
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGKILL)

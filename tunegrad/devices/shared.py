@@ -1,0 +1,63 @@
+"""Memory that two processes see: how arrays pass between processes without being sent.
+
+It is sparse: what was never written to takes no memory. Its size is sealed, so nobody can cut it under another's feet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Mapped", "SharedMemory"]
+
+_SEALED = 0x1 | 0x2 | 0x4
+"""No further seals, no shrinking, no growing: ``F_SEAL_*`` of ``fcntl.h``."""
+_HOLE = 0x1 | 0x2
+"""Give pages back and keep the size: ``FALLOC_FL_*`` of ``falloc.h``."""
+
+
+class SharedMemory:
+    """``nbytes`` of memory for this process and those that are started with it as an argument.
+
+    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no descriptor. Raises
+    OSError where there is no address space for it.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._descriptor = os.memfd_create("tunegrad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self._descriptor, nbytes)
+        fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, _SEALED)
+
+    def clear(self) -> None:
+        """Give its memory back; from now on it reads as zeros."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.fallocate(self._descriptor, _HOLE, ctypes.c_long(0), ctypes.c_long(self.nbytes)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"shared memory of {self.nbytes} bytes: {os.strerror(number)}")
+
+    def close(self) -> None:
+        """Give up this process's descriptor; those that were given it keep it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __reduce__(self) -> tuple[Callable[..., Mapped], tuple[Any, int]]:
+        return Mapped, (reduction.DupFd(self._descriptor), self.nbytes)
+
+
+class Mapped:
+    """``SharedMemory`` in a process that was given it: all of its ``bytes``."""
+
+    def __init__(self, descriptor: Any, nbytes: int) -> None:
+        received = descriptor.detach()
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(received, nbytes), np.uint8)
+        os.close(received)

@@ -1,0 +1,119 @@
+"""System calls by what a confined process may do with them, and their numbers."""
+
+from __future__ import annotations
+
+__all__ = ["ALLOWED", "AUDIT", "DEADLY", "READING", "number"]
+
+_ALLOWED = """
+    futex read write readv writev poll ppoll select pselect6 mmap munmap mprotect madvise mremap brk
+    clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time sched_yield sched_getaffinity
+    getcpu futex_waitv rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack exit exit_group
+    restart_syscall getrandom rseq membarrier set_robust_list set_tid_address arch_prctl getpid gettid
+    getppid getuid geteuid getgid getegid uname sysinfo getrlimit getrusage times close close_range
+    fstat lseek
+"""
+ALLOWED: tuple[str, ...] = tuple(_ALLOWED.split())
+"""What memory, time, threads, signals to itself and descriptors that are open already take."""
+
+_READING = """
+    stat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents getdents64
+    pread64 getcwd fcntl dup
+"""
+READING: tuple[str, ...] = tuple(_READING.split())
+"""What finding, opening and mapping files for reading takes."""
+
+_DEADLY = """
+    execve execveat fork vfork ptrace process_vm_readv process_vm_writev process_madvise
+    process_mrelease kcmp tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal
+    pidfd_getfd socket socketpair connect bind listen accept accept4 sendmsg sendmmsg recvmsg recvmmsg
+    creat unlink unlinkat rmdir rename renameat renameat2 truncate ftruncate fallocate mkdir mkdirat
+    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat link linkat symlink symlinkat mknod
+    mknodat setxattr lsetxattr fsetxattr removexattr utime utimes futimesat utimensat name_to_handle_at
+    open_by_handle_at mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount
+    fspick mount_setattr setns unshare bpf io_uring_setup io_uring_enter io_uring_register io_setup
+    io_submit keyctl add_key request_key perf_event_open userfaultfd fanotify_init quotactl syslog acct
+    swapon swapoff reboot init_module finit_module delete_module kexec_load kexec_file_load iopl ioperm
+    settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname setuid setgid setreuid
+    setregid setresuid setresgid setgroups setfsuid setfsgid capset shmget shmat shmctl semget semctl
+    msgget msgsnd msgctl mq_open mq_unlink memfd_create move_pages migrate_pages
+"""
+DEADLY: tuple[str, ...] = tuple(_DEADLY.split())
+"""What no honest kernel asks for: other processes, other programs, files, the network, the machine's own state."""
+
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""What a filter is told of the architecture of a call: ``AUDIT_ARCH_*`` in the kernel's ``audit.h``."""
+
+_X86_64 = """
+    futex=202 read=0 write=1 readv=19 writev=20 poll=7 ppoll=271 select=23 pselect6=270 mmap=9 munmap=11
+    mprotect=10 madvise=28 mremap=25 brk=12 clock_gettime=228 clock_getres=229 clock_nanosleep=230
+    nanosleep=35 gettimeofday=96 time=201 sched_yield=24 sched_getaffinity=204 getcpu=309
+    futex_waitv=449 rt_sigaction=13 rt_sigprocmask=14 rt_sigreturn=15 sigaltstack=131 exit=60
+    exit_group=231 restart_syscall=219 getrandom=318 rseq=334 membarrier=324 set_robust_list=273
+    set_tid_address=218 arch_prctl=158 getpid=39 gettid=186 getppid=110 getuid=102 geteuid=107
+    getgid=104 getegid=108 uname=63 sysinfo=99 getrlimit=97 getrusage=98 times=100 close=3
+    close_range=436 fstat=5 lseek=8 stat=4 lstat=6 newfstatat=262 statx=332 access=21 faccessat=269
+    faccessat2=439 readlink=89 readlinkat=267 getdents=78 getdents64=217 pread64=17 getcwd=79 fcntl=72
+    dup=32 clone=56 clone3=435 kill=62 tgkill=234 open=2 openat=257 openat2=437 sendto=44 recvfrom=45
+    sched_setaffinity=203 execve=59 execveat=322 fork=57 vfork=58 ptrace=101 process_vm_readv=310
+    process_vm_writev=311 process_madvise=440 process_mrelease=448 kcmp=312 tkill=200
+    rt_sigqueueinfo=129 rt_tgsigqueueinfo=297 pidfd_open=434 pidfd_send_signal=424 pidfd_getfd=438
+    socket=41 socketpair=53 connect=42 bind=49 listen=50 accept=43 accept4=288 sendmsg=46 sendmmsg=307
+    recvmsg=47 recvmmsg=299 creat=85 unlink=87 unlinkat=263 rmdir=84 rename=82 renameat=264
+    renameat2=316 truncate=76 ftruncate=77 fallocate=285 mkdir=83 mkdirat=258 chmod=90 fchmod=91
+    fchmodat=268 fchmodat2=452 chown=92 fchown=93 lchown=94 fchownat=260 link=86 linkat=265 symlink=88
+    symlinkat=266 mknod=133 mknodat=259 setxattr=188 lsetxattr=189 fsetxattr=190 removexattr=197
+    utime=132 utimes=235 futimesat=261 utimensat=280 name_to_handle_at=303 open_by_handle_at=304
+    mount=165 umount2=166 pivot_root=155 chroot=161 move_mount=429 open_tree=428 fsopen=430 fsconfig=431
+    fsmount=432 fspick=433 mount_setattr=442 setns=308 unshare=272 bpf=321 io_uring_setup=425
+    io_uring_enter=426 io_uring_register=427 io_setup=206 io_submit=209 keyctl=250 add_key=248
+    request_key=249 perf_event_open=298 userfaultfd=323 fanotify_init=300 quotactl=179 syslog=103
+    acct=163 swapon=167 swapoff=168 reboot=169 init_module=175 finit_module=313 delete_module=176
+    kexec_load=246 kexec_file_load=320 iopl=172 ioperm=173 settimeofday=164 clock_settime=227
+    adjtimex=159 clock_adjtime=305 sethostname=170 setdomainname=171 setuid=105 setgid=106 setreuid=113
+    setregid=114 setresuid=117 setresgid=119 setgroups=116 setfsuid=122 setfsgid=123 capset=126
+    shmget=29 shmat=30 shmctl=31 semget=64 semctl=66 msgget=68 msgsnd=69 msgctl=71 mq_open=240
+    mq_unlink=241 memfd_create=319 move_pages=279 migrate_pages=256 landlock_create_ruleset=444
+    landlock_add_rule=445 landlock_restrict_self=446 seccomp=317
+"""
+"""From the kernel's ``arch/x86/entry/syscalls/syscall_64.tbl``."""
+
+_AARCH64 = """
+    futex=98 read=63 write=64 readv=65 writev=66 ppoll=73 pselect6=72 mmap=222 munmap=215 mprotect=226
+    madvise=233 mremap=216 brk=214 clock_gettime=113 clock_getres=114 clock_nanosleep=115 nanosleep=101
+    gettimeofday=169 sched_yield=124 sched_getaffinity=123 getcpu=168 futex_waitv=449 rt_sigaction=134
+    rt_sigprocmask=135 rt_sigreturn=139 sigaltstack=132 exit=93 exit_group=94 restart_syscall=128
+    getrandom=278 rseq=293 membarrier=283 set_robust_list=99 set_tid_address=96 getpid=172 gettid=178
+    getppid=173 getuid=174 geteuid=175 getgid=176 getegid=177 uname=160 sysinfo=179 getrlimit=163
+    getrusage=165 times=153 close=57 close_range=436 fstat=80 lseek=62 newfstatat=79 statx=291
+    faccessat=48 faccessat2=439 readlinkat=78 getdents64=61 pread64=67 getcwd=17 fcntl=25 dup=23
+    clone=220 clone3=435 kill=129 tgkill=131 openat=56 openat2=437 sendto=206 recvfrom=207
+    sched_setaffinity=122 execve=221 execveat=281 ptrace=117 process_vm_readv=270 process_vm_writev=271
+    process_madvise=440 process_mrelease=448 kcmp=272 tkill=130 rt_sigqueueinfo=138
+    rt_tgsigqueueinfo=240 pidfd_open=434 pidfd_send_signal=424 pidfd_getfd=438 socket=198 socketpair=199
+    connect=203 bind=200 listen=201 accept=202 accept4=242 sendmsg=211 sendmmsg=269 recvmsg=212
+    recvmmsg=243 unlinkat=35 renameat=38 renameat2=276 truncate=45 ftruncate=46 fallocate=47 mkdirat=34
+    fchmod=52 fchmodat=53 fchmodat2=452 fchown=55 fchownat=54 linkat=37 symlinkat=36 mknodat=33
+    setxattr=5 lsetxattr=6 fsetxattr=7 removexattr=14 utimensat=88 name_to_handle_at=264
+    open_by_handle_at=265 mount=40 umount2=39 pivot_root=41 chroot=51 move_mount=429 open_tree=428
+    fsopen=430 fsconfig=431 fsmount=432 fspick=433 mount_setattr=442 setns=268 unshare=97 bpf=280
+    io_uring_setup=425 io_uring_enter=426 io_uring_register=427 io_setup=0 io_submit=2 keyctl=219
+    add_key=217 request_key=218 perf_event_open=241 userfaultfd=282 fanotify_init=262 quotactl=60
+    syslog=116 acct=89 swapon=224 swapoff=225 reboot=142 init_module=105 finit_module=273
+    delete_module=106 kexec_load=104 kexec_file_load=294 settimeofday=170 clock_settime=112 adjtimex=171
+    clock_adjtime=266 sethostname=161 setdomainname=162 setuid=146 setgid=144 setreuid=145 setregid=143
+    setresuid=147 setresgid=149 setgroups=159 setfsuid=151 setfsgid=152 capset=91 shmget=194 shmat=196
+    shmctl=195 semget=190 semctl=191 msgget=186 msgsnd=189 msgctl=187 mq_open=180 mq_unlink=181
+    memfd_create=279 move_pages=239 migrate_pages=238 landlock_create_ruleset=444 landlock_add_rule=445
+    landlock_restrict_self=446 seccomp=277
+"""
+"""From the kernel's ``include/uapi/asm-generic/unistd.h``."""
+
+_NUMBERS = {
+    machine: {name: int(value) for name, _, value in (entry.partition("=") for entry in table.split())}
+    for machine, table in (("x86_64", _X86_64), ("aarch64", _AARCH64))
+}
+
+
+def number(machine: str, name: str) -> int | None:
+    """The number of a system call on ``machine`` (as ``platform.machine`` has it); None where there is no such call."""
+    return _NUMBERS[machine].get(name)
