@@ -62,8 +62,9 @@ class Policy:
 class Fingerprint:
     """Everything about a machine that changes the answer, as sorted (field, value) pairs.
 
-    Fields of a CPU device: device, arch, features (hash and list), cores, threads, l1, l2, l3, os, compiler,
-    compiler_version, numerics. Two fingerprints can say which fields differ.
+    docs/STORE.md lists the fields of a CPU device, each with its reason. A machine that does not say a fact has
+    ``unknown`` there; a row of an older tunegrad lacks the field, and reads as '': the two differ. Two fingerprints can
+    say which fields differ.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -81,7 +82,11 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK."""
+    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK.
+
+    ``attempts`` counts the fresh workers that the candidate was run in until it ended like this, at least 1: what
+    crashed is tried once more before the crash is a fact.
+    """
 
     status: Status
     samples_s: tuple[float, ...] = ()
@@ -91,6 +96,12 @@ class Measurement:
     verify_s: float = 0.0
     timing_s: float = 0.0
     max_error: float = 0.0
+    attempts: int = 1
+
+    @property
+    def settled(self) -> bool:
+        """Whether the end is the candidate's own: a crash that was seen once only may have been the machine's."""
+        return self.status is not Status.CRASHED or self.attempts > 1
 
     @property
     def ran(self) -> bool:

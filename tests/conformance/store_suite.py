@@ -8,7 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from tunegrad.db import STOPPED, Difference, Evidence, Hit, Miss, Mode, Near, Session, Store, key_of
+from tunegrad.db import (
+    SCHEMA_VERSION,
+    STOPPED,
+    Difference,
+    Evidence,
+    Hit,
+    Miss,
+    Mode,
+    Near,
+    Session,
+    Store,
+    Withdrawal,
+    key_of,
+)
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
@@ -242,6 +255,106 @@ class StoreSuite:
         store.promote(store.add(b), EVIDENCE)
         assert store.promotions(key_of(MATMUL), ZEN) == [(a, first), (b, EVIDENCE)]
 
+    # Withdrawals
+
+    def test_store_withdrawn_winner_gives_way_to_the_promotion_before_it(self, store):
+        first, second = store.add(trial("a", 3e-3)), store.add(trial("b", 1e-3))
+        store.promote(first, EVIDENCE)
+        store.promote(second, EVIDENCE)
+        store.withdraw(second, "off by 0.3", "s9")
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a", 3e-3)
+        assert [t.actions for t, _ in store.promotions(key_of(MATMUL), ZEN)] == ["a"]
+
+    def test_store_without_a_standing_promotion_has_no_winner_after_a_withdrawal(self, store):
+        store.add(trial("a", 1e-3))
+        store.promote(row := store.add(trial("b", 2e-3)), EVIDENCE)
+        store.withdraw(row, "off by 0.3", "s9")
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+        answer = store.lookup(key_of(MATMUL), ZEN, 1)
+        assert isinstance(answer, Miss)
+        assert answer.reason == "winner: withdrawn by session s9: off by 0.3"
+
+    def test_store_withdrawn_trial_that_was_only_the_fastest_does_not_win(self, store):
+        store.withdraw(store.add(trial("a", 1e-3)), "off by 0.3", "s9")
+        store.add(trial("b", 2e-3))
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+
+    def test_store_withdrawal_leaves_other_machines_and_spaces_their_winners(self, store):
+        store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
+        for there, space in ((SKY, 1), (ZEN, 2)):
+            store.add(trial("a", fingerprint=there, space_version=space))
+            assert store.winner(key_of(MATMUL), there, space).actions == "a"
+
+    def test_store_promotes_again_beside_a_withdrawal(self, store):
+        store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
+        store.promote(store.add(trial("b")), EVIDENCE)
+        assert isinstance(store.lookup(key_of(MATMUL), ZEN, 1), Hit)
+
+    def test_store_withdrawn_trial_reads_as_wrong_and_says_by_whom(self, store):
+        store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
+        (found,) = store.trials(key_of(MATMUL))
+        m = found.measurement
+        assert (m.status, m.samples_s, m.error) == (Status.WRONG, (), "withdrawn by session s9: off by 0.3")
+
+    def test_store_keeps_what_was_measured_of_a_withdrawn_trial(self, store):
+        store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
+        assert store.withdrawals(key_of(MATMUL), ZEN) == [Withdrawal(trial("a"), "off by 0.3", "s9", 500.0)]
+        assert store.withdrawals(key_of(MATMUL), SKY) == []
+        assert store.stats().withdrawals == 1
+
+    def test_store_withdraws_a_trial_once(self, store):
+        row = store.add(trial("a"))
+        assert store.withdraw(row, "first", "s9") == store.withdraw(row, "second", "s8")
+        assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["first"]
+
+    def test_store_withdraws_no_unknown_trial(self, store):
+        with pytest.raises(StoreError, match="trial 7 can not be withdrawn: no such trial"):
+            store.withdraw(7, "", "s9")
+
+    def test_store_promotes_no_withdrawn_trial(self, store):
+        store.withdraw(row := store.add(trial("a")), "off by 0.3", "s9")
+        with pytest.raises(StoreError, match="can not be promoted: it was withdrawn by session s9: off by 0"):
+            store.promote(row, EVIDENCE)
+
+    def test_store_add_of_a_withdrawn_trial_leaves_it_withdrawn(self, store):
+        store.withdraw(row := store.add(trial("a")), "off by 0.3", "s9")
+        assert store.add(trial("a", 1e-9)) == row
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+
+    def test_store_keeps_a_withdrawal_when_it_is_opened_again(self, opener):
+        with opener("write") as store:
+            store.promote(row := store.add(trial("a")), EVIDENCE)
+            store.withdraw(row, "naïve\n✓", "s9")
+            assert store.verify() == []
+        with opener("read") as store:
+            if store.knows(key_of(MATMUL)):  # a store in memory begins empty
+                assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["naïve\n✓"]
+                assert store.winner(key_of(MATMUL), ZEN, 1) is None
+                with pytest.raises(StoreError, match="is open for reading"):
+                    store.withdraw(row, "", "s9")
+
+    # Crashes
+
+    def test_store_returns_how_often_a_candidate_was_tried(self, store):
+        given = trial("a", status=Status.CRASHED)
+        given = replace(given, measurement=replace(given.measurement, attempts=2))
+        store.add(given)
+        assert store.trials(key_of(MATMUL)) == [given]
+
+    def test_store_add_replaces_a_crash_that_was_seen_once(self, store):
+        row = store.add(trial("a", status=Status.CRASHED))
+        assert store.add(trial("a", status=Status.CRASHED, session="s2")) == row
+        assert store.trials(key_of(MATMUL))[0].session == "s1"
+        assert store.add(trial("a", 2e-3)) == row
+        assert store.trials(key_of(MATMUL)) == [trial("a", 2e-3)]
+
+    def test_store_add_keeps_a_crash_that_was_seen_twice(self, store):
+        crash = trial("a", status=Status.CRASHED)
+        crash = replace(crash, measurement=replace(crash.measurement, attempts=2))
+        store.add(crash)
+        store.add(trial("a", 2e-3))
+        assert store.trials(key_of(MATMUL)) == [crash]
+
     def test_store_promotes_no_unknown_trial(self, store):
         with pytest.raises(StoreError, match="trial 77 can not be promoted: no such trial"):
             store.promote(77, EVIDENCE)
@@ -406,7 +519,8 @@ class StoreSuite:
         assert [s for s, _ in stats.by_status] == list(Status)
         counted = (stats.trials, stats.unknown_status, stats.kernels, stats.fingerprints, stats.sessions)
         assert counted == (4, 0, 2, 2, 2)
-        assert (stats.promotions, stats.spent_s, stats.schema_version) == (1, 2.0, 1)
+        assert (stats.promotions, stats.withdrawals, stats.spent_s) == (1, 0, 2.0)
+        assert stats.schema_version == SCHEMA_VERSION
 
     def test_store_verify_finds_nothing_wrong_with_what_it_wrote(self, store):
         store.promote(store.add(trial()), EVIDENCE)

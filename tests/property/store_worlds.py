@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 
 from tunegrad.db import Contents, Evidence, Session, key_of
-from tunegrad.db.contents import Promotion, Spend
+from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.export import export_lines
 from tunegrad.db.rows import dump_fingerprint, identity
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
@@ -38,6 +38,7 @@ def trials(draw: st.DrawFn) -> Trial:
         measurement=Measurement(
             status,
             draw(samples) if status is Status.OK else (),
+            attempts=draw(st.integers(1, 2)),
             error=draw(st.sampled_from(["", "off by\n\x1b[1m0.5 \u2603"])),
             max_error=draw(st.sampled_from([0.0, 0.25, math.inf, math.nan])),
         ),
@@ -61,6 +62,11 @@ def stores(draw: st.DrawFn) -> Contents:
         promotions.append(Promotion(identity(trial), evidence, draw(moments)))
     texts = sorted({t.kernel_text for t in found.values()}, key=key_of)
     named = {t.session for t in found.values()}
+    bad = draw(st.lists(st.sampled_from(timed), max_size=2)) if timed else []
+    voids = {
+        identity(t): Withdrawn(identity(t), "it was wrong", draw(st.sampled_from(sorted(named))), draw(moments))
+        for t in bad
+    }
     spends = {
         (model, machine): Spend(model, machine, "beam", draw(moments))
         for model, machine in draw(st.lists(st.tuples(st.just("m"), st.sampled_from(MACHINES)), max_size=2))
@@ -71,10 +77,12 @@ def stores(draw: st.DrawFn) -> Contents:
         trials=tuple(found.values()),
         promotions=tuple(dict.fromkeys(promotions)),
         spends=tuple(sorted(spends.values(), key=lambda s: (s.model_key, dump_fingerprint(s.fingerprint)))),
+        withdrawals=tuple(voids.values()),
     )
 
 
 def dump(contents: Contents) -> list[str]:
     """Everything as text, so that NaN equals NaN."""
     marks = [f"imported {t.origin}" for t in contents.trials] + [p.evidence.test for p in contents.promotions]
+    marks += [w.reason for w in contents.withdrawals]
     return [*export_lines(contents), *marks]

@@ -8,7 +8,7 @@ from pathlib import Path
 from store_trials import HERE, KERNEL, KEY
 
 from tunegrad.db import Contents, Evidence, Session, SqliteStore, open_store
-from tunegrad.db.contents import Promotion, Spend
+from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.rows import identity
 from tunegrad.trial import Measurement, Policy, Status, Trial
 
@@ -24,6 +24,10 @@ def trial(n: int = 0, status: Status = Status.OK, seconds: float | None = None, 
 
 def promotion(of: Trial, *samples: float, test: str = "mannwhitneyu") -> Promotion:
     return Promotion(identity(of), Evidence(test, 0.001, (2e-3,), samples or (1e-3,), cold=True), 2000.0)
+
+
+def withdrawn(of: Trial) -> Withdrawn:
+    return Withdrawn(identity(of), "it was wrong", "s1", 3000.0)
 
 
 WORLD = Contents(

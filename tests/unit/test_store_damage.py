@@ -3,11 +3,12 @@
 import logging
 import random
 import sqlite3
+from pathlib import Path
 
 import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.db import MemoryStore, key_of, open_store, salvage_store
+from tunegrad.db import MemoryStore, key_of, open_store, read_contents, salvage_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status
 
@@ -287,3 +288,31 @@ def test_store_of_a_healthy_file_is_no_rescue(tmp_path, many):
         assert not isinstance(store, MemoryStore)
         assert store.verify() == []
         assert len(store.trials(KEY)) == 300
+
+
+def test_store_of_schema_1_that_is_damaged_gives_its_readable_rows(tmp_path):
+    path = tmp_path / "old.db"
+    raw = sqlite3.connect(path)
+    raw.executescript((Path(__file__).parent / "store_schema_1.sql").read_text(encoding="utf-8"))
+    for n in range(400):
+        raw.execute(f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')")
+    raw.commit()
+    raw.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * 3 // 4 // 4096 * 4096])
+    contents, problems = read_contents(path)
+    assert problems != ()
+    assert [t.measurement.attempts for t in contents.trials] == [1] * 5
+    assert contents.withdrawals == ()
+    with open_store(path) as store:
+        assert store.winner(KEY, HERE, 1) == numbered(1)
+
+
+def test_store_withdrawal_with_a_damaged_reason_still_withdraws(path):
+    with open_store(path, "write") as store:
+        store.withdraw(2, "off by 0.3", "s1")
+    damage(path, "UPDATE withdrawals SET reason = x'ff'")
+    with open_store(path) as store:
+        assert store.winner(KEY, HERE, 1) is None
+        assert [w.reason for w in store.withdrawals(KEY, HERE)] == ["the reason in withdrawal 1 is damaged"]
+        assert any("withdrawals row 1: reason b'\\xff' or session 's1' is not text" in str(p) for p in store.verify())

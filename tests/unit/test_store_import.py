@@ -7,9 +7,10 @@ import json
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from store_exports import WORLD, make, promotion, trial
+from store_exports import WORLD, make, promotion, trial, withdrawn
 from store_trials import HERE, KEY
 
 from tunegrad.db import Contents, Evidence, export_store, import_store, open_store, read_contents
@@ -56,8 +57,10 @@ def test_export_is_the_same_bytes_each_time_and_has_a_versioned_header(tmp_path)
     lines = export_store(path).lines
     assert lines == export_store(path).lines
     assert json.loads(lines[0]) == {
-        "format": "tunegrad-store", "version": 1,
-        "rows": {"kernel": 1, "machine": 1, "session": 1, "trial": 4, "promotion": 1, "spend": 1},
+        "format": "tunegrad-store", "version": 2,
+        "rows": {
+            "kernel": 1, "machine": 1, "session": 1, "trial": 4, "promotion": 1, "spend": 1, "withdrawal": 0,
+        },
     }  # fmt: skip
 
 
@@ -73,6 +76,48 @@ def test_export_of_a_kernel_is_found_by_name_and_by_the_start_of_its_key(tmp_pat
     assert export_store(path, "matmul_64").lines == export_store(path, KEY[:6]).lines
     with pytest.raises(StoreError, match=r"kernel 'matmul_65': unknown to this store: .* nearest names: matmul_64"):
         export_store(path, "matmul_65")
+
+
+def test_import_takes_a_file_of_version_1_as_it_was(tmp_path):
+    found = rows()
+    found[0]["version"] = 1
+    del found[0]["rows"]["withdrawal"]
+    for row in found[4:8]:
+        del row["attempts"]
+    old = read(list(found))
+    assert (old.refusals, old.warnings) == ((), ())
+    assert old.contents == read(list(rows())).contents
+
+
+def test_import_of_version_2_refuses_a_trial_without_attempts():
+    (refusal,) = [r for r in changed(5, attempts=None).refusals if r.row == "trial"]
+    assert refusal.rule == "must have attempts"
+
+
+def test_import_never_withdraws_what_was_measured_here(tmp_path):
+    file = replace(WORLD, withdrawals=(withdrawn(trial(2)), withdrawn(trial(0))))
+    lines = "\n".join(export_lines(file)).encode()
+    path = make(tmp_path / "b.db", Contents(trials=(trial(2),), promotions=(promotion(trial(2)),)))
+    import_store(path, io.BytesIO(lines), "x.jsonl")
+    with open_store(path) as store:
+        assert store.winner(KEY, HERE, 1) == trial(2)
+        assert [(w.trial.actions, w.reason) for w in store.withdrawals(KEY, HERE)] == [("", "imported:it was wrong")]
+
+
+def test_import_into_an_empty_store_takes_withdrawals_and_exports_them_again(tmp_path):
+    file = replace(WORLD, withdrawals=(withdrawn(trial(2)),))
+    lines = tuple(export_lines(file))
+    import_store(tmp_path / "b.db", io.BytesIO("\n".join(lines).encode()), "x.jsonl")
+    assert export_store(tmp_path / "b.db").lines == lines
+    with open_store(tmp_path / "b.db") as store:
+        assert store.winner(KEY, HERE, 1) is None
+
+
+def test_import_refuses_a_withdrawal_of_no_row_of_the_file():
+    found = [json.loads(line) for line in export_lines(replace(WORLD, withdrawals=(withdrawn(trial(2)),)))]
+    found[-1]["actions"] = "tile(axis=m, size=99)"
+    (refusal,) = read(list(found)).refusals
+    assert (refusal.row, refusal.field, refusal.rule) == ("withdrawal", "actions", "must be those of a trial above")
 
 
 def test_import_marks_what_it_takes(tmp_path):
@@ -145,7 +190,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"status": "good"}, "line 5: trial row: status is 'good': must be one of ok, wrong"),
         (4, {"status": "wrong"}, "line 5: trial row: samples_s is a list of 3: must be empty where status is wrong"),
         (4, {"max_error": "big"}, "line 5: trial row: max_error is 'big': must be one of inf, nan"),
-        (4, {"origin": None}, "line 5: trial row: row is an object of 16: must have origin"),
+        (4, {"origin": None}, "line 5: trial row: row is an object of 17: must have origin"),
         (4, {"run": "x"}, "line 5: trial row: row is 'run': no such field; valid: kernel, machine"),
         (4, {"policy": {}}, "line 5: trial row: policy is an object of 0: must have budget_s"),
         (4, {"kernel": "0" * 32}, "line 5: trial row: kernel is '00000000000000000000000000000000': must be the key"),
@@ -199,7 +244,7 @@ def test_import_survives_a_line_that_is_no_row(line, message):
         ("", "file x.jsonl: is no export of a store"),
         ("SQLite format 3\x00", "file x.jsonl: is no export of a store"),
         ('{"format": "t4"}', "file x.jsonl: is no export of a store"),
-        ('{"format": "tunegrad-store", "version": 2, "rows": {}}', "version 2 of the format is not 1, the only one"),
+        ('{"format": "tunegrad-store", "version": 3, "rows": {}}', "version 3 of the format is none of 1, 2, the"),
         ('{"format": "tunegrad-store", "version": 1, "rows": {}}', "line 1: rows is an object of 0: must have kernel"),
     ],
 )

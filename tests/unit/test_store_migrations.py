@@ -78,12 +78,32 @@ def test_store_of_a_released_schema_is_exported_and_merged_in_full(tmp_path, dum
     build(dump, old)
     before = old.read_bytes()
     report = merge_stores(new, [old])
-    assert (report.trials, report.promotions, report.winners) == (5, 1, 2)
-    assert export_store(new).trials == export_store(old).trials == 5
+    assert (report.trials, report.promotions, report.winners) == ((5, 1, 2) if dump.stem.endswith("_1") else (8, 3, 3))
+    assert export_store(new).trials == export_store(old).trials == report.trials
     assert old.read_bytes() == before
     with open_store(new) as store:
         assert store.winner(KEY, HERE, 1) == numbered(1)
         assert store.stats().schema_version == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_of_schema_2_is_read_with_its_attempts_and_withdrawals(tmp_path, mode):
+    build(FROZEN[1], tmp_path / "old.db")
+    key = key_of("kernel(third)")
+    with open_store(tmp_path / "old.db", mode) as store:
+        assert [(t.measurement.status.value, t.measurement.attempts) for t in store.trials(key)] == [
+            ("crashed", 2), ("wrong", 1), ("ok", 1),
+        ]  # fmt: skip
+        assert store.winner(key, HERE, 1) == numbered(6, "kernel(third)")
+        assert [str(w) for w in store.withdrawals(key, HERE)] == ["withdrawn by session s1: outputs differ by 0.3"]
+
+
+def test_store_winners_view_of_schema_2_leaves_out_the_withdrawn(tmp_path):
+    build(FROZEN[1], tmp_path / "old.db")
+    with open_store(tmp_path / "old.db") as store:
+        rows = store._select("SELECT kernel_key, actions FROM winners WHERE policy LIKE 'cache=warm%' ORDER BY trial")
+    assert (key_of("kernel(third)"), "unroll(by=6)") in rows
+    assert "unroll(by=5)" not in [actions for _, actions in rows]
 
 
 def test_store_schema_of_a_new_file_is_that_of_a_migrated_one(tmp_path, old):

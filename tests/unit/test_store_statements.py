@@ -4,7 +4,7 @@ import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Hit, Miss, Near, open_store
-from tunegrad.db.sqlite_store import _BY_SPEED, _PLACES, _PROMOTED, _SAME, _SELECT
+from tunegrad.db.sqlite_store import _BY_SPEED, _PLACES, _PROMOTED, _SAME, _SELECT, _WITHDRAWN
 from tunegrad.trial import Fingerprint
 
 THERE = Fingerprint((("arch", "skylake"), ("device", "cpu")))
@@ -56,10 +56,10 @@ def test_store_lookup_of_an_unknown_kernel_is_three_statements(traced):
 
 
 @pytest.mark.parametrize(("place", "kind"), [((THERE, 1), Miss), ((HERE, 2), Near)])
-def test_store_lookup_that_misses_adds_one_winner_for_each_place(traced, place, kind):
+def test_store_lookup_that_misses_adds_withdrawals_and_one_winner_for_each_place(traced, place, kind):
     store, seen = traced
     assert isinstance(store.lookup(KEY, *place), kind)
-    assert len(seen) == 2 + 1 + 1 + 3
+    assert len(seen) == 2 + 1 + 1 + 3 + 1
 
 
 def test_store_trials_is_one_statement_however_many_there_are(traced):
@@ -75,6 +75,7 @@ def test_store_trials_is_one_statement_however_many_there_are(traced):
         pytest.param(f"{_PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", id="promoted"),
         pytest.param(_PLACES, id="places"),
         pytest.param(f"{_SELECT} WHERE {_SAME}", id="same"),
+        pytest.param(_WITHDRAWN, id="withdrawn"),
     ],
 )
 def test_store_lookups_never_read_a_whole_table(traced, sql):

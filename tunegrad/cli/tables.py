@@ -199,6 +199,7 @@ def stats_text(path: Path, stats: Stats) -> str:
         ("machines", str(stats.fingerprints)),
         ("sessions", str(stats.sessions)),
         ("promotions", str(stats.promotions)),
+        ("withdrawals", str(stats.withdrawals)),
         ("time spent searching", duration(stats.spent_s)),
         ("size, bytes", str(stats.size_bytes)),
         ("schema version", str(stats.schema_version)),

@@ -23,7 +23,7 @@ from tunegrad.db.opening import MEMORY, open_store
 from tunegrad.db.protocol import Mode, Store
 from tunegrad.db.prune import PruneRules
 from tunegrad.db.reading import read_contents
-from tunegrad.db.records import IMPORTED, STOPPED, Evidence, Problem, Session, Stats
+from tunegrad.db.records import IMPORTED, STOPPED, Evidence, Problem, Session, Stats, Withdrawal
 from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.texts import UnreadText, unread_texts
@@ -64,6 +64,7 @@ __all__ = [
     "Why",
     "WinnerChange",
     "WinnerFacts",
+    "Withdrawal",
     "actions_fault",
     "decision",
     "diff_stores",

@@ -15,12 +15,14 @@ from typing import Self
 
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import Session
+from tunegrad.db.records import WITHDRAWN, Session, Withdrawal, withdrawn_by
 from tunegrad.db.rows import clean_text
 from tunegrad.errors import InternalError, StoreError
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Fingerprint, Status, Trial
 
-__all__ = ["BaseStore"]
+__all__ = ["BaseStore", "withdrawn"]
+
+_REASON_CHARACTERS = 4000
 
 
 class BaseStore(ABC):
@@ -61,6 +63,10 @@ class BaseStore(ABC):
     @abstractmethod
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+
+    @abstractmethod
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
+        """Every withdrawal of a kernel's trials on a machine, oldest first."""
 
     @abstractmethod
     def _start_session(self, session: Session) -> bool:
@@ -115,8 +121,23 @@ class BaseStore(ABC):
                 f"store {self.label}: spend of model {model_key} is {seconds!r}, not a finite time >= 0"
             )
 
+    def _reason(self, reason: str) -> str:
+        """The reason of a withdrawal as it is kept: valid Unicode of a bounded length."""
+        return clean_text(reason, _REASON_CHARACTERS)
+
+    def _nothing_to_withdraw(self, trial_id: int) -> StoreError:
+        return StoreError(f"store {self.label}: trial {trial_id} can not be withdrawn: no such trial")
+
     def _no_such_winner(self, trial_id: int, trial: Trial | None) -> StoreError:
         what = "no such trial" if trial is None else f"its status is {trial.measurement.status}, without usable samples"
+        if trial is not None and trial.measurement.error.startswith(WITHDRAWN):
+            what = f"it was {trial.measurement.error}"
         return StoreError(
             f"store {self.label}: trial {trial_id} can not be promoted: {what}; a winner is ok and has samples"
         )
+
+
+def withdrawn(trial: Trial, reason: str, session: str) -> Trial:
+    """What a trial that was withdrawn is to everybody who asks for trials: a wrong one."""
+    fields = replace(trial.measurement, status=Status.WRONG, samples_s=(), error=withdrawn_by(session, reason))
+    return replace(trial, measurement=fields)

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
+from tunegrad.db.migrations import APPLICATION_ID, SALVAGED, SCHEMA_VERSION, migrate
 from tunegrad.errors import StoreError
 
 __all__ = [
@@ -110,8 +110,11 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
     try:
         # A file shorter than its header says is refused outright unless this is set; nothing is written.
         connection.execute("PRAGMA writable_schema = ON")
-        _identify(connection, path, may_be_new=False)
+        version = _identify(connection, path, may_be_new=False)
         connection.execute("SELECT id FROM trials WHERE id = 0")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        for statement in (s for step in SALVAGED[version:] for s in step):
+            connection.execute(statement)
     except BaseException as error:
         _abandon(connection, path, remove=False)
         if isinstance(error, sqlite3.Error):

@@ -22,6 +22,7 @@ __all__ = [
     "Promotion",
     "Spend",
     "Winner",
+    "Withdrawn",
     "fastest",
     "is_imported",
     "place_of",
@@ -53,6 +54,20 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A trial shall never win again: which session said so, and why. ``trial`` is its identity."""
+
+    trial: Identity
+    reason: str
+    session: str
+    created_s: float
+
+    @property
+    def place(self) -> Place:
+        return Place(self.trial[0], self.trial[1], self.trial[4])
+
+
+@dataclass(frozen=True, slots=True)
 class Spend:
     """Seconds of budget spent on a model with some settings on a machine."""
 
@@ -71,15 +86,26 @@ class Contents:
     trials: tuple[Trial, ...] = ()
     promotions: tuple[Promotion, ...] = ()
     spends: tuple[Spend, ...] = ()
+    withdrawals: tuple[Withdrawn, ...] = ()
+
+    @property
+    def withdrawn(self) -> frozenset[Identity]:
+        """The trials that shall not win."""
+        return frozenset(w.trial for w in self.withdrawals)
 
     def by_identity(self) -> dict[Identity, Trial]:
         """Every trial by what makes it the same one."""
         return {identity(t): t for t in self.trials}
 
     def with_sound_promotions(self) -> Contents:
-        """Without the promotions whose trial is not there, or is not a timed one."""
+        """Without the promotions whose trial is not there, or is not a timed one; withdrawals of none likewise."""
         timed = {identity(t) for t in self.trials if t.measurement.ran}
-        return replace(self, promotions=tuple(p for p in self.promotions if p.trial in timed))
+        known = {identity(t) for t in self.trials} if self.withdrawals else set()
+        return replace(
+            self,
+            promotions=tuple(p for p in self.promotions if p.trial in timed),
+            withdrawals=tuple(w for w in self.withdrawals if w.trial in known),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +129,27 @@ def place_of(trial: Trial) -> Place:
     return Place(trial.kernel_key, trial.fingerprint, trial.space_version)
 
 
-def is_imported(row: Trial | Promotion) -> bool:
+def is_imported(row: Trial | Promotion | Withdrawn) -> bool:
     """Whether a row came out of a file of somebody else, rather than from a measurement of this store's owner."""
+    if isinstance(row, Withdrawn):
+        return row.reason.startswith(IMPORTED)
     return row.origin.startswith(IMPORTED) if isinstance(row, Trial) else row.evidence.imported
 
 
 def winners(contents: Contents) -> dict[Place, Winner]:
     """The winner of every place that has one, by the store's own rule: promoted last, else the fastest.
 
-    Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts.
+    Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
+    withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed.
     """
     trials = contents.by_identity()
+    withdrawn, void = contents.withdrawn, {w.place for w in contents.withdrawals}
     found: dict[Place, Winner] = {}
     for promotion in contents.promotions:
         trial = trials.get(promotion.trial)
-        if trial is not None and trial.measurement.ran:
+        if trial is not None and trial.measurement.ran and promotion.trial not in withdrawn:
             found[promotion.place] = Winner(trial, promotion)
-    return fastest(t for t in contents.trials if place_of(t) not in found) | found
+    return fastest(t for t in contents.trials if place_of(t) not in found.keys() | void) | found
 
 
 def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:

@@ -7,6 +7,7 @@
     {"row": "trial", "kernel": key, "machine": id, "actions": ..., "policy": {...}, "status": ..., ...}
     {"row": "promotion", "kernel": key, "machine": id, "actions": ..., "policy": text, "evidence": {...}, ...}
     {"row": "spend", ...}
+    {"row": "withdrawal", "kernel": key, ..., "policy": text, "reason": ..., "session": ..., "created_s": ...}
 
 Trials and promotions stand in the order of the store. The same contents give the same bytes. What this store imported
 is not marked in what it exports: to whoever reads the file, every row is a claim of a stranger.
@@ -21,16 +22,28 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 
-from tunegrad.db.contents import Contents, Promotion, Spend, winners
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn, winners
 from tunegrad.db.records import IMPORTED
 from tunegrad.db.rows import dump_fingerprint, identity, key_of
 from tunegrad.trial import Fingerprint, Trial
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "KINDS", "export_lines", "machine_id", "promotion_row", "selected", "trial_row"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "KINDS",
+    "export_lines",
+    "machine_id",
+    "promotion_row",
+    "selected",
+    "trial_row",
+    "withdrawal_row",
+]
 
 FORMAT = "tunegrad-store"
-FORMAT_VERSION = 1
-KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend")
+FORMAT_VERSION = 2
+"""Version 1 had no withdrawals, and no attempts of trials; it is still read."""
+
+KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend", "withdrawal")
 """Kinds of rows in the order of the file: a row only names rows above it."""
 
 
@@ -53,12 +66,14 @@ def selected(contents: Contents, wanted: Callable[[str, str], bool], *, best: bo
         trials = [t for t in trials if identity(t) in winning]
         keys = {t.kernel_key for t in trials}
     kept = {identity(t) for t in trials}
-    named = {t.session for t in trials}
+    withdrawals = tuple(w for w in contents.withdrawals if w.trial in kept)
+    named = {t.session for t in trials} | {w.session for w in withdrawals}
     return Contents(
         kernels=tuple((text, name) for text, name in kernels if key_of(text) in keys),
         sessions=tuple(s for s in contents.sessions if s.id in named),
         trials=tuple(trials),
         promotions=tuple(p for p in contents.promotions if p.trial in kept),
+        withdrawals=withdrawals,
     )
 
 
@@ -74,6 +89,7 @@ def export_lines(contents: Contents) -> Iterator[str]:
         "trial": [trial_row(t) for t in contents.trials],
         "promotion": [promotion_row(p) for p in contents.promotions],
         "spend": [_spend_row(s) for s in contents.spends],
+        "withdrawal": [withdrawal_row(w) for w in contents.withdrawals],
     }
     counts = {kind: len(rows[kind]) for kind in KINDS}
     yield _line({"format": FORMAT, "version": FORMAT_VERSION, "rows": counts})
@@ -104,6 +120,7 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "verify_s": m.verify_s,
         "timing_s": m.timing_s,
         "max_error": _number(m.max_error),
+        "attempts": m.attempts,
         "session": trial.session,
         "origin": trial.origin.removeprefix(IMPORTED),
         "created_s": trial.created_s,
@@ -117,16 +134,32 @@ def _number(value: object) -> object:
 
 def promotion_row(promotion: Promotion) -> dict[str, object]:
     """A promotion as a row; kernel, machine, actions, policy and space version name its trial."""
-    key, fingerprint, actions, policy, space_version = promotion.trial
     evidence = replace(promotion.evidence, test=promotion.evidence.test.removeprefix(IMPORTED))
+    return {
+        **_trial_named(promotion.trial),
+        "evidence": asdict(evidence),
+        "created_s": promotion.created_s,
+    }
+
+
+def withdrawal_row(withdrawn: Withdrawn) -> dict[str, object]:
+    """A withdrawal as a row; its trial is named as by a promotion."""
+    return {
+        **_trial_named(withdrawn.trial),
+        "reason": withdrawn.reason.removeprefix(IMPORTED),
+        "session": withdrawn.session,
+        "created_s": withdrawn.created_s,
+    }
+
+
+def _trial_named(trial: Identity) -> dict[str, object]:
+    key, fingerprint, actions, policy, space_version = trial
     return {
         "kernel": key,
         "machine": machine_id(fingerprint),
         "actions": actions,
         "policy": policy,
         "space_version": space_version,
-        "evidence": asdict(evidence),
-        "created_s": promotion.created_s,
     }
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from tunegrad import untrusted
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
 from tunegrad.db.records import IMPORTED, Evidence, Session
 from tunegrad.db.rows import admit, admit_evidence, identity, key_of
@@ -39,6 +39,7 @@ __all__ = [
     "read_export",
 ]
 
+_VERSIONS = (1, FORMAT_VERSION)
 MAX_LINE_BYTES = 4 << 20
 MAX_ROWS = 2_000_000
 MAX_REFUSALS = 100_000
@@ -149,6 +150,7 @@ _ROWS: dict[str, untrusted.Rule] = {
             "verify_s": _time,
             "timing_s": _time,
             "max_error": _largest_error,
+            "attempts": integer(1, 1000),
             "session": _name,
             "origin": text(200),
             "created_s": _time,
@@ -166,6 +168,18 @@ _ROWS: dict[str, untrusted.Rule] = {
         }
     ),
     "spend": record({"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}),
+    "withdrawal": record(
+        {
+            "kernel": _key,
+            "machine": word(16),
+            "actions": _actions,
+            "policy": text(1000),
+            "space_version": _space,
+            "reason": free_text(5000),
+            "session": _name,
+            "created_s": _time,
+        }
+    ),
 }
 
 
@@ -230,8 +244,8 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = _parsed_only) ->
     Raises StoreError when it is no export at all, or of a newer version.
     """
     lines = _lines(file, source)
-    counts = _header(next(lines, (0, None)), source)
-    work = _Reading(rule)
+    version, counts = _header(next(lines, (0, None)), source)
+    work = _Reading(rule, version)
     for line_number, line in lines:
         work.take(line_number, line)
         if len(work.refusals) > MAX_REFUSALS:
@@ -258,7 +272,8 @@ def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
     raise StoreError(f"file {source}: more than {MAX_ROWS} lines; split it by kernel with `store export --kernel`")
 
 
-def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
+def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str, int]]:
+    """The version of the file's form, and how many rows of each kind it says it has."""
     rule = f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
     try:
         header = untrusted.json_object((first[1] or b"").decode("utf-8"))
@@ -266,18 +281,19 @@ def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
         raise StoreError(f"file {source}: is no export of a store: {rule}") from None
     if header.get("format") != FORMAT or type(version := header.get("version")) is not int:
         raise StoreError(f"file {source}: is no export of a store: {rule}")
-    if version != FORMAT_VERSION:
+    if version not in _VERSIONS:
         raise StoreError(
-            f"file {source}: version {untrusted.shortened(version)} of the format is not {FORMAT_VERSION}, the only "
-            "one known; export it again, or upgrade tunegrad"
+            f"file {source}: version {untrusted.shortened(version)} of the format is none of "
+            f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade tunegrad"
         )
+    kinds = [kind for kind in KINDS if version > 1 or kind != "withdrawal"]
     try:
-        counted = record({kind: integer(0, MAX_ROWS) for kind in KINDS})
-        checked = record({"format": exact(FORMAT), "version": integer(1, 1), "rows": counted})("", header)
+        counted = record({kind: integer(0, MAX_ROWS) for kind in kinds})
+        checked = record({"format": exact(FORMAT), "version": integer(1, FORMAT_VERSION), "rows": counted})("", header)
     except FieldFault as error:
         raise StoreError(f"file {source}: line 1: {error}") from None
     counts: dict[str, int] = checked["rows"]
-    return counts
+    return version, dict.fromkeys(KINDS, 0) | counts
 
 
 @dataclass(slots=True)
@@ -285,6 +301,7 @@ class _Reading:
     """The rows so far. Mutable: each line adds one row or one refusal."""
 
     rule: ActionRule
+    version: int
     refusals: list[Refusal] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     kernels: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -293,6 +310,7 @@ class _Reading:
     trials: dict[Identity, Trial] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
+    withdrawals: dict[Identity, Withdrawn] = field(default_factory=dict)
     verdicts: dict[Claim, Verdict] = field(default_factory=dict)
     unchecked: Counter[str] = field(default_factory=Counter)
 
@@ -303,6 +321,7 @@ class _Reading:
             trials=tuple(self.trials.values()),
             promotions=tuple(self.promotions),
             spends=tuple(sorted(self.spends.values(), key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
+            withdrawals=tuple(self.withdrawals.values()),
         )
 
     def take(self, line: int, raw: bytes | None) -> None:
@@ -314,6 +333,8 @@ class _Reading:
             row = untrusted.json_object(_decoded(raw))
             kind = exact(*KINDS)("row", row.pop("row", None))
             self.seen[kind] += 1
+            if self.version == 1 and kind == "trial":
+                row.setdefault("attempts", 1)
             self._keep(kind, _ROWS[kind]("", row))
         except FieldFault as error:
             self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
@@ -330,6 +351,8 @@ class _Reading:
                 self._keep_trial(row)
             case "promotion":
                 self._keep_promotion(row)
+            case "withdrawal":
+                self._keep_withdrawal(row)
             case _:
                 _once(self.spends, (row["model"], row["machine"], row["settings"]), "model", row["model"])
                 spend = Spend(row["model"], self._machine(row), row["settings"], row["seconds"])
@@ -366,7 +389,7 @@ class _Reading:
         if row["samples_s"] and row["status"] != Status.OK.value:
             raise FieldFault("samples_s", list(row["samples_s"]), f"must be empty where status is {row['status']}")
         verdict = self._verdict(Claim(text_, fingerprint, row["space_version"], row["actions"]))
-        names = ("error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error")
+        names = ("error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error", "attempts")
         trial = Trial(
             kernel_key=row["kernel"],
             kernel_text=text_,
@@ -397,6 +420,16 @@ class _Reading:
         evidence = row["evidence"]
         marked = Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})
         self.promotions.append(Promotion(place, admit_evidence(marked), row["created_s"]))
+
+    def _keep_withdrawal(self, row: dict[str, Any]) -> None:
+        place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
+        if place not in self.trials:
+            raise FieldFault("actions", row["actions"], "must be those of a trial above")
+        if row["session"] not in self.sessions:
+            raise FieldFault("session", row["session"], "must be the id of a session row above")
+        _once(self.withdrawals, place, "actions", row["actions"])
+        reason = IMPORTED + row["reason"].removeprefix(IMPORTED)
+        self.withdrawals[place] = Withdrawn(place, reason, row["session"], row["created_s"])
 
     def _machine(self, row: dict[str, Any]) -> Fingerprint:
         fingerprint = self.machines.get(row["machine"])

@@ -2,7 +2,8 @@
 
     Hit    this kernel, this fingerprint, this space version: the stored winner.
     Near   this kernel and this fingerprint, but its winners were found in another version of the space.
-    Miss   the kernel is unknown, has no OK trial, or has them only on other machines; ``differences`` names the fields.
+    Miss   the kernel is unknown, has no OK trial, has them only on other machines, or its winner was withdrawn;
+           ``differences`` names the fields.
 
 The store knows no hardware, so it can not say that one fingerprint is good enough for another: any field that differs
 makes a Miss. ``nearest`` lists what a caller who asked for on_miss="nearest" may replay, closest first.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tunegrad.db.records import Withdrawal
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "WinnerSource", "look_up"]
@@ -23,7 +25,10 @@ _NEAREST = 8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field that kept a lookup from a hit: one of the fingerprint's, ``space_version``, ``kernel`` or ``status``."""
+    """What kept a lookup from a hit.
+
+    ``field``: one of the fingerprint's, ``space_version``, ``kernel``, ``status``, or ``winner`` (it was withdrawn).
+    """
 
     field: str
     stored: str
@@ -32,6 +37,8 @@ class Difference:
     def __str__(self) -> str:
         if self.field == "kernel":
             return f"kernel unknown: {self.here}"
+        if self.field == "winner":
+            return f"winner: {self.stored}"
         return f"{self.field}: stored {self.stored or '(none)'}, here {self.here or '(none)'}"
 
 
@@ -91,6 +98,9 @@ class WinnerSource(Protocol):
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
 
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> Sequence[Withdrawal]:
+        """Trials of a kernel on a machine that shall not win again, oldest first."""
+
 
 def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
     """Ask ``source`` for a winner; on a miss say what differs and what is nearest."""
@@ -100,6 +110,9 @@ def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, spa
     if not source.knows(kernel_key):
         return Miss((Difference("kernel", "", kernel_key),))
     nearest = _nearest(source, kernel_key, fingerprint, space_version)
+    withdrawn = [w for w in source.withdrawals(kernel_key, fingerprint) if w.trial.space_version == space_version]
+    if withdrawn:
+        return Miss((Difference("winner", str(withdrawn[-1]), ""),), nearest)
     if not nearest:
         return Miss((Difference("status", "no ok trial", "ok"),))
     first = nearest[0]

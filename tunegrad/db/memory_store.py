@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tunegrad.db.base import BaseStore
+from tunegrad.db.base import BaseStore, withdrawn
 from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats
+from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats, Withdrawal
 from tunegrad.db.rows import admit, admit_evidence, clean_text, identity, key_of
 from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
@@ -37,6 +37,7 @@ class MemoryStore(BaseStore):
         self._names: dict[str, str] = {}
         self._sessions: dict[str, Session] = {}
         self._promotions: list[tuple[int, Evidence]] = []
+        self._withdrawn: dict[int, Withdrawal] = {}
         self._spend: dict[tuple[str, Fingerprint, str], float] = {}
 
     def freeze(self) -> None:
@@ -66,6 +67,8 @@ class MemoryStore(BaseStore):
         trial = admit(trial)
         known = self._ids.get(identity(trial))
         if known is not None:
+            if trial.measurement.settled and not self._trials[known].measurement.settled:
+                self._trials[known] = trial
             return known
         row = len(self._trials) + 1
         self._trials[row] = trial
@@ -83,7 +86,7 @@ class MemoryStore(BaseStore):
         self._check_open()
         return [
             trial
-            for trial in (self._trials[row] for row in self._by_kernel.get(kernel_key, ()))
+            for trial in map(self._seen, self._by_kernel.get(kernel_key, ()))
             if (fingerprint is None or trial.fingerprint == fingerprint)
             and (policy is None or trial.policy.text == policy.text)
         ]
@@ -112,7 +115,8 @@ class MemoryStore(BaseStore):
         eligible = [
             t for t in self.trials(kernel_key, fingerprint) if t.space_version == space_version and t.measurement.ran
         ]
-        if not eligible:
+        void = any(w.trial.space_version == space_version for w in self.withdrawals(kernel_key, fingerprint))
+        if not eligible or void:
             return None
         policy = eligible[-1].policy.text
         return min((t for t in eligible if t.policy.text == policy), key=lambda t: t.measurement.seconds)
@@ -124,24 +128,47 @@ class MemoryStore(BaseStore):
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
-        timed = (t for t in reversed(self.trials(kernel_key)) if t.measurement.ran)
+        rows = (self._trials[row] for row in reversed(self._by_kernel.get(kernel_key, ())))
+        timed = (t for t in rows if t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version."""
         self._check_writable()
         evidence = admit_evidence(evidence)
-        trial = self._trials.get(trial_id)
+        trial = self._seen(trial_id) if trial_id in self._trials else None
         if trial is None or not trial.measurement.ran:
             raise self._no_such_winner(trial_id, trial)
         self._promotions.append((trial_id, evidence))
         return len(self._promotions)
 
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
-        """Every promotion of a kernel on a machine, oldest first."""
+        """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
         self._check_open()
-        pairs = ((self._trials[row], evidence) for row, evidence in self._promotions)
+        pairs = ((self._trials[row], evidence) for row, evidence in self._promotions if row not in self._withdrawn)
         return [(t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint]
+
+    def withdraw(self, trial_id: int, reason: str, session: str) -> int:
+        """Withdraw a trial, for good; the id of its first withdrawal."""
+        self._check_writable()
+        if trial_id not in self._trials:
+            raise self._nothing_to_withdraw(trial_id)
+        if trial_id not in self._withdrawn:
+            now_s = self._clock()
+            self._sessions.setdefault(session, Session(session, now_s, None, "", 0, "{}", ""))
+            self._withdrawn[trial_id] = Withdrawal(self._trials[trial_id], self._reason(reason), session, now_s)
+        return 1 + list(self._withdrawn).index(trial_id)
+
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
+        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        self._check_open()
+        found = self._withdrawn.values()
+        return [w for w in found if w.trial.kernel_key == kernel_key and w.trial.fingerprint == fingerprint]
+
+    def _seen(self, row: int) -> Trial:
+        """A trial as it is seen from outside: wrong where it was withdrawn."""
+        trial, withdrawal = self._trials[row], self._withdrawn.get(row)
+        return trial if withdrawal is None else withdrawn(trial, withdrawal.reason, withdrawal.session)
 
     def keep_session(self, session: Session) -> None:
         """Keep a session's row as it is, unless its id is taken by one that is known."""
@@ -199,6 +226,7 @@ class MemoryStore(BaseStore):
             fingerprints=len(machines),
             sessions=len(self._sessions),
             promotions=len(self._promotions),
+            withdrawals=len(self._withdrawn),
             spent_s=sum(s for (_, _, settings), s in self._spend.items() if not settings.startswith(STOPPED)),
             size_bytes=0,
             schema_version=SCHEMA_VERSION,

@@ -6,9 +6,12 @@ all other ends, since a result that was wrong once is not trusted; ok before fai
 
 Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time, but for one: the
 winner's comes last. The winner is one of those that the stores end with. One that another store has seen replaced is
-out: its successor won against it in person. Of the others the first in this order wins: own before imported; tested
-against an incumbent before crowned without one; cold before warm; the lower median; the lower p-value; more samples;
-newer. A place without promotions has the winner that its trials give, which stand in the order of their time.
+out: its successor won against it in person. A promotion whose trial any store has withdrawn is history and wins
+nothing. Of the others the first in this order wins: own before imported; tested against an incumbent before crowned
+without one; cold before warm; the lower median; the lower p-value; more samples; newer. A place without promotions has
+the winner that its trials give, which stand in the order of their time.
+
+Withdrawals are kept once a trial, the oldest. An imported one only counts where the trial itself was imported.
 
 An imported promotion never overrules what was measured here. Where a place has timed trials of its own and no promotion
 of its own, the best of its own is promoted by the test ``held``; where it has one, imported ones stand before it.
@@ -16,7 +19,7 @@ of its own, the best of its own is promoted by the test ``held``; where it has o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tunegrad.db.contents import (
@@ -25,6 +28,7 @@ from tunegrad.db.contents import (
     Place,
     Promotion,
     Spend,
+    Withdrawn,
     fastest,
     is_imported,
     place_of,
@@ -48,11 +52,14 @@ def merge_contents(stores: Sequence[Contents]) -> Contents:
         if known is None or _rank(trial) > _rank(known):
             trials[identity(trial)] = trial
     ordered = sorted(trials.values(), key=_age)
+    withdrawals = _withdrawals((w for store in stores for w in store.withdrawals), trials)
+    withdrawn = {w.trial for w in withdrawals}
     merged = Contents(
         kernels=_kernels(stores),
         sessions=_sessions(s for store in stores for s in store.sessions),
         trials=tuple(ordered),
-        promotions=_promotions(stores, {i for i, t in trials.items() if t.measurement.ran}),
+        promotions=_promotions(stores, {i for i, t in trials.items() if t.measurement.ran}, withdrawn),
+        withdrawals=withdrawals,
         spends=_spends(s for store in stores for s in store.spends),
     )
     return _by_place(_settled(merged))
@@ -68,7 +75,9 @@ def with_imported(here: Contents, file: Contents) -> Contents:
     mine = [p for p in here.promotions if not is_imported(p)]
     claimed = [p for p in here.promotions if is_imported(p)]
     old = {_claim(p) for p in here.promotions}
-    claimed += [p for p in file.promotions if _claim(p) not in old]
+    void = {w.place for w in here.withdrawals if not is_imported(w)}
+    claimed += [p for p in file.promotions if _claim(p) not in old and p.place not in void]
+    said = [w for w in file.withdrawals if w.trial not in here.withdrawn]
     names = dict(file.kernels)
     names |= {text: name or names.get(text, "") for text, name in here.kernels}
     sessions = {s.id: s for s in file.sessions} | {s.id: s for s in here.sessions if s.command}
@@ -78,6 +87,7 @@ def with_imported(here: Contents, file: Contents) -> Contents:
         sessions=tuple(sorted(sessions.values(), key=lambda s: (s.started_s, s.id))),
         trials=trials,
         promotions=(*claimed, *mine),
+        withdrawals=(*here.withdrawals, *(w for w in said if w.trial not in known or is_imported(known[w.trial]))),
         spends=here.spends if here.trials or here.spends else file.spends,
     )
     return _settled(merged.with_sound_promotions())
@@ -85,7 +95,8 @@ def with_imported(here: Contents, file: Contents) -> Contents:
 
 def _settled(contents: Contents) -> Contents:
     """With a promotion of its own for each place where imported rows would win against timed trials of its own."""
-    own = [t for t in contents.trials if not is_imported(t) and t.measurement.ran]
+    void = {w.place for w in contents.withdrawals if not is_imported(w)}
+    own = [t for t in contents.trials if not is_imported(t) and t.measurement.ran and place_of(t) not in void]
     strangers = {place_of(t) for t in contents.trials if is_imported(t) and t.measurement.ran}
     strangers |= {p.place for p in contents.promotions if is_imported(p)}
     decided = {p.place for p in contents.promotions if not is_imported(p)}
@@ -123,7 +134,7 @@ def _text(row: dict[str, object]) -> str:
 # ---- promotions
 
 
-def _promotions(stores: Sequence[Contents], timed: Set[Identity]) -> tuple[Promotion, ...]:
+def _promotions(stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set[Identity]) -> tuple[Promotion, ...]:
     own = {_claim(p) for store in stores for p in store.promotions if not is_imported(p)}
     chains: dict[Place, list[list[Promotion]]] = {}
     for store in stores:
@@ -133,12 +144,16 @@ def _promotions(stores: Sequence[Contents], timed: Set[Identity]) -> tuple[Promo
                 mine.setdefault(p.place, []).append(p)
         for place, chain in mine.items():
             chains.setdefault(place, []).append(chain)
-    return tuple(p for found in chains.values() for p in _chain(found))
+    return tuple(p for found in chains.values() for p in _chain(found, withdrawn))
 
 
-def _chain(chains: Sequence[Sequence[Promotion]]) -> list[Promotion]:
-    """All promotions of one place, once each; the winner's last."""
-    every = dict.fromkeys(p for chain in chains for p in chain)
+def _chain(every_chain: Sequence[Sequence[Promotion]], withdrawn: Set[Identity]) -> list[Promotion]:
+    """All promotions of one place, once each; the winner's last, where one stands."""
+    every = dict.fromkeys(p for chain in every_chain for p in chain)
+    standing = [[p for p in chain if p.trial not in withdrawn] for chain in every_chain]
+    chains = [chain for chain in standing if chain]
+    if not chains:
+        return sorted(every, key=_moment)
     replaced = {p for chain in chains for p in chain[:-1]}
     ends = {chain[-1] for chain in chains}
     best = max(ends - replaced or ends, key=_strength)
@@ -174,6 +189,23 @@ def _claim(promotion: Promotion) -> tuple[object, ...]:
 
 
 # ---- the rest
+
+
+def _withdrawals(found: Iterable[Withdrawn], trials: Mapping[Identity, Trial]) -> tuple[Withdrawn, ...]:
+    """Of each trial the oldest withdrawal, own before imported; imported ones of imported trials only."""
+    kept: dict[Identity, Withdrawn] = {}
+    for w in found:
+        trial = trials.get(w.trial)
+        if trial is None or (is_imported(w) and not is_imported(trial)):
+            continue
+        known = kept.get(w.trial)
+        if known is None or _standing(w) < _standing(known):
+            kept[w.trial] = w
+    return tuple(sorted(kept.values(), key=lambda w: (*_standing(w), repr(w.trial))))
+
+
+def _standing(w: Withdrawn) -> tuple[object, ...]:
+    return is_imported(w), w.created_s, w.session, w.reason
 
 
 def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:

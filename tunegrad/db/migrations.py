@@ -1,15 +1,15 @@
 """The schema, as the ordered steps that made it. A released step is never edited: a change is a new step.
 
 Step N takes a store from version N to version N + 1 (``PRAGMA user_version``). All missing steps run in one
-transaction, so a store is at one version or at another, never between. ``tests/unit/store_schema_1.sql`` is a frozen
-store of version 1.
+transaction, so a store is at one version or at another, never between. ``tests/unit/store_schema_N.sql`` is a frozen
+store of version N.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "STEPS", "migrate"]
+__all__ = ["APPLICATION_ID", "SALVAGED", "SCHEMA_VERSION", "STEPS", "migrate"]
 
 APPLICATION_ID = 0x74756E65
 """'tune' in ASCII: how a store is told from any other SQLite file."""
@@ -102,9 +102,64 @@ STEPS: tuple[tuple[str, ...], ...] = (
                 JOIN policies p ON p.id = r.policy
             WHERE r.place = 1""",
     ),
+    (
+        # How many fresh workers a candidate was run in: what crashed is tried once more.
+        "ALTER TABLE trials ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1",
+        """CREATE TABLE withdrawals (
+            id INTEGER PRIMARY KEY,
+            kernel INTEGER NOT NULL REFERENCES kernels(id),
+            fingerprint INTEGER NOT NULL REFERENCES fingerprints(id),
+            trial INTEGER NOT NULL UNIQUE REFERENCES trials(id),
+            reason TEXT NOT NULL,
+            session TEXT NOT NULL REFERENCES sessions(id),
+            created_s REAL NOT NULL
+        )""",
+        "CREATE INDEX withdrawals_by_kernel ON withdrawals (kernel, fingerprint)",
+        "DROP VIEW winners",
+        """CREATE VIEW winners AS
+            WITH sound AS (
+                SELECT t.*, p.id AS promotion,
+                    MAX(w.id IS NOT NULL) OVER place AS withdrawn,
+                    w.id IS NULL AS stands
+                FROM trials t
+                LEFT JOIN (SELECT trial, MAX(id) AS id FROM promotions GROUP BY trial) p ON p.trial = t.id
+                LEFT JOIN withdrawals w ON w.trial = t.id
+                WHERE t.status = 'ok' AND t.median_s IS NOT NULL
+                WINDOW place AS (PARTITION BY t.kernel, t.fingerprint, t.space_version)
+            ),
+            ranked AS (
+                SELECT s.*,
+                    MAX(s.id) OVER (PARTITION BY s.kernel, s.fingerprint, s.space_version, s.policy) AS newest_trial,
+                    ROW_NUMBER() OVER (
+                        PARTITION BY s.kernel, s.fingerprint, s.space_version, s.policy
+                        ORDER BY s.promotion IS NULL, s.promotion DESC, s.median_s, s.id
+                    ) AS place
+                FROM sound s
+                -- where a winner was withdrawn, the fastest is no winner until it is promoted
+                WHERE s.stands AND (s.promotion IS NOT NULL OR NOT s.withdrawn)
+            )
+            SELECT k.key AS kernel_key, k.name AS name, f.fields AS fingerprint, p.text AS policy, r.space_version,
+                r.id AS trial, r.actions, r.median_s, r.promotion, r.newest_trial
+            FROM ranked r JOIN kernels k ON k.id = r.kernel JOIN fingerprints f ON f.id = r.fingerprint
+                JOIN policies p ON p.id = r.policy
+            WHERE r.place = 1""",
+    ),
 )
 
 SCHEMA_VERSION = len(STEPS)
+
+SALVAGED: tuple[tuple[str, ...], ...] = (
+    (),
+    (
+        "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, 1 AS attempts FROM main.trials",
+        """CREATE TEMP TABLE withdrawals (
+            id INTEGER PRIMARY KEY, kernel, fingerprint, trial, reason, session, created_s
+        )""",
+    ),
+)
+"""What makes a damaged file, which can not be migrated, look like one of the next version to a connection that reads
+it: one entry for each step. Temporary names come before those of the file.
+"""
 
 
 def migrate(connection: sqlite3.Connection, steps: tuple[tuple[str, ...], ...] = STEPS) -> None:

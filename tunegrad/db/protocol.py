@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from tunegrad.db.lookup import Lookup
-from tunegrad.db.records import Evidence, Problem, Session, Stats
+from tunegrad.db.records import Evidence, Problem, Session, Stats, Withdrawal
 from tunegrad.trial import Fingerprint, Policy, Trial
 
 __all__ = ["Mode", "Store"]
@@ -43,9 +43,10 @@ class Store(Protocol):
         """Commit one trial and return its id, > 0 and rising.
 
         A trial is the same as a stored one when kernel, fingerprint, actions, policy text and space version are: then
-        nothing is written, the first row stays, and its id is returned. A damaged row is replaced by its new
-        measurement, under the same id. Raises InternalError for a trial that breaks its rules (a key that is not
-        the hash of the text, a time that is negative or not finite).
+        nothing is written, the first row stays, and its id is returned. A damaged row, and a crash that was seen once
+        only where the new end is settled, are replaced by the new measurement, under the same id. Raises InternalError
+        for a trial that breaks its rules (a key that is not the hash of the text, a time that is negative or not
+        finite).
         """
 
     def together(self) -> AbstractContextManager[None]:
@@ -54,7 +55,10 @@ class Store(Protocol):
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
-        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given."""
+        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
+
+        A withdrawn one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why.
+        """
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy (by its text)."""
@@ -68,7 +72,8 @@ class Store(Protocol):
     def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
         """The trial promoted last; with no promotion, the fastest OK trial by median, the oldest of equals.
 
-        Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts.
+        Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
+        withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed.
         """
 
     def lookup(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
@@ -83,11 +88,21 @@ class Store(Protocol):
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version; returns the promotion's id.
 
-        Raises StoreError when there is no such trial, or when it is not OK with samples.
+        Raises StoreError when there is no such trial, when it is not OK with samples, or when it was withdrawn.
         """
 
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
-        """Every promotion of a kernel on a machine, oldest first."""
+        """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
+
+    def withdraw(self, trial_id: int, reason: str, session: str) -> int:
+        """Withdraw a trial, for good: it never wins again, by promotion or by speed. Returns the withdrawal's id.
+
+        What was measured and promoted stays as history. Of a trial that is withdrawn already the first withdrawal
+        stays, and its id is returned. Raises StoreError when there is no such trial.
+        """
+
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
+        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
 
     def session(
         self, command: str, seed: int, settings: Mapping[str, object], version: str, session_id: str | None = None

@@ -1,8 +1,9 @@
 """A store with fewer trials, and the same winners.
 
-Kept whatever is asked: every promoted trial with its evidence; the winner of every kernel, machine, space version and
-policy; the newest OK trial of each, which says which policy counts. Sessions, names of kept kernels and spent budget
-stay. What is removed was measured for nothing if it is needed again: a search would measure it once more.
+Kept whatever is asked: every promoted trial with its evidence; every withdrawn one; the winner of every kernel,
+machine, space version and policy; the newest OK trial of each, which says which policy counts. Sessions, names of kept
+kernels and spent budget stay. What is removed was measured for nothing if it is needed again: a search would measure it
+once more.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
 
 
 def _protected(contents: Contents) -> set[Identity]:
-    kept = {p.trial for p in contents.promotions}
+    kept = {p.trial for p in contents.promotions} | contents.withdrawn
     kept |= {identity(w.trial) for w in winners(contents).values()}
     newest = {place_of(t): t for t in contents.trials if t.measurement.ran}
     kept |= {identity(t) for t in newest.values()}

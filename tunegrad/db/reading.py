@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tunegrad.db.connection import DamagedStore, connect_reader, connect_salvager
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn
 from tunegrad.db.location import check_location
 from tunegrad.db.records import Evidence, Problem, Session
 from tunegrad.db.rows import SESSION_COLUMNS, decode_evidence, decode_session, decode_trial, identity, load_fingerprint
 from tunegrad.db.scan import scan
-from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, check_row, verify_store
+from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, WITHDRAWAL_SELECT, check_row, verify_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
 
@@ -74,6 +74,11 @@ def _contents(connection: sqlite3.Connection) -> Contents:
         trials=tuple(trials.values()),
         promotions=tuple(_promotions(connection, identities)),
         spends=tuple(sorted(spends, key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
+        withdrawals=tuple(
+            Withdrawn(identities[row[1]], row[2], row[3], float(row[4]))
+            for row in _rows(connection, "withdrawals", WITHDRAWAL_SELECT, "w.id")
+            if check_row("withdrawals", row) is None and row[1] in identities
+        ),
     ).with_sound_promotions()
 
 

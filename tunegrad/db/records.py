@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunegrad.trial import Status
+from tunegrad.trial import Status, Trial
 
-__all__ = ["IMPORTED", "STOPPED", "Evidence", "Problem", "Session", "Stats"]
+__all__ = ["IMPORTED", "STOPPED", "WITHDRAWN", "Evidence", "Problem", "Session", "Stats", "Withdrawal", "withdrawn_by"]
 
 IMPORTED = "imported:"
 """How the origin of a trial, and the test of a promotion, begin when they came out of an imported file."""
 
 STOPPED = "stopped: "
 """How the settings of a spend begin that is no time spent, but the budget within which a search is over already."""
+
+
+WITHDRAWN = "withdrawn by session "
+"""How the error of a trial begins that was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,24 @@ class Evidence:
     def imported(self) -> bool:
         """Whether a file claims it, and nobody here measured it."""
         return self.test.startswith(IMPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A trial that shall never win again, as it was measured; which session said so, and what it saw."""
+
+    trial: Trial
+    reason: str
+    session: str
+    created_s: float
+
+    def __str__(self) -> str:
+        return withdrawn_by(self.session, self.reason)
+
+
+def withdrawn_by(session: str, reason: str) -> str:
+    """What a withdrawn trial says of itself."""
+    return f"{WITHDRAWN}{session}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +96,7 @@ class Stats:
     fingerprints: int
     sessions: int
     promotions: int
+    withdrawals: int
     spent_s: float
     size_bytes: int
     schema_version: int

@@ -19,7 +19,7 @@ from tunegrad.db.rows import (
     load_fingerprint,
 )
 from tunegrad.db.scan import scan
-from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, check_row, verify_store
+from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, WITHDRAWAL_SELECT, check_row, verify_store
 from tunegrad.trial import Trial
 
 __all__ = ["rescue"]
@@ -52,6 +52,10 @@ def _fill(store: MemoryStore, connection: sqlite3.Connection) -> None:
         evidence = decode_evidence(row[0], row[1])
         if check_row("promotions", row) is None and isinstance(evidence, Evidence) and row[2] in ids:
             store.promote(ids[row[2]], evidence)
+    for row in _rows(connection, "withdrawals", WITHDRAWAL_SELECT, "w.id"):
+        if row[1] in ids:  # whatever else is wrong with it: its trial does not win
+            reason, said_by = (x if isinstance(x, str) else "damaged" for x in row[2:4])
+            store.withdraw(ids[row[1]], reason, said_by)
     for row in _rows(connection, "kernels", "SELECT id, key, text, name FROM kernels", "id"):
         if check_row("kernels", row) is None and row[3]:
             store.name_kernel(row[2], row[3])

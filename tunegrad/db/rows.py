@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
-from tunegrad.db.records import Evidence, Problem, Session
+from tunegrad.db.records import Evidence, Problem, Session, Withdrawal
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.ir import keys
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
@@ -32,6 +32,7 @@ __all__ = [
     "decode_evidence",
     "decode_session",
     "decode_trial",
+    "decode_withdrawal",
     "dump_evidence",
     "dump_fingerprint",
     "dump_policy",
@@ -65,6 +66,7 @@ TRIAL_VALUES = (
     "session",
     "origin",
     "created_s",
+    "attempts",
     "checksum",
 )
 # What decode_trial reads.
@@ -112,6 +114,8 @@ def _faults(trial: Trial) -> Iterator[str]:
         value = getattr(trial.measurement, name)
         if not (math.isfinite(value) and value >= 0):
             yield f"{name} is {value!r}, not a finite time >= 0"
+    if trial.measurement.attempts < 1:
+        yield f"attempts is {trial.measurement.attempts!r}, not at least 1"
     if not math.isfinite(trial.created_s):
         yield f"created_s is {trial.created_s!r}, not finite"
     for name in ("kernel_text", "actions", "program_hash", "session", "origin"):
@@ -239,6 +243,7 @@ def _checksum(trial: Trial) -> int:
         trial.session,
         trial.origin,
         trial.created_s,
+        *((m.attempts,) if m.attempts != 1 else ()),  # rows of schema 1 have none, and keep their checksum
     )
     return zlib.crc32(_dump(content).encode("utf-8", "surrogatepass"))
 
@@ -263,6 +268,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         trial.session,
         trial.origin,
         trial.created_s,
+        m.attempts,
         _checksum(trial),
     )
 
@@ -363,6 +369,7 @@ def _decode(row: Sequence[Any]) -> Trial:
             samples_s=_samples("samples_s", _json("samples_s", value["samples_s"])),
             error=_text("error", value["error"]),
             max_error=math.nan if value["max_error"] is None else _real("max_error", value["max_error"]),
+            attempts=_integer("attempts", value["attempts"]),
             **{name: _real(name, value[name]) for name in _DURATIONS},
         ),
         session=_text("session", value["session"]),
@@ -399,6 +406,14 @@ def decode_evidence(row: int, text: object) -> Evidence | Problem:
     except (RowFault, OverflowError) as error:
         return Problem("promotions", row, str(error))
     return evidence
+
+
+def decode_withdrawal(row: int, trial: Trial, reason: object, session: object, created_s: object) -> Withdrawal:
+    """The withdrawal of row ``row``. What can not be read of it reads as unknown: the trial stays withdrawn."""
+    said = clean_text(reason) if isinstance(reason, str) else f"the reason in withdrawal {row} is damaged"
+    by = session if isinstance(session, str) else "unknown"
+    moment = float(created_s) if isinstance(created_s, int | float) and math.isfinite(created_s) else 0.0
+    return Withdrawal(trial, said, by, moment)
 
 
 def decode_session(row: Sequence[Any]) -> Session | Problem:

@@ -15,11 +15,11 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from tunegrad.db.base import BaseStore
+from tunegrad.db.base import BaseStore, withdrawn
 from tunegrad.db.connection import close_writer
 from tunegrad.db.contents import Contents, Identity
 from tunegrad.db.lock import WriterLock
-from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats
+from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats, Withdrawal
 from tunegrad.db.rows import (
     SESSION_COLUMNS,
     TRIAL_COLUMNS,
@@ -32,6 +32,7 @@ from tunegrad.db.rows import (
     decode_evidence,
     decode_session,
     decode_trial,
+    decode_withdrawal,
     dump_evidence,
     dump_fingerprint,
     dump_policy,
@@ -50,7 +51,7 @@ _log = logging.getLogger(__name__)
 _Run = Callable[..., sqlite3.Cursor]
 
 # Those that others refer to come last.
-_TABLES = ("spend", "promotions", "trials", "sessions", "policies", "fingerprints", "kernels")
+_TABLES = ("spend", "withdrawals", "promotions", "trials", "sessions", "policies", "fingerprints", "kernels")
 
 _KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
 _FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
@@ -66,16 +67,27 @@ _INSERT = (
     " ON CONFLICT (kernel, fingerprint, actions, policy, space_version) DO NOTHING"
 )
 _REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIAL_VALUES)} WHERE id = ?"
-_SELECT = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
+_SELECT = f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals w ON w.trial = t.id"
 _BY_SPEED = (
     f"SELECT t.id FROM trials t WHERE t.kernel = {_KERNEL} AND t.fingerprint = {_FINGERPRINT}"
-    f" AND t.space_version = :space AND {_TIMED}"
+    f" AND t.space_version = :space AND {_TIMED} AND NOT EXISTS ("
+    "SELECT 1 FROM withdrawals w CROSS JOIN trials x ON x.id = w.trial"
+    f" WHERE w.kernel = {_KERNEL} AND w.fingerprint = {_FINGERPRINT} AND x.space_version = :space)"
     " ORDER BY MAX(t.id) OVER (PARTITION BY t.policy) DESC, t.median_s, t.id"
 )
 _PROMOTED = (
     f"SELECT {TRIAL_COLUMNS}, r.id, r.evidence FROM promotions r JOIN {TRIAL_FROM}"
     f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
     f" AND r.kernel = {_KERNEL} AND r.fingerprint = {_FINGERPRINT}"
+    " AND NOT EXISTS (SELECT 1 FROM withdrawals w WHERE w.trial = t.id)"
+)
+_WITHDRAWN = (
+    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w JOIN {TRIAL_FROM}"
+    f" WHERE t.id = w.trial AND w.kernel = {_KERNEL} AND w.fingerprint = {_FINGERPRINT} ORDER BY w.id"
+)
+_WITHDRAW = (
+    "INSERT INTO withdrawals (kernel, fingerprint, trial, reason, session, created_s)"
+    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT (trial) DO NOTHING"
 )
 _PLACES = (
     "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = t.fingerprint"
@@ -221,6 +233,30 @@ class SqliteStore(BaseStore):
         entries = [entry for entry in map(self._usable_promotion, rows) if entry is not None]
         return [entry for entry in entries if _answers(entry[0], kernel_key, fingerprint)]
 
+    def withdraw(self, trial_id: int, reason: str, session: str) -> int:
+        """Withdraw a trial, for good; the id of its first withdrawal."""
+        self._check_writable()
+        if not self._select("SELECT 1 FROM trials WHERE id = ?", (trial_id,)):
+            raise self._nothing_to_withdraw(trial_id)
+        now_s = self._clock()
+        with self._transaction() as run:
+            self._intern_session(run, session, now_s)
+            run(_WITHDRAW, (self._reason(reason), session, now_s, trial_id))
+        self._known_sessions.add(session)
+        return int(self._select("SELECT id FROM withdrawals WHERE trial = ?", (trial_id,))[0][0])
+
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
+        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        wanted = {"kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint)}
+        found = []
+        for *columns, reason, session, created_s, row in self._select(_WITHDRAWN, wanted):
+            trial = decode_trial(columns)
+            if isinstance(trial, Problem):
+                self._report(trial)  # a damaged row wins nothing either
+            elif _answers(trial, kernel_key, fingerprint):
+                found.append(decode_withdrawal(row, trial, reason, session, created_s))
+        return found
+
     # Sessions, spend, names -------------------------------------------------------------------------------------------
 
     def _start_session(self, session: Session) -> bool:
@@ -346,6 +382,12 @@ class SqliteStore(BaseStore):
                 " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?",
                 (dump_evidence(admit_evidence(p.evidence)), p.created_s, ids[p.trial]),
             )
+        for w in contents.withdrawals:
+            if w.trial not in ids:
+                raise InternalError(f"store {self.label}: a withdrawal names a trial that is not there: {w.trial[2]!r}")
+            self._intern_session(run, w.session, w.created_s)
+            self._known_sessions.add(w.session)
+            run(_WITHDRAW, (self._reason(w.reason), w.session, w.created_s, ids[w.trial]))
         for s in contents.spends:
             self._check_spend(s.model_key, s.seconds)
             run(
@@ -360,7 +402,7 @@ class SqliteStore(BaseStore):
         counts: dict[object, int] = dict(self._select("SELECT status, COUNT(*) FROM trials GROUP BY status"))
         rows = {
             table: self._select(f"SELECT COUNT(*) FROM {table}")[0][0]
-            for table in ("kernels", "fingerprints", "sessions", "promotions")
+            for table in ("kernels", "fingerprints", "sessions", "promotions", "withdrawals")
         }
         known = {status: counts.pop(status.value, 0) for status in Status}
         ((spent,),) = self._select(
@@ -443,17 +485,21 @@ class SqliteStore(BaseStore):
                 " ON CONFLICT (text) DO UPDATE SET fields = excluded.fields",
                 (trial.policy.text, dump_policy(trial.policy)),
             )
-        if trial.session not in self._known_sessions:
-            run(
-                "INSERT INTO sessions VALUES (?, ?, NULL, '', 0, '{}', '') ON CONFLICT (id) DO NOTHING",
-                (trial.session, trial.created_s),
-            )
+        self._intern_session(run, trial.session, trial.created_s)
         machine = self._intern_fingerprint(run, trial.fingerprint)
         return {
             kernel: self._interned.get(kernel) or _id(run, "SELECT id FROM kernels WHERE key = ?", trial.kernel_key),
             ("fingerprints", dump_fingerprint(trial.fingerprint)): machine,
             policy: self._interned.get(policy) or _id(run, "SELECT id FROM policies WHERE text = ?", trial.policy.text),
         }
+
+    def _intern_session(self, run: _Run, session: str, started_s: float) -> None:
+        """A row for a session that only other rows name."""
+        if session not in self._known_sessions:
+            run(
+                "INSERT INTO sessions VALUES (?, ?, NULL, '', 0, '{}', '') ON CONFLICT (id) DO NOTHING",
+                (session, started_s),
+            )
 
     def _intern_fingerprint(self, run: _Run, fingerprint: Fingerprint) -> int:
         fields = dump_fingerprint(fingerprint)
@@ -464,11 +510,13 @@ class SqliteStore(BaseStore):
         return _id(run, "SELECT id FROM fingerprints WHERE fields = ?", fields)
 
     def _settle_conflict(self, run: _Run, trial: Trial, values: tuple[object, ...]) -> int:
-        """The id of the row that is the same trial; its content replaced, if it was damaged."""
-        row = run(f"{_SELECT} WHERE {_SAME}", _names_of(trial)).fetchone()
+        """The id of the row that is the same trial; its content replaced where it was damaged, or no settled end."""
+        row = run(f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE {_SAME}", _names_of(trial)).fetchone()
         trial_id = int(row[0])
-        if isinstance(problem := decode_trial(row), Problem):
-            _log.warning("store %s: %s; replaced by a new measurement", self.label, problem)
+        known = decode_trial(row)
+        if isinstance(known, Problem):
+            _log.warning("store %s: %s; replaced by a new measurement", self.label, known)
+        if isinstance(known, Problem) or (trial.measurement.settled and not known.measurement.settled):
             run(_REPLACE, (*values, trial_id))
         return trial_id
 
@@ -477,16 +525,17 @@ class SqliteStore(BaseStore):
         return self._usable(rows[0]) if rows else None
 
     def _usable(self, row: tuple[Any, ...]) -> Trial | None:
-        """The trial of a row; a damaged one is reported and skipped."""
-        found = decode_trial(row)
+        """The trial of a row of _SELECT, wrong where it was withdrawn; a damaged one is reported and skipped."""
+        *columns, reason, session = row
+        found = decode_trial(columns)
         if isinstance(found, Problem):
             self._report(found)
             return None
-        return found
+        return found if session is None else withdrawn(found, str(reason), str(session))
 
     def _usable_promotion(self, row: tuple[Any, ...]) -> tuple[Trial, Evidence] | None:
         *columns, promotion, text = row
-        trial = self._usable(tuple(columns))
+        trial = self._usable((*columns, None, None))
         evidence = decode_evidence(promotion, text)
         if isinstance(evidence, Problem):
             self._report(evidence)

@@ -23,7 +23,7 @@ from tunegrad.db.rows import (
 )
 from tunegrad.db.scan import scan
 
-__all__ = ["PROMOTION_SELECT", "SPEND_SELECT", "TRIAL_SELECT", "check_row", "verify_store"]
+__all__ = ["PROMOTION_SELECT", "SPEND_SELECT", "TRIAL_SELECT", "WITHDRAWAL_SELECT", "check_row", "verify_store"]
 
 TRIAL_SELECT = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
 PROMOTION_SELECT = (
@@ -34,6 +34,11 @@ SPEND_SELECT = (
     "SELECT s.id, s.model_key, f.fields, s.settings, s.seconds"
     " FROM spend s LEFT JOIN fingerprints f ON f.id = s.fingerprint"
 )
+WITHDRAWAL_SELECT = (
+    "SELECT w.id, w.trial, w.reason, w.session, w.created_s, t.id,"
+    " t.kernel = w.kernel AND t.fingerprint = w.fingerprint"
+    " FROM withdrawals w LEFT JOIN trials t ON t.id = w.trial"
+)
 _SELECTS = {
     "kernels": ("SELECT id, key, text, name FROM kernels", "id"),
     "fingerprints": ("SELECT id, fields FROM fingerprints", "id"),
@@ -42,6 +47,7 @@ _SELECTS = {
     "trials": (TRIAL_SELECT, "t.id"),
     "promotions": (PROMOTION_SELECT, "r.id"),
     "spend": (SPEND_SELECT, "s.id"),
+    "withdrawals": (WITHDRAWAL_SELECT, "w.id"),
 }
 
 
@@ -84,6 +90,18 @@ def _check_kernel(row: tuple[Any, ...]) -> None:
         raise RowFault(f"kernel key {key!r} is not the hash {key_of(text)} of its text")
 
 
+def _check_withdrawal(row: tuple[Any, ...]) -> None:
+    _, named, reason, session, created_s, trial, agrees = row
+    if trial is None:
+        raise RowFault(f"orphan: its trial {named!r} is missing")
+    if not agrees:
+        raise RowFault(f"its kernel or fingerprint is not that of its trial {trial}")
+    if not (isinstance(reason, str) and isinstance(session, str)):
+        raise RowFault(f"reason {reason!r} or session {session!r} is not text")
+    if not (isinstance(created_s, int | float) and isfinite(created_s)):
+        raise RowFault(f"created_s is {created_s!r}, not a finite time")
+
+
 def _check_spend(row: tuple[Any, ...]) -> None:
     _, _, fields, _, seconds = row
     if fields is None:
@@ -97,6 +115,7 @@ _CHECKS = {
     "fingerprints": lambda row: load_fingerprint(row[1]),
     "policies": lambda row: load_policy(row[1], row[2]),
     "spend": _check_spend,
+    "withdrawals": _check_withdrawal,
 }
 
 

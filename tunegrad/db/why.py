@@ -6,14 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tunegrad.db.contents import Contents, Place, Promotion, Winner, place_of, winners
+from tunegrad.db.contents import Contents, Place, Promotion, Winner, is_imported, place_of, winners
 from tunegrad.db.diff import WinnerFacts, winner_facts
 from tunegrad.db.lookup import Hit, Lookup, Near, look_up
+from tunegrad.db.records import Withdrawal
 from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 
-__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "find_kernel", "why"]
+__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "find_kernel", "why"]
 
 _SHOWN = 8
 _SHORTEST_PREFIX = 4
@@ -58,6 +59,17 @@ class NearRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawalRow:
+    """One withdrawal: which schedule shall not win, which session said so, and why."""
+
+    actions: str
+    reason: str
+    session: str
+    imported: bool
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """The answer. ``fields`` compare with the nearest winner's place, or this one on a hit; ``candidates`` by status.
 
@@ -78,6 +90,7 @@ class Why:
     candidates: tuple[tuple[str, int], ...]
     fastest_ms: float | None
     promotions: tuple[PromotionRow, ...]
+    withdrawals: tuple[WithdrawalRow, ...]
     nearest: tuple[NearRow, ...]
 
 
@@ -98,6 +111,11 @@ class _Source:
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
         timed = (t for t in reversed(self.contents.trials) if t.kernel_key == kernel_key and t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
+
+    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
+        trials = self.contents.by_identity()
+        found = [w for w in self.contents.withdrawals if w.trial[:2] == (kernel_key, fingerprint)]
+        return [Withdrawal(trials[w.trial], w.reason, w.session, w.created_s) for w in found]
 
 
 def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
@@ -133,7 +151,8 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
     key = key_of(text)
     won = winners(contents)
     answer = look_up(_Source(contents, won), key, here, space_version)
-    place = _place(answer, Place(key, here, space_version))
+    asked = Place(key, here, space_version)
+    place = _place(answer, asked)
     winner = won.get(place)
     trials = [t for t in contents.trials if place_of(t) == place]
     promotions = [p for p in contents.promotions if p.place == place]
@@ -153,6 +172,11 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
         candidates=_candidates(trials),
         fastest_ms=min((1e3 * t.measurement.seconds for t in trials if t.measurement.ran), default=None),
         promotions=tuple(_promotion(p, by_identity[p.trial]) for p in promotions),
+        withdrawals=tuple(
+            WithdrawalRow(w.trial[2], w.reason, w.session, is_imported(w), w.created_s)
+            for w in contents.withdrawals
+            if w.place in (place, asked)
+        ),
         nearest=() if isinstance(answer, Hit) else tuple(
             NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
             for n in answer.nearest

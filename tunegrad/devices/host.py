@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from tunegrad.devices.codegen import compiler_version
+from tunegrad.devices.processor import UNKNOWN, physical_core, processor_of
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
 
-__all__ = ["cpu_limit", "default_threads", "fingerprint", "host_target"]
+__all__ = ["cpu_limit", "cpu_quota", "default_threads", "fingerprint", "host_target"]
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -50,16 +52,31 @@ def host_target(threads: int | None = None) -> Target:
 def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
     """The store's key for measurements of ``target`` on this machine.
 
-    ``numerics`` names what the renderer lets the compiler do to floating point. The kernel's release is left out: it
-    changes at every update and has no say in the generated code.
+    ``numerics`` names what the renderer lets the compiler do to floating point. Each field, and why it is one, stands
+    in docs/STORE.md. The kernel's release is left out: it changes at every update and has no say in the generated code.
+    tunegrad's own lowering is the space version, which the store keeps beside the fingerprint.
     """
+    allowed = os.sched_getaffinity(0)
+    cpu = processor_of(allowed)
     enabled = sorted(name[1:] for name in target.features if name.startswith("+"))
     digest = hashlib.blake2b(",".join(enabled).encode(), digest_size=6).hexdigest()
     fields = {
         "device": target.name,
         "arch": target.arch,
         "features": f"{digest}:{','.join(enabled)}",
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cpu_vendor": cpu.vendor,
+        "cpu_family": cpu.family,
+        "cpu_model": cpu.model,
+        "cpu_stepping": cpu.stepping,
+        "cpu_name": cpu.name,
+        "microcode": cpu.microcode,
+        "cores": str(len(allowed)),
+        "physical_cores": cpu.cores,
+        "smt": cpu.smt,
+        "cpu_quota": _quota_text(),
+        "thp": cpu.thp,
+        "thp_defrag": cpu.thp_defrag,
+        "page": str(os.sysconf("SC_PAGESIZE")),
         "threads": str(target.threads),
         "l1": str(target.l1_bytes),
         "l2": str(target.l2_bytes),
@@ -75,7 +92,7 @@ def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
 def default_threads() -> int:
     """Physical cores that this process may use, within its cgroup's quota."""
     allowed = os.sched_getaffinity(0)
-    cores = {_core_of(cpu) for cpu in allowed}
+    cores = {physical_core(cpu) for cpu in allowed}
     return max(1, min(len(cores), cpu_limit()))
 
 
@@ -115,10 +132,22 @@ def _read_quota(root: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def _core_of(cpu: int) -> tuple[str, str]:
-    topology = _CPUS / f"cpu{cpu}" / "topology"
-    core = _read(topology / "core_id").strip()
-    return _read(topology / "physical_package_id").strip(), core or f"cpu{cpu}"
+def cpu_quota(roots: Sequence[Path]) -> str:
+    """CPUs that cgroups let this process use, the least of them, as ``1.5``; ``none`` where they set no limit.
+
+    ``unknown`` where no cgroup can be seen: somebody outside may set one.
+    """
+    if not any(root.is_dir() for root in roots):
+        return UNKNOWN
+    quotas = [_read_quota(root) for root in roots]
+    shares = [quota / period for quota, period in quotas if quota > 0 and period > 0]
+    return f"{min(shares):g}" if shares else "none"
+
+
+@cache
+def _quota_text() -> str:
+    """Read once: a session's rows are of one machine."""
+    return cpu_quota(_groups(Path("/proc/self/cgroup")))
 
 
 @cache

@@ -88,6 +88,12 @@ def why_text(found: Why) -> str:
         blocks.append(_winner(found))
     if found.promotions:
         blocks.append(_promotions(found))
+    if found.withdrawals:
+        lines = [
+            f"  {plain(w.actions) or '(no actions)'}\n    by session {plain(w.session)}: {plain(w.reason)}"
+            for w in found.withdrawals
+        ]
+        blocks.append("\n".join(["withdrawn, and no winner again:", *lines]))
     if found.nearest:
         near = [f"  {ms(n.time_ms)} ms  {plain('; '.join(n.differs))}\n    {plain(n.actions)}" for n in found.nearest]
         blocks.append("\n".join(["near, the closest first:", *near]))
