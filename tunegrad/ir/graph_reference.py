@@ -53,7 +53,9 @@ def _widened(n: Node, srcs: tuple[Node, ...]) -> Node:
     dtype = F64 if n.dtype.is_float else n.dtype
     if n.op is GraphOp.CONST and n.dtype.is_float:
         data = typed(ConstData, n.arg)
-        wide = replace(data, digest=f"{data.digest} {n.dtype} in f64", array=to_compute(data.array, n.dtype).astype("f8"))
+        wide = replace(
+            data, digest=f"{data.digest} {n.dtype} in f64", array=to_compute(data.array, n.dtype).astype("f8")
+        )
         return Node(n.op, (), wide, n.shape, dtype)
     if n.op is GraphOp.CAST and n.dtype.is_float:
         (x,) = srcs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tunegrad.errors import CandidateCrashed, CandidateTimeout, WrongResult
 from tunegrad.ir.fusion import Schedule
 from tunegrad.trial import Policy
 
@@ -12,6 +13,7 @@ from .models.work import RUNS
 
 __all__ = [
     "CONTEST_POLICY",
+    "FAULTS",
     "ROUNDS",
     "Compare",
     "by_kernel",
@@ -31,7 +33,10 @@ CONTEST_POLICY = Policy(cache="warm", min_samples=ROUNDS, max_samples=ROUNDS)
 """How the samples of a contest are taken."""
 
 Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
-"""Samples of a plan and of its challenger, in seconds."""
+"""Samples of a plan and of its challenger, in seconds. Raises one of ``FAULTS`` for what the challenger did, twice."""
+
+FAULTS = (CandidateCrashed, CandidateTimeout, WrongResult)
+"""How a model that compiled can fail: its process ends, it hangs, or computes something else."""
 
 
 def contest_s(plans: Sequence[Schedule], expected_s: Sequence[float]) -> float:

@@ -23,11 +23,11 @@ from statistics import median
 from time import monotonic
 
 from tunegrad.db import Evidence
-from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, WrongResult
+from tunegrad.errors import CandidateFailure
 from tunegrad.search import Verdict, decide
 from tunegrad.trial import Trial
 
-from .contest import ROUNDS, by_kernel, profiled_s
+from .contest import FAULTS, ROUNDS, by_kernel, profiled_s
 from .decisions import evidence_of
 from .finals import AGAIN, CONFIRMED, NOTABLE, PROVED, Contestant, worth_more
 from .models import Models, Turns, WholeModel, culprit
@@ -165,7 +165,7 @@ class _Final:
             sound = [{key: t for key, t in x.items() if (key, t.actions) not in self.out} for x in others]
             try:
                 return self.models.bench.profiled([self._model({}), *map(self._model, sound)], rounds)
-            except (CandidateCrashed, CandidateTimeout, WrongResult) as error:
+            except FAULTS as error:
                 if self._blamed(sound, rounds):
                     continue
                 if not mercy:
@@ -174,7 +174,9 @@ class _Final:
 
     def _blamed(self, others: Sequence[_Lineup], rounds: int) -> bool:
         """Whether one of the others ended the race; it is out from now on."""
-        suspects = list({(key, t.actions): (key, t) for x in others for key, t in x.items() if self._other(key, t)}.values())
+        suspects = list(
+            {(key, t.actions): (key, t) for x in others for key, t in x.items() if self._other(key, t)}.values()
+        )
 
         def fails(few: Sequence[tuple[str, Trial]]) -> CandidateFailure | None:
             wanted = {(key, t.actions) for key, t in few}
@@ -182,7 +184,7 @@ class _Final:
             self.models.bench.renew()
             try:
                 self.models.bench.profiled([self._model({}), *(self._model(x) for x in lineups if x)], rounds)
-            except (CandidateCrashed, CandidateTimeout, WrongResult) as error:
+            except FAULTS as error:
                 return error
             return None
 
@@ -260,7 +262,7 @@ class _Final:
                 if c.key in x and (c.key, x[c.key].actions) not in self.out
             }
             if taken:
-                best = min(taken, key=lambda i: median(taken[i]))  # noqa: B023  # called at once
+                best = min(taken, key=lambda i: median(taken[i]))  # called at once
                 pair = base[c.key], taken[best]
                 found[c.key] = others[best][c.key], decide(*pair, alpha=alpha, least_effect=NOTABLE), pair
         return found

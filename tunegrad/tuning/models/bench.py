@@ -4,7 +4,7 @@
     every model      run on two sets of inputs, and its outputs compared, before a sample of it counts
     a comparison     one call with a deadline; outputs and guard zones once more after it
 
-A worker that dies or hangs costs the comparison: the call raises a CandidateFailure, and the next one gets a new worker.
+A worker that dies or hangs costs the comparison: the call raises a CandidateFailure, the next one gets a new worker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any, Protocol
 
 from tunegrad.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Limits, Outcome
-from tunegrad.devices.pool import Died, TimedOut, WorkerPool
+from tunegrad.devices.confine import Confinement
+from tunegrad.devices.ending import Died, TimedOut
+from tunegrad.devices.isolated import IsolatedWorker
 from tunegrad.errors import (
     CandidateCrashed,
     CandidateTimeout,
@@ -55,6 +57,12 @@ _KEPT_BYTES = 256 << 20
 
 _KEPT_PLANS = 32
 
+_MEMORY_BYTES = 3 * work.MOST_BYTES
+"""Address space of the worker: models, parts of models to come, and what is on its way."""
+
+_REPLY_BYTES = 256 << 20
+"""Outputs of all models of one comparison, at most."""
+
 
 class ModelBench(Protocol):
     """Runs whole models. Every method but ``compile`` and ``renew`` raises CandidateFailure where one can not run.
@@ -81,6 +89,9 @@ class ModelBench(Protocol):
     def check(self, models: Sequence[WholeModel]) -> None:
         """Raise WrongResult unless every model's outputs are what they must be, on all sets of inputs."""
 
+    def judged(self, model: WholeModel) -> bool:
+        """Whether an independent evaluation says what the model's outputs must be."""
+
     def renew(self) -> None:
         """End the worker; the next call gets a fresh one."""
 
@@ -100,7 +111,10 @@ class LocalBench:
         interrupt: Interrupt | None = None,
     ) -> None:
         self._target, self._compiler, self._interrupt = target, compiler, interrupt or Interrupt()
-        self._worker = WorkerPool(1, work.start_models, (target, limits), limits.worker_start_s)
+        confinement = Confinement(memory_bytes=_MEMORY_BYTES)
+        self._worker = IsolatedWorker(
+            work.start_models, (target,), limits.worker_start_s, confinement, reply_bytes=_REPLY_BYTES
+        )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
         self._took_s: dict[Order, float] = {}
@@ -125,7 +139,9 @@ class LocalBench:
     def _compiled(self, key: str, text: str) -> Compiled:
         found = self._code[key, text]
         self._code.move_to_end((key, text))
-        return Compiled(error=found or "it does not compile") if isinstance(found, str) else Compiled(found.program_hash)
+        return (
+            Compiled(error=found or "it does not compile") if isinstance(found, str) else Compiled(found.program_hash)
+        )
 
     # ---- models
 
@@ -174,7 +190,7 @@ class LocalBench:
         self._worker.close()
 
     def judged(self, model: WholeModel) -> bool:
-        """Whether somebody independent could tell what the model's outputs must be."""
+        """See ``ModelBench``."""
         return self._judge(model) is not None
 
     def _timed(self, models: Sequence[WholeModel], function: Any, *arguments: object, runs: int) -> tuple[Turns, ...]:
@@ -225,7 +241,7 @@ class LocalBench:
     def _answer(self, function: Callable[..., Answer], *arguments: object, limit_s: float) -> Answer:
         try:
             with self._interrupt.breakable():
-                ending = self._worker.call(function, *arguments, limit_s=limit_s)
+                ending = self._worker.call(function, *arguments, limit_s=limit_s, reply_type=Answer)
         except BaseException:
             self.renew()
             raise
@@ -236,6 +252,8 @@ class LocalBench:
             self._took_s.clear()
             raise CandidateCrashed(f"the worker ended with {ending.text}")
         answer: Answer = ending.value
+        if answer.turns and not all(s >= 0.0 for turns in answer.turns for turn in turns for s in turn):
+            raise CandidateCrashed("the worker answers with times that are none")
         return answer
 
     def _order(self, model: WholeModel) -> Order:

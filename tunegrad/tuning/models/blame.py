@@ -1,10 +1,10 @@
 """Which of several challengers ended a race: found by halves, and believed when it does so alone, twice.
 
-    a b c d e f g h   the race failed
-    a b c d           runs through  -->  e f g h    (not tried together: the last word is a try of one alone)
-            e f       fails         -->  e f
-            e         runs through  -->  f
-              f       fails, and fails again  -->  f
+a b c d e f g h   the race failed
+a b c d           runs through  -->  e f g h    (not tried together: the last word is a try of one alone)
+        e f       fails         -->  e f
+        e         runs through  -->  f
+          f       fails, and fails again  -->  f
 """
 
 from __future__ import annotations

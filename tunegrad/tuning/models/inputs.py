@@ -1,7 +1,7 @@
 """The inputs of whole models: two sets, the same in every process.
 
-    0   as drawn for timing: standard normal floats, small integers
-    1   a quarter zeros, the others from 2^-4 to 2^4 times a normal draw: cancellation, and what zeros hide
+0   as drawn for timing: standard normal floats, small integers
+1   a quarter zeros, the others from 2^-4 to 2^4 times a normal draw: cancellation, and what zeros hide
 """
 
 from __future__ import annotations

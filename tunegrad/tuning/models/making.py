@@ -1,7 +1,7 @@
 """From a workload to a whole model as a value: a schedule for every kernel that compiles, and is the verified program.
 
-    actions given for a kernel    that schedule, or CandidateFailure
-    none                          its stored winner; where that does not compile any more, its default schedule
+actions given for a kernel    that schedule, or CandidateFailure
+none                          its stored winner; where that does not compile any more, its default schedule
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Models:
     here: Fingerprint
     bench: ModelBench
 
-    def of(self, work: Workload, actions: Mapping[str, str] | None = None) -> WholeModel:
-        """The model with these actions by kernel key; kernels without any as the store or their default says.
+    def of(self, work: Workload, actions: Mapping[str, str] | None = None, stored: bool = True) -> WholeModel:
+        """The model with these actions by kernel key; kernels without any as the store (``stored``) or default says.
 
         Raises CandidateFailure where a kernel has no schedule that compiles.
         """
-        return self._made(work, actions or {}, self.store)
+        return self._made(work, actions or {}, self.store if stored else None)
 
     def of_trials(self, work: Workload, chosen: Mapping[str, Trial]) -> WholeModel:
         """The model whose kernels run as these trials, by kernel key; the others as in ``of``.
@@ -58,10 +58,6 @@ class Models:
                     f"and {trial.program_hash} was verified"
                 )
         return self.of(work, {key: t.actions for key, t in chosen.items()})
-
-    def default(self, work: Workload) -> WholeModel:
-        """The model with the default schedules. Raises CandidateFailure where one does not compile."""
-        return self._made(work, {}, None)
 
     def prepare(self, pairs: Sequence[tuple[Kernel, str]]) -> None:
         """Compile, in one batch on all cores, what models will be made of."""

@@ -19,18 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices import Buffer, CompiledCandidate, Executable, Limits, Team
-from tunegrad.devices.confine import (
-    limit_address_space,
-    memory_bytes,
-    no_files,
-    no_processes,
-    obey_parent,
-    physical_bytes,
-    silence,
-)
+from tunegrad.devices import Buffer, CompiledCandidate, Executable, Team
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.inference import CpuEngine
+from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.target import Target
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, Runner
@@ -47,7 +39,6 @@ MOST_BYTES = 4 << 30
 """Of the memory of all models that are kept, of constants and packs above all."""
 
 _MOST_CODE = 1024
-_STDOUT, _STDERR = 1, 2
 
 Array = NDArray[Any]
 
@@ -197,15 +188,12 @@ class _Shelf:
 _shelf: _Shelf | None = None
 
 
-def start_models(target: Target, limits: Limits) -> None:
-    """Initialise the model worker: its thread team, and what candidates may not do."""
+def start_models(target: Target) -> None:
+    """Initialise the model worker: its thread team, and what it imports; then it is confined."""
     global _shelf  # noqa: PLW0603  # the one thing this process keeps
-    obey_parent()
     _shelf = _Shelf(target)
-    limit_address_space(memory_bytes()[0] + max(limits.run_memory_bytes, physical_bytes() // 2))
-    silence(_STDOUT, _STDERR)
-    no_files()
-    no_processes()
+    for number in range(SETS):
+        drawn([Argument(name, (2,), dtype) for name, dtype in DTYPES.items()], number)
 
 
 def put(plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]) -> Answer:
