@@ -28,7 +28,8 @@ from tunegrad.planning import image_forms, images_action, images_key, images_tex
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
-from tunegrad.tuning.contest import Contest, contest_s
+from tunegrad.tuning.contest import contest_s
+from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.images import settle_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
@@ -232,7 +233,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
-    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: winning(BLOCKS)(*rivals))
+    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: winning(BLOCKS)(*rivals))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:

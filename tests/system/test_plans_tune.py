@@ -26,7 +26,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import plan_schedule, plan_text, stored_plan, stored_toggles
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import deciding, plans
-from tunegrad.tuning.contest import Contest
+from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.plans import settle_plan
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
@@ -268,7 +268,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     best = by_name("store_reduce")
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(plans, "_CLOSE", inf)
-    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: faster(has(best))(*rivals))
+    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: faster(has(best))(*rivals))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
         rows = [t for e in FOUND for t in store.trials(e.key, here())]

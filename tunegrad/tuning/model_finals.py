@@ -221,7 +221,7 @@ class _Final:
         if count < 2:
             return {}
         self._prepare(fields, count)
-        lineups = [{c.key: c.others[min(i, len(c.others) - 1)] for c in self.contestants} for i in range(count - 1)]
+        lineups = [{c.key: c.others[i] for c in self.contestants if c.others[i:]} for i in range(count - 1)]
         for lineup in lineups:
             self._model(lineup)
         run_s = self._run_s()
