@@ -65,13 +65,13 @@ def test_compiling_goes_on_while_the_caller_works(device, good):
 def test_nothing_compiles_while_something_is_timed(device, good, monkeypatch, alone: Callable[..., object]):
     device.measure_compiled(candidates("good")[0], good, hostile.QUICK)  # its inputs are there
     compiling = device.begin_compile(candidates("good", "good"))
-    futures, calls, call = compiling._started.futures, [], device._timer.call
+    futures, calls, call = compiling._started.futures, [], device._bench.call
 
     def timing(*arguments, **limits):
         calls.append(all(future.done() for future in futures))
         return call(*arguments, **limits)
 
-    monkeypatch.setattr(device._timer, "call", timing)
+    monkeypatch.setattr(device._bench, "call", timing)
     assert not all(future.done() for future in futures)
     alone(device, good)
     assert calls

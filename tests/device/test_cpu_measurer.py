@@ -10,9 +10,10 @@ from typing import Any
 import hostile
 import numpy as np
 import pytest
+from local_bench import LocalBench
 
-from tunegrad.devices.bench import Bench
 from tunegrad.devices.cpu import compile_llvm, host_target
+from tunegrad.devices.examine import Unprepared
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.devices.native import Launch
@@ -87,20 +88,15 @@ def _unpinned() -> Iterator[None]:
     os.sched_setaffinity(0, allowed)
 
 
-def _bench(reference: str) -> Bench:
-    return Bench(host_target(2), Hooks(reference=reference), Limits(), 0)
-
-
-def _measure(bench: Bench, ir: str, io: KernelIO, threads: int = 1, policy: Policy = hostile.QUICK) -> Any:
+def _measure(reference: str, ir: str, io: KernelIO, threads: int = 1, policy: Policy = hostile.QUICK) -> Measurement:
     candidate = Candidate("kernel", None)
-    bench.prepare(candidate, io, None)
-    measurement = bench.measure(candidate, compiled(ir, io, threads), policy, float("inf")).measurement
-    bench.team.close()
-    return measurement
+    with LocalBench(reference) as local:
+        local.prepare(candidate, io)
+        return local.measure(candidate, compiled(ir, io, threads), policy)
 
 
 def test_packed_constant_is_filled_from_its_source():
-    row = _measure(_bench("test_cpu_measurer:reversed_reference"), PACKED, PACKED_IO)
+    row = _measure("test_cpu_measurer:reversed_reference", PACKED, PACKED_IO)
     assert (row.status, row.error) == (Status.OK, "")
 
 
@@ -119,89 +115,103 @@ def test_write_to_a_packed_constant_is_wrong():
 
 
 def test_in_place_parameter_is_drawn_and_compared():
-    row = _measure(_bench("test_cpu_measurer:in_place_reference"), IN_PLACE, IN_PLACE_IO)
+    row = _measure("test_cpu_measurer:in_place_reference", IN_PLACE, IN_PLACE_IO)
     assert (row.status, row.error) == (Status.OK, "")
 
 
 def test_two_threads_share_a_kernel():
-    row = _measure(_bench("hostile:reference"), HALVES, hostile.IO, threads=2)
+    row = _measure("hostile:reference", HALVES, hostile.IO, threads=2)
     assert (row.status, row.error) == (Status.OK, "")
 
 
 def test_half_of_the_team_leaves_half_unwritten():
-    row = _measure(_bench("hostile:reference"), HALVES, hostile.IO, threads=1)
+    row = _measure("hostile:reference", HALVES, hostile.IO, threads=1)
     assert row.error.startswith("out[500]: got nan")
 
 
 def test_cold_policy_is_measured_by_single_launches():
     policy = Policy(cache="cold", min_samples=3, max_samples=3, budget_s=0.5)
-    row = _measure(_bench("hostile:reference"), hostile.GOOD, hostile.IO, policy=policy)
+    row = _measure("hostile:reference", hostile.GOOD, hostile.IO, policy=policy)
     assert row.status is Status.OK
     assert len(row.samples_s) == 3
 
 
 @pytest.mark.parametrize(("cache", "buffers"), [("warm", 0), ("constants", 1), ("cold", 4)])
 def test_what_is_evicted_is_as_the_policy_says(monkeypatch, cache, buffers):
-    bench = _bench("test_cpu_measurer:reversed_reference")
-    evicted: set[int] = set()
-    time = bench.team.time
-
-    def spied(launch: Launch, samples: int, inner: int = 1, cold: Sequence[tuple[int, int]] = ()) -> tuple[float, ...]:
-        evicted.update(address for address, _ in cold)
-        return time(launch, samples, inner, cold)
-
-    monkeypatch.setattr(bench.team, "time", spied)
+    candidate, evicted = Candidate("kernel", None), set[int]()
     policy = Policy(cache=cache, min_samples=3, max_samples=3, budget_s=0.5)
-    assert _measure(bench, PACKED, PACKED_IO, policy=policy).status is Status.OK
+    with LocalBench("test_cpu_measurer:reversed_reference") as local:
+        team = local.bench.team
+        time = team.time
+
+        def spied(
+            launch: Launch, samples: int, inner: int = 1, cold: Sequence[tuple[int, int]] = ()
+        ) -> tuple[float, ...]:
+            evicted.update(address for address, _ in cold)
+            return time(launch, samples, inner, cold)
+
+        monkeypatch.setattr(team, "time", spied)
+        local.prepare(candidate, PACKED_IO)
+        assert local.measure(candidate, compiled(PACKED, PACKED_IO), policy).status is Status.OK
     assert len(evicted) == buffers, "of x, y, r (y packed, the only constant that is read) and out"
 
 
 def test_a_kernel_is_verified_on_two_different_input_sets():
-    bench = _bench("hostile:reference")
-    candidate = Candidate("kernel", None)
-    references = bench.prepare(candidate, hostile.IO, None)
-    assert len(references) == 2
-    assert (references[0]["out"].values != references[1]["out"].values).any()
-    bench.team.close()
+    with LocalBench("hostile:reference") as local:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+        expected = local.referee._kernels.get("kernel").references
+    assert len(expected) == 2
+    assert (expected[0]["out"].values != expected[1]["out"].values).any()
+
+
+def test_the_bench_has_no_expected_values_and_the_referee_no_inputs():
+    with LocalBench("hostile:reference") as local:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+        runs, judges = local.bench._datasets.get("kernel"), local.referee._kernels.get("kernel")
+    assert [sorted(s.inputs) for s in runs.sets] == [["x", "y"]] * 2
+    assert [s.references for s in runs.sets] == [{}, {}]
+    assert [s.inputs for s in judges.sets] == [{}, {}]
 
 
 def test_unprepared_kernel_is_told_apart():
-    bench = _bench("hostile:reference")
-    reply = bench.measure(Candidate("never seen", None), compiled(hostile.GOOD, hostile.IO), hostile.QUICK, 1.0)
-    assert not reply.prepared
-    bench.team.close()
+    with LocalBench("hostile:reference") as local:
+        found = local.examine(Candidate("never seen", None), compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+    assert found == Unprepared()
 
 
 def test_more_threads_than_the_target_is_an_internal_error():
-    bench = _bench("hostile:reference")
     with pytest.raises(InternalError, match="3 threads, the target has 2"):
-        _measure(bench, HALVES, hostile.IO, threads=3)
-    bench.team.close()
+        _measure("hostile:reference", HALVES, hostile.IO, threads=3)
 
 
 def test_unknown_hook_is_an_internal_error():
-    bench = _bench("hostile:no_such_function")
-    with pytest.raises(InternalError, match="hook 'hostile:no_such_function'"):
-        bench.prepare(Candidate("kernel", None), hostile.IO, None)
-    bench.team.close()
+    told = pytest.raises(InternalError, match="hook 'hostile:no_such_function'")
+    with LocalBench("hostile:no_such_function") as local, told:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+
+
+def test_unknown_hook_is_an_internal_error_of_the_measurer_too():
+    hooks = Hooks(reference="hostile:no_such_function")
+    told = pytest.raises(InternalError, match="reference of kernel add: InternalError: hook 'hostile:no_such_function'")
+    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer, told:
+        measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
 
 
 def test_two_hundred_candidates_do_not_grow_the_process():
-    bench = _bench("hostile:reference")
     candidate, one = Candidate("kernel", None), compiled(hostile.GOOD, hostile.IO)
     policy = Policy(min_samples=1, max_samples=1, budget_s=0.0)
-    bench.prepare(candidate, hostile.IO, None)
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    for _ in range(100):
-        bench.measure(candidate, one, policy, 1.0)
-    before = resident()
-    for _ in range(200):
-        assert bench.measure(candidate, one, policy, 1.0).measurement is not None
-    assert resident() - before < 8 << 20
-    bench.team.close()
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        for _ in range(100):
+            local.measure(candidate, one, policy, 1.0)
+        before = resident()
+        for _ in range(200):
+            assert local.measure(candidate, one, policy, 1.0).status is Status.OK
+        assert resident() - before < 8 << 20
 
 
 def test_machine_limits_come_from_the_worker_and_are_kept():
@@ -235,20 +245,23 @@ def test_references_come_from_the_compile_workers_when_asked_ahead():
         measurer.refer([(candidate, hostile.IO), (candidate, hostile.IO)])
         (sets,) = measurer._references.values()
         asked = []
-        prepare = measurer._timer.call
-        measurer._timer.call = lambda f, *a, limit_s: (asked.append((f.__name__, a)), prepare(f, *a, limit_s=limit_s))[
-            1
-        ]
+        call = measurer._referee.call
+
+        def spied(function: Any, *arguments: Any, **rest: Any) -> Any:
+            asked.append((function.__name__, arguments))
+            return call(function, *arguments, **rest)
+
+        measurer._referee.call = spied
         (outcome,) = measurer.measure([candidate], hostile.QUICK)
         (wrong,) = measurer.measure([hostile.candidate(hostile.WRONG)], hostile.QUICK)
     assert len(sets) == 2
     assert (sets[0]["out"].values != sets[1]["out"].values).any()
-    assert [a[2] for name, a in asked if name == "prepare"] == [sets]
+    assert [a[2] for name, a in asked if name == "prepare_kernel"] == [sets]
     assert (outcome.measurement.status, wrong.measurement.status) == (Status.OK, Status.WRONG)
 
 
 def test_kernel_whose_reference_dies_ahead_is_referred_when_it_is_measured():
-    hooks = Hooks(reference="test_cpu_measurer:dies_where_nothing_is_timed")
+    hooks = Hooks(reference="test_cpu_measurer:dies_where_nothing_is_judged")
     with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer:
         measurer.refer([(hostile.candidate(hostile.GOOD), hostile.IO)])
         assert not measurer._references
@@ -256,21 +269,18 @@ def test_kernel_whose_reference_dies_ahead_is_referred_when_it_is_measured():
     assert outcome.measurement.status is Status.OK
 
 
-def dies_where_nothing_is_timed(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
-    from tunegrad.devices import worker
+def dies_where_nothing_is_judged(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+    from tunegrad.devices import referee
 
-    if worker._bench is None:
+    if referee._process.referee is None:
         os._exit(3)
     return hostile.reference(payload, inputs)
 
 
 def test_constants_are_one_array_for_both_input_sets():
-    bench = _bench("hostile:reference")
-    candidate = Candidate("kernel", None)
-    bench.prepare(candidate, hostile.IO, None)
-    dataset = bench._datasets.get("kernel")
-    bench.team.close()
-    first, second = (s.inputs for s in dataset.sets)
+    with LocalBench("hostile:reference") as local:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+        first, second = (s.inputs for s in local.bench._datasets.get("kernel").sets)
     assert first["y"] is second["y"]
     assert (first["x"] != second["x"]).any()
 
@@ -287,10 +297,9 @@ fine:"""
 
 
 def _first_value(index: int) -> float:
-    bench = _bench("hostile:reference")
-    bench.prepare(Candidate("kernel", None), hostile.IO, None)
-    bench.team.close()
-    return float(bench._datasets.get("kernel").sets[index].inputs["x"][0])
+    with LocalBench("hostile:reference") as local:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+        return float(local.bench._datasets.get("kernel").sets[index].inputs["x"][0])
 
 
 def _once(index: int, name: str) -> str:
@@ -308,11 +317,10 @@ def test_input_spoilt_in_one_set_only_is_found(index, name, role):
 
 @pytest.mark.parametrize(("best_s", "status"), [(float("inf"), Status.WRONG), (1e-9, Status.OK)])
 def test_who_may_win_is_verified_on_every_input_set_and_others_on_the_first(best_s, status):
-    bench = _bench("hostile:reference")
     candidate = Candidate("kernel", None)
-    bench.prepare(candidate, hostile.IO, None)
-    row = bench.measure(candidate, compiled(_once(1, "out"), hostile.IO), hostile.QUICK, best_s).measurement
-    bench.team.close()
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        row = local.measure(candidate, compiled(_once(1, "out"), hostile.IO), hostile.QUICK, best_s)
     assert row.status is status
     assert row.error.startswith("out[999]: got 7, expected " if status is Status.WRONG else "")
 

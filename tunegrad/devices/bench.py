@@ -1,36 +1,35 @@
-"""The timing worker's workbench: load, verify and time one candidate at a time on this process's thread team."""
+"""The bench: it loads one candidate at a time, runs it on each input set, and times it on this process's thread team.
+
+    load, run    the candidate on private copies of the inputs --> how long, guard zones --> copies of its outputs
+    time         samples                                       --> guard zones           --> copies of its outputs
+
+What the outputs must be, nobody here knows: the referee judges the copies (see ``examine``).
+"""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass
 
 from tunegrad.devices.buffers import Buffer
 from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.cpu import Executable
-from tunegrad.devices.dataset import Dataset, DatasetCache, References, make_dataset
-from tunegrad.devices.job import CONTENDING, Candidate, CompiledCandidate, Hooks, KernelIO, Limits
+from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
+from tunegrad.devices.handover import Bytes, Places, output_places, take
+from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
 from tunegrad.devices.readonly import ReadOnly
+from tunegrad.devices.replies import Ran, Timed, identity
 from tunegrad.devices.timing import inner_repeats, sample_quietly
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
-from tunegrad.trial import Cache, Measurement, Policy, Status
+from tunegrad.trial import Cache, Policy
 
-__all__ = ["Bench", "Reply"]
+__all__ = ["Bench"]
 
 _POISON = 0xFF
 _READ = ("in", "const", "pack")
-_HOPELESS = 8.0
-_HOPELESS_S = 2e-3
-"""A candidate whose verified run takes this many times the best time, and this long, is not run again.
-
-A short one may have waited for threads to wake up.
-"""
 
 _LATE_S = 0.1e-3
 """What threads that have to wake up may add to a run, at most."""
@@ -40,21 +39,11 @@ _PROMISING = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A measurement, or ``prepared=False``: this worker has no inputs for the kernel yet.
-
-    ``damaged``: the candidate wrote where it must not, so this process's memory is not to be trusted any more.
-    """
-
-    measurement: Measurement | None = None
-    damaged: bool = False
-    prepared: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Bound:
     """A loaded candidate, and for each input set the buffers it runs on and its launch."""
 
+    kernel_key: str
+    image: bytes
     executable: Executable
     workspace: Buffer
     io: KernelIO
@@ -75,73 +64,94 @@ class _Bound:
                 found.append((buffer.address, param.nbytes))
         return tuple((address, nbytes) for address, nbytes in found if nbytes)
 
+    def damage(self, index: int) -> str:
+        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did not.
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """Why a run is wrong; no error where it is not."""
-
-    error: str = ""
-    damaged: bool = False
-    max_error: float = 0.0
-
-    def after(self, samples: int) -> _Fault:
-        """The same, found after the timing."""
-        return replace(self, error=f"after {samples} samples: {self.error}") if self.error else self
-
-
-_NONE = _Fault()
+        What may only be read can not have been written to: see ``readonly``.
+        """
+        damage = self.workspace.check_guards()
+        if damage:
+            return f"workspace: {damage}"
+        for param, buffer in zip(self.io.params, self.buffers[index], strict=True):
+            damage = "" if param.role in _READ else buffer.check_guards()
+            if damage:
+                return f"{param.name}: {damage}"
+        return ""
 
 
 class Bench:
-    """Everything a timing worker keeps between candidates. One per process; nothing here survives a crash."""
+    """Everything that the process keeps between candidates. One per process; nothing here survives a crash.
 
-    def __init__(self, target: Target, hooks: Hooks, limits: Limits, seed: int) -> None:
-        self._target = target
-        self._hooks = hooks
-        self._limits = limits
-        self._seed = seed
+    ``memory`` is shared with the referee.
+    """
+
+    def __init__(self, target: Target, limits: Limits, memory: Bytes) -> None:
+        self._limits, self._memory = limits, memory
         self.team = Team(target.threads, pin_caller=True)
         self._pulse = Pulse(target, self.team)
         self._bulk = Bulk(self.team)
         self._datasets = DatasetCache(limits.cache_bytes)
         self._read_only: ReadOnly | None = None
+        self._bound: _Bound | None = None
 
     def tell_writers(self) -> None:
         """From now on who writes to what may only be read ends this process with an exit code of its own."""
         self._read_only = ReadOnly()
 
-    def prepare(self, candidate: Candidate, io: KernelIO, known: References | None) -> References:
-        """Make the kernel's inputs and references (or take the ``known`` ones); returns the references that are new."""
-        dataset = make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
-        self._datasets.put(candidate.kernel_key, dataset)
-        return dataset.references if known is None else ()
+    def prepare(self, kernel_key: str, places: Places) -> None:
+        """Copy a kernel's inputs from the shared memory."""
+        self.release()
+        self._datasets.put(kernel_key, Dataset(tuple(InputSet(s, {}) for s in take(places, self._memory))))
 
-    def measure(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float) -> Reply:
-        """Verify, then time. ``best_s``, where not 0, is the time to beat: a clear loser is not timed to the end."""
-        dataset = self._datasets.get(candidate.kernel_key)
+    def load(self, kernel_key: str, compiled: CompiledCandidate) -> Ran:
+        """Load a candidate, which takes the place of the one before it, and run it once on the first input set."""
+        self.release()
+        measured = identity(compiled.image, kernel_key, 0)
+        dataset = self._datasets.get(kernel_key)
         if dataset is None:
-            return Reply(prepared=False)
-        start = time.monotonic()
-        facts = Measurement(Status.OK, lower_s=compiled.lower_s, compile_s=compiled.compile_s)
+            return Ran(measured, "unprepared")
         try:
             dataset.pack([compiled.io], self._bulk)
-            bound = self._bind(compiled, dataset)
+            self._bound = self._bind(kernel_key, compiled, dataset)
         except CompileFailure as error:
-            return Reply(replace(facts, status=Status.COMPILE_ERROR, error=str(error)))
+            return Ran(measured, "compile_error", damage=str(error))
         except MemoryError as error:
-            return Reply(replace(facts, status=Status.OUT_OF_RESOURCES, error=f"buffers: {error}"))
-        with bound.executable:
-            return self._examine(bound, policy, best_s or math.inf, start, facts)
+            return Ran(measured, "out_of_resources", damage=f"buffers: {error}")
+        return self.run(0)
+
+    def run(self, index: int) -> Ran:
+        """Run what is loaded once on an input set, on poisoned outputs; they are copied for the referee."""
+        bound = self._loaded()
+        bound.dataset.fill(index, bound.io, self._bulk)
+        self._bulk.fill(bound.workspace.bytes, _POISON)
+        once_s = self.team.time(bound.launches[index], 1)[0]
+        return Ran(identity(bound.image, bound.kernel_key, index), once_s=once_s, damage=self._hand_in(bound, index))
+
+    def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
+        """Time what is loaded, on the first input set; its outputs are copied for the referee afterwards.
+
+        ``best_s`` is the time to beat, ``once_s`` what it took when it was run: a clear loser is not timed to the end.
+        """
+        bound = self._loaded()
+        samples = self._samples(bound, policy, best_s, once_s)
+        return Timed(identity(bound.image, bound.kernel_key, 0), samples, self._hand_in(bound, 0))
+
+    def release(self) -> None:
+        """Unload what is loaded, if anything is."""
+        bound, self._bound = self._bound, None
+        if bound is not None:
+            bound.executable.close()
 
     def compare(
-        self, candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
+        self, kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not prepared."""
-        dataset = self._datasets.get(candidate.kernel_key)
+        self.release()
+        dataset = self._datasets.get(kernel_key)
         if dataset is None:
             return None
         dataset.pack([compiled.io for compiled in pair], self._bulk)
-        bound = tuple(self._bind(compiled, dataset) for compiled in pair)
+        bound = tuple(self._bind(kernel_key, compiled, dataset) for compiled in pair)
         dropped = [each.evicted(cache) for each in bound]
         try:
             for each in bound:
@@ -157,43 +167,21 @@ class Bench:
                 each.executable.close()
         return tuple(samples[0]), tuple(samples[1])
 
-    def _examine(self, bound: _Bound, policy: Policy, best_s: float, start: float, facts: Measurement) -> Reply:
-        """Compare on the first input set, time, compare again; and who may win on the other input sets, too."""
-        samples: tuple[float, ...] = ()
-        timing_s = 0.0
-        once_s, fault = self._verify(bound, 0, _NONE)
-        if once_s > max(_HOPELESS_S, best_s * _HOPELESS):
-            samples = (once_s,)
-        elif not fault.error:
-            began = time.monotonic()
-            samples = self._time(bound, policy, best_s, once_s)
-            timing_s = time.monotonic() - began
-            # What is updated in place is another value after each launch.
-            outputs = all(p.role != "inout" for p in bound.io.params)
-            fault = _inspect(bound, 0, self._bulk, fault, outputs).after(len(samples))
-            if median(samples) <= CONTENDING * best_s:
-                for index in range(1, len(bound.launches)):
-                    if not fault.error:
-                        _, fault = self._verify(bound, index, fault)
-        measurement = replace(
-            facts,
-            status=Status.WRONG if fault.error else Status.OK,
-            samples_s=() if fault.error else samples,
-            error=fault.error,
-            verify_s=time.monotonic() - start - timing_s,
-            timing_s=timing_s,
-            max_error=fault.max_error,
-        )
-        return Reply(measurement, damaged=fault.damaged)
+    def _loaded(self) -> _Bound:
+        if self._bound is None:
+            raise InternalError("bench: nothing is loaded")
+        return self._bound
 
-    def _verify(self, bound: _Bound, index: int, before: _Fault) -> tuple[float, _Fault]:
-        """Run once on an input set: the seconds that it took, and what was wrong."""
-        bound.dataset.fill(index, bound.io, self._bulk)
-        self._bulk.fill(bound.workspace.bytes, _POISON)
-        once_s = self.team.time(bound.launches[index], 1)[0]
-        return once_s, _inspect(bound, index, self._bulk, before)
+    def _hand_in(self, bound: _Bound, index: int) -> str:
+        """Copy what was written on input set ``index``, unless something else was damaged: then say what."""
+        damage = bound.damage(index)
+        if not damage:
+            written = [b for p, b in zip(bound.io.params, bound.buffers[index], strict=True) if p.role not in _READ]
+            for (param, to), buffer in zip(output_places(bound.io, self._memory), written, strict=True):
+                self._bulk.assign(to, buffer.array(param.dtype))
+        return damage
 
-    def _bind(self, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
+    def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
         if compiled.threads > self.team.threads:
             raise InternalError(f"{compiled.name}: {compiled.threads} threads, the target has {self.team.threads}")
         workspace = Buffer(compiled.workspace_bytes, touched=False)
@@ -208,9 +196,11 @@ class Bench:
             self._read_only.watch(
                 [b.pages if role in _READ else (0, 0) for each in buffers for role, b in zip(roles, each, strict=True)]
             )
-        return _Bound(executable, workspace, compiled.io, dataset, buffers, launches, tables)
+        return _Bound(
+            kernel_key, compiled.image, executable, workspace, compiled.io, dataset, buffers, launches, tables
+        )
 
-    def _time(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
+    def _samples(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
         """Samples in seconds of what took ``once_s`` when it was verified."""
         dropped, wait_s = bound.evicted(policy.cache), self._limits.quiet_s
 
@@ -227,32 +217,3 @@ class Bench:
         return sample_quietly(
             sampler, self._pulse.slowness, policy, losing_s, best_s * _PROMISING, wait_s, alone=bool(dropped)
         )
-
-
-def _inspect(bound: _Bound, index: int, bulk: Bulk, before: _Fault, outputs: bool = True) -> _Fault:
-    """What the last run, on input set ``index``, did wrong, if anything: guard zones first, then every output.
-
-    What may only be read can not have been written to: see ``readonly``. The greatest error is of this and ``before``.
-    """
-    damage = bound.workspace.check_guards()
-    if damage:
-        return _Fault(f"workspace: {damage}", True, before.max_error)
-    written = [(p, b) for p, b in zip(bound.io.params, bound.buffers[index], strict=True) if p.role not in _READ]
-    for param, buffer in written:
-        damage = buffer.check_guards()
-        if damage:
-            return _Fault(f"{param.name}: {damage}", True, before.max_error)
-    max_error = before.max_error
-    for param, buffer in written if outputs else ():
-        bar = bound.dataset.bar(param, index)
-        if bar is None:
-            continue
-        verdict = bulk.judge(bar, buffer.array(param.dtype))
-        max_error = max(max_error, verdict.max_error)
-        if verdict.first >= 0:
-            error = (
-                f"{param.name}[{verdict.first}]: got {verdict.got:.9g}, expected {verdict.expected:.9g}, "
-                f"tolerance {verdict.allowed:.3g} ({verdict.bad} bad of {bar.expected.size} compared)"
-            )
-            return _Fault(error, max_error=max_error)
-    return _Fault("", max_error=max_error)

@@ -45,5 +45,9 @@ class TimedOut:
     limit_s: float
     worked_s: float = float("inf")
 
+    @property
+    def text(self) -> str:
+        return f"over {self.limit_s:g} s"
+
 
 Ending = Finished | Died | TimedOut

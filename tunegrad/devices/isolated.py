@@ -41,6 +41,8 @@ _CHANNEL = 3
 _LEAVING_S = 5.0
 """How long a process may take to be gone once it was killed, or has closed its channel."""
 _STARTS = 2
+_FRAMES, _MOST_TEXT = 3, 4000
+"""Of what is told of a function that raised: frames of its traceback, and letters."""
 
 
 class IsolatedWorker:
@@ -213,9 +215,10 @@ def _serve(
             os._exit(0)
         try:
             found = request.function(*request.arguments)
-        except Exception:  # a bug, or memory that a candidate damaged: it costs this call and this process
+        except Exception as bug:  # or memory that a candidate damaged: it costs this call and this process
             logging.getLogger(__name__).exception("%s failed", request.function)
-            answer(channel, request.nonce, "failed", traceback.format_exc(limit=-3)[-2000:])
+            where = "".join(traceback.format_tb(bug.__traceback__)[-_FRAMES:])
+            answer(channel, request.nonce, "failed", f"{type(bug).__name__}: {bug}\n{where}"[:_MOST_TEXT])
         else:
             answer(channel, request.nonce, "value", found)
 

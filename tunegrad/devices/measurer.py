@@ -1,7 +1,11 @@
 """The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine.
 
-begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
-measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+    begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
+    measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+
+Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and the referee, which
+has what they must compute. A candidate whose run ends the bench is tried once more, in a fresh one: a crash that does
+not come again was the machine's, or that of the candidate before it.
 """
 
 from __future__ import annotations
@@ -9,23 +13,36 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tunegrad.devices import worker
-from tunegrad.devices.bench import Reply
+from tunegrad.devices import referee, worker
 from tunegrad.devices.codegen import OptLevel
+from tunegrad.devices.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.dataset import References
+from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.examine import Examination, Result, Unprepared
+from tunegrad.devices.handover import Places
 from tunegrad.devices.host import default_threads, host_target
+from tunegrad.devices.isolated import IsolatedWorker
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
-from tunegrad.devices.pool import Died, Ending, Finished, Started, TimedOut, WorkerPool
+from tunegrad.devices.pool import Started, WorkerPool
 from tunegrad.devices.readonly import EXIT_WROTE, MOST_TOLD
+from tunegrad.devices.replies import Samples
+from tunegrad.devices.shared import SharedMemory
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = ["Compiling", "CpuMeasurer"]
+
+_COPY_S = 60.0
+"""For copying a kernel's inputs into the bench: far more than memory takes for as much as there is."""
+
+_STARVED = 0.5
+"""A candidate that had less than this part of its time limit on a processor did not hang: the machine did."""
 
 
 class Compiling:
@@ -68,7 +85,19 @@ class CpuMeasurer:
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
         self._compilers = WorkerPool(count, worker.start_compiler, (self.limits,), start_s)
-        self._timer = WorkerPool(1, worker.start_timer, (self.target, self.hooks, self.limits, seed), start_s)
+        self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
+        self._bench = IsolatedWorker(
+            worker.start_bench,
+            (self.target, self.limits, self._memory),
+            start_s,
+            Confinement(memory_bytes=self.limits.run_memory_bytes),
+        )
+        self._referee = IsolatedWorker(
+            referee.start_referee,
+            (self.target, self.hooks, self.limits, seed, self._memory),
+            start_s,
+            Confinement(reads=True),
+        )
         self._references: OrderedDict[str, References] = OrderedDict()
         self._peaks: MachineLimits | None = None
 
@@ -115,18 +144,15 @@ class CpuMeasurer:
         if compiled.duplicate:
             raise InternalError(f"{compiled.name}: a known program has no code to measure")
         self.settle()
-        ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
-        if isinstance(ending, Finished) and not ending.value.prepared:
-            self._prepare(candidate, compiled)
-            ending = self._timer.call(worker.measure, candidate, compiled, policy, best_s, limit_s=policy.timeout_s)
-        if isinstance(ending, Finished):
-            reply: Reply = ending.value
-            if reply.measurement is None:
-                raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
-            if reply.damaged:
-                self._timer.call(worker.retire, limit_s=policy.timeout_s)
-            return reply.measurement
-        return _ended(ending, "running", compiled.lower_s, compiled.compile_s, compiled.io)
+        ended = self._examine(candidate, compiled, policy, best_s)
+        attempts = 1
+        if _may_be_innocent(ended):
+            attempts = 2
+            ended = self._examine(candidate, compiled, policy, best_s)
+        if isinstance(ended, Result):
+            return replace(ended.measurement, attempts=attempts)
+        row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
+        return replace(row, attempts=attempts)
 
     def measure(
         self,
@@ -163,17 +189,24 @@ class CpuMeasurer:
         """
         self.settle()
         limit_s = 10.0 + rounds * 2.0
-        for _ in range(2):
-            ending = self._timer.call(worker.compare_pair, candidate, (a, b), rounds, cache, limit_s=limit_s)
-            if isinstance(ending, TimedOut):
-                raise CandidateTimeout(f"{a.name} against {b.name}: over {limit_s:g} s")
-            if isinstance(ending, Died):
-                raise CandidateCrashed(f"{a.name} against {b.name}: {ending.text}")
-            if ending.value is not None:
+        crashes: list[str] = []
+        for _ in range(4):  # each of two processes says once that it has no inputs yet
+            ending = self._bench.call(
+                worker.compare_pair, candidate.kernel_key, (a, b), rounds, cache,
+                limit_s=limit_s, reply_type=tuple[Samples, Samples] | None,
+            )  # fmt: skip
+            if isinstance(ending, Finished) and ending.value is not None:
                 samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
                 return samples
-            self._prepare(candidate, a)
-        raise InternalError(f"{candidate.kernel_key}: the timing worker keeps no inputs")
+            if isinstance(ending, TimedOut):
+                raise CandidateTimeout(f"{a.name} against {b.name}: {ending.text}")
+            if isinstance(ending, Died):
+                crashes.append(ending.text)
+            else:
+                self._prepare(candidate, a)
+            if len(crashes) > 1:
+                raise CandidateCrashed(f"{a.name} against {b.name}, in two processes: {crashes[-1]}")
+        raise InternalError(f"{candidate.kernel_key}: the bench keeps no inputs")
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """This machine's measured peaks; measured once, with nothing else of ours running.
@@ -182,21 +215,27 @@ class CpuMeasurer:
         """
         if self._peaks is None or again:
             self.settle()
-            ending = self._timer.call(worker.machine_limits, self.target, limit_s=60.0)
+            ending = self._bench.call(worker.machine_limits, self.target, limit_s=60.0, reply_type=MachineLimits)
             if not isinstance(ending, Finished):
-                raise InternalError(f"measuring the machine's limits: {ending}")
+                raise InternalError(f"measuring the machine's limits: {ending.text}")
             found: MachineLimits = ending.value
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
 
     def renew(self) -> None:
-        """End the timing worker; the next call starts another, with other memory and the same inputs."""
-        self._timer.close()
+        """End the bench; the next call starts another, with other memory and the same inputs."""
+        self._bench.close()
+
+    def protections(self) -> Protections:
+        """What keeps a candidate from harming anything outside its process, on this machine."""
+        return self._bench.protections()
 
     def close(self) -> None:
         """Stop the workers and wait for them."""
         self._compilers.close()
-        self._timer.close()
+        self._bench.close()
+        self._referee.close()
+        self._memory.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -206,13 +245,38 @@ class CpuMeasurer:
     ) -> None:
         self.close()
 
+    def _examine(
+        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float
+    ) -> Result | Died | TimedOut:
+        """One try. A bench that was damaged, or whose process ended, is gone afterwards."""
+        for prepared in (False, True):
+            if prepared:
+                self._prepare(candidate, compiled)
+            examination = Examination(
+                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s
+            )
+            found = examination.run()
+            if not isinstance(found, Unprepared):
+                break
+        if isinstance(found, Unprepared):
+            raise InternalError(f"{candidate.kernel_key}: the bench or the referee keeps nothing of it")
+        if not isinstance(found, Result) or found.damaged:
+            self._bench.close()
+        return found
+
     def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
-        known = self._references.get(candidate.kernel_key)
-        limit_s = self.limits.reference_s
-        ending = self._timer.call(worker.prepare, candidate, compiled.io, known, limit_s=limit_s)
-        if not isinstance(ending, Finished):
-            raise InternalError(f"reference of kernel {candidate.kernel_key}: {ending}")
-        self._remember(candidate.kernel_key, ending.value if known is None else known)
+        """Let the referee draw inputs and know what they must give, and the bench copy the inputs."""
+        key, limit_s = candidate.kernel_key, self.limits.reference_s
+        known = self._references.get(key)
+        drawn = self._referee.call(
+            referee.prepare_kernel, candidate, compiled.io, known, limit_s=limit_s, reply_type=Places
+        )
+        if not isinstance(drawn, Finished):
+            raise InternalError(f"reference of kernel {key}: {drawn.text}")
+        copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
+        if not isinstance(copied, Finished):
+            raise InternalError(f"inputs of kernel {key}: {copied.text}")
+        self._memory.clear()
 
     def _remember(self, kernel_key: str, references: References) -> None:
         self._references[kernel_key] = references
@@ -231,6 +295,21 @@ def _compiled(ending: Ending) -> CompiledCandidate | Outcome:
     return Outcome("", _ended(ending, "compiling"))
 
 
+def _may_be_innocent(ended: Result | Died | TimedOut) -> bool:
+    """Whether it is worth a second try: a crash that no handler has explained, or a hang of the machine.
+
+    A hang on the processor is not tried again: a limit is many times the best time, and slow candidates are many.
+    """
+    if isinstance(ended, Died):
+        return not _wrote(ended.code)
+    return isinstance(ended, TimedOut) and ended.worked_s < _STARVED * ended.limit_s
+
+
+def _wrote(code: int) -> bool:
+    """Whether an exit code says which buffer was written to."""
+    return EXIT_WROTE <= code < EXIT_WROTE + MOST_TOLD
+
+
 def _ended(
     ending: Died | TimedOut,
     doing: Literal["compiling", "running"],
@@ -240,7 +319,7 @@ def _ended(
 ) -> Measurement:
     timing_s = 0.0
     if isinstance(ending, TimedOut):
-        status, error = Status.TIMED_OUT, f"{doing}: over {ending.limit_s:g} s"
+        status, error = Status.TIMED_OUT, f"{doing}: {ending.text}"
         # What it cost is part of its row: a search reckons with it.
         if doing == "compiling":
             compile_s = ending.limit_s
@@ -248,7 +327,7 @@ def _ended(
             timing_s = ending.limit_s
     elif ending.code == worker.EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
-    elif io is not None and EXIT_WROTE <= ending.code < EXIT_WROTE + MOST_TOLD:
+    elif io is not None and _wrote(ending.code):
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]
         status, error = Status.WRONG, f"{param.name}: the candidate wrote to this {param.role} buffer"
     else:

@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import weakref
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
@@ -27,8 +28,8 @@ _HOLE = 0x1 | 0x2
 class SharedMemory:
     """``nbytes`` of memory for this process and those that are started with it as an argument.
 
-    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no descriptor. Raises
-    OSError where there is no address space for it.
+    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no descriptor. It lasts as
+    long as somebody has either.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -36,6 +37,7 @@ class SharedMemory:
         self._descriptor = os.memfd_create("tunegrad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._descriptor, nbytes)
         fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, _SEALED)
+        weakref.finalize(self, os.close, self._descriptor)
 
     def clear(self) -> None:
         """Give its memory back; from now on it reads as zeros."""
@@ -43,12 +45,6 @@ class SharedMemory:
         if libc.fallocate(self._descriptor, _HOLE, ctypes.c_long(0), ctypes.c_long(self.nbytes)) != 0:
             number = ctypes.get_errno()
             raise OSError(number, f"shared memory of {self.nbytes} bytes: {os.strerror(number)}")
-
-    def close(self) -> None:
-        """Give up this process's descriptor; those that were given it keep it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
     def __reduce__(self) -> tuple[Callable[..., Mapped], tuple[Any, int]]:
         return Mapped, (reduction.DupFd(self._descriptor), self.nbytes)

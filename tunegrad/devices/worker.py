@@ -1,4 +1,4 @@
-"""What runs inside the worker processes: how they start, how they die with their parent, and the calls they answer.
+"""What runs inside the compile workers and the bench's process: how they start, and the calls they answer.
 
 A worker is told everything through its arguments; module state is only what one process keeps between calls.
 """
@@ -8,35 +8,35 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
-import os
 import time
 import traceback
-from dataclasses import replace
 
-from tunegrad.devices.bench import Bench, Reply
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.codegen import OptLevel, compile_llvm
 from tunegrad.devices.confine import (
     EXIT_MEMORY,
     limit_address_space,
     memory_bytes,
     obey_parent,
-    physical_bytes,
     silence,
     watch_memory,
 )
 from tunegrad.devices.dataset import References, load_hook, make_dataset
+from tunegrad.devices.handover import Places
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Outcome
 from tunegrad.devices.peak import MachineLimits, measure_limits
+from tunegrad.devices.replies import Ran, Timed
+from tunegrad.devices.shared import Mapped
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "machine_limits", "measure", "prepare", "refer", "retire",
-    "start_compiler", "start_timer",
+    "EXIT_MEMORY", "compare_pair", "compile_candidate", "load", "machine_limits", "prepare_bench", "refer", "run",
+    "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
-_STDOUT, _STDERR = 1, 2
+_STDOUT = 1
 
 _COLLECT = 100_000
 """New objects between two collections in a compile worker: lowering makes many, and hardly any cycle."""
@@ -55,17 +55,14 @@ def start_compiler(limits: Limits) -> None:
     gc.set_threshold(_COLLECT)
 
 
-def start_timer(target: Target, hooks: Hooks, limits: Limits, seed: int) -> None:
-    """Initialise the timing worker: its thread team, and what candidates may not do.
+def start_bench(target: Target, limits: Limits, memory: Mapped) -> None:
+    """Make this process the bench: its thread team starts, before it is confined.
 
     Its memory is limited by address space alone: a watching thread would run on a core that is timed.
     """
     global _bench  # noqa: PLW0603  # the one thing this process keeps
-    obey_parent()
-    _bench = Bench(target, hooks, limits, seed)
+    _bench = Bench(target, limits, memory.bytes)
     _bench.tell_writers()
-    limit_address_space(memory_bytes()[0] + min(limits.run_memory_bytes, physical_bytes() // 2))
-    silence(_STDOUT, _STDERR)
 
 
 def compile_candidate(
@@ -107,29 +104,35 @@ def compile_candidate(
 
 
 def refer(candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int) -> References:
-    """A kernel's references, in a compile worker: the timing worker then only draws the inputs."""
+    """A kernel's references, in a compile worker: the referee then only draws the inputs."""
     return make_dataset(candidate, io, hooks, limits, seed, None).references
 
 
-def prepare(candidate: Candidate, io: KernelIO, known: References | None) -> References:
-    """Make a kernel's inputs and references in this worker."""
-    return _workbench().prepare(candidate, io, known)
+def prepare_bench(kernel_key: str, places: Places) -> None:
+    """``Bench.prepare``."""
+    _workbench().prepare(kernel_key, places)
 
 
-def measure(candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float) -> Reply:
-    """Verify and time one candidate."""
-    try:
-        return _workbench().measure(candidate, compiled, policy, best_s)
-    except MemoryError as error:
-        short = Measurement(Status.OUT_OF_RESOURCES, error=f"memory: {error}", lower_s=compiled.lower_s)
-        return Reply(replace(short, compile_s=compiled.compile_s))
+def load(kernel_key: str, compiled: CompiledCandidate) -> Ran:
+    """``Bench.load``."""
+    return _workbench().load(kernel_key, compiled)
+
+
+def run(index: int) -> Ran:
+    """``Bench.run``."""
+    return _workbench().run(index)
+
+
+def time_loaded(policy: Policy, best_s: float, once_s: float) -> Timed:
+    """``Bench.time``."""
+    return _workbench().time(policy, best_s, once_s)
 
 
 def compare_pair(
-    candidate: Candidate, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
+    kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Interleaved samples of two candidates; None: not prepared."""
-    return _workbench().compare(candidate, pair, rounds, cache)
+    """``Bench.compare``."""
+    return _workbench().compare(kernel_key, pair, rounds, cache)
 
 
 def machine_limits(target: Target) -> MachineLimits:
@@ -137,14 +140,9 @@ def machine_limits(target: Target) -> MachineLimits:
     return measure_limits(target, _workbench().team)
 
 
-def retire() -> None:
-    """End this worker, whose memory is not trusted; the pool starts another."""
-    os._exit(0x4D)
-
-
 def _workbench() -> Bench:
     if _bench is None:
-        raise InternalError("timing worker: called before it was started")
+        raise InternalError("bench: called before it was started")
     return _bench
 
 

@@ -1,0 +1,60 @@
+"""A bench and a referee in this process, for tests that look inside: what they answer goes through the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from tunegrad.devices import referee, worker
+from tunegrad.devices.bench import Bench
+from tunegrad.devices.cpu import host_target
+from tunegrad.devices.ending import Ending, Finished
+from tunegrad.devices.examine import Examination, Result
+from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
+from tunegrad.devices.referee import Referee
+from tunegrad.trial import Measurement, Policy
+
+
+class LocalBench:
+    """Use it as a context manager: at its end the team is gone."""
+
+    def __init__(self, reference: str, limits: Limits | None = None, memory_bytes: int = 1 << 20) -> None:
+        self.limits = limits or Limits()
+        memory = np.zeros(memory_bytes, np.uint8)
+        self.bench = Bench(host_target(2), self.limits, memory)
+        self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.team, memory)
+
+    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+        """``IsolatedWorker.call``, here."""
+        worker._bench, referee._process.referee = self.bench, self.referee
+        try:
+            answer = msgspec.msgpack.encode(function(*arguments))
+        finally:
+            worker._bench, referee._process.referee = None, None
+        return Finished(msgspec.msgpack.decode(answer, type=reply_type))
+
+    def prepare(self, candidate: Candidate, io: KernelIO) -> None:
+        self.bench.prepare(candidate.kernel_key, self.referee.prepare(candidate, io, None))
+
+    def examine(
+        self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
+    ) -> object:
+        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s).run()
+
+    def measure(
+        self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
+    ) -> Measurement:
+        found = self.examine(candidate, code, policy, best_s)
+        assert isinstance(found, Result), found
+        return found.measurement
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.bench.release()
+        self.bench.team.close()

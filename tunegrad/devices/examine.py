@@ -1,0 +1,181 @@
+"""One candidate from its code to its row, between two processes: the bench runs it, the referee judges what it wrote.
+
+    bench: run on the first set --> referee: right? --> bench: time --> referee: still right?
+                                                                    --> contends: the other sets, one by one
+
+Nothing is timed that the referee has not found right. What the bench says is held against what it was asked, since it
+runs candidates; what the referee says is believed, since it runs none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Protocol
+
+from tunegrad.devices import referee, worker
+from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.job import CONTENDING, CompiledCandidate, Limits
+from tunegrad.devices.replies import Ran, Timed, Verdict, identity
+from tunegrad.errors import InternalError
+from tunegrad.trial import Measurement, Policy, Status
+
+__all__ = ["Caller", "Examination", "Result", "Unprepared"]
+
+_HOPELESS = 8.0
+_HOPELESS_S = 2e-3
+"""A candidate whose verified run takes this many times the best time, and this long, is not run again.
+
+A short one may have waited for threads to wake up.
+"""
+
+
+class Caller(Protocol):
+    """What is asked of the process of the bench, and of the referee's: see ``IsolatedWorker``."""
+
+    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+        """Run a function there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """One of the two processes has nothing for the kernel yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A measurement. ``damaged``: the candidate wrote where it must not, so the bench is not to be trusted any more."""
+
+    measurement: Measurement
+    damaged: bool = False
+
+
+class _Ended(Exception):
+    """The bench's process ended, or said what can not be."""
+
+    def __init__(self, ending: Died | TimedOut) -> None:
+        super().__init__(ending)
+        self.ending = ending
+
+
+class _Missing(Exception):
+    """A process has nothing for the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a run is wrong; no error where it is not. The greatest error is of this run and those before it."""
+
+    error: str = ""
+    damaged: bool = False
+    max_error: float = 0.0
+
+
+@dataclass(slots=True)
+class Examination:
+    """One candidate. Mutable: it counts the input sets once the referee has told how many there are."""
+
+    bench: Caller
+    referee: Caller
+    limits: Limits
+    kernel_key: str
+    compiled: CompiledCandidate
+    policy: Policy
+    best_s: float
+    end_s: float = 0.0
+    sets: int = 0
+
+    def run(self) -> Result | Unprepared | Died | TimedOut:
+        """What came of it; an ending of the bench's process stands for itself."""
+        start = time.monotonic()
+        self.end_s = start + self.policy.timeout_s
+        facts = Measurement(Status.OK, lower_s=self.compiled.lower_s, compile_s=self.compiled.compile_s)
+        try:
+            first = self._ask(worker.load, self.kernel_key, self.compiled, reply=Ran, index=0)
+            if first.state == "unprepared":
+                return Unprepared()
+            if first.state != "ran":
+                return Result(replace(facts, status=Status(first.state), error=first.damage))
+            return self._examine(first, start, facts)
+        except _Missing:
+            return Unprepared()
+        except _Ended as ended:
+            return ended.ending
+
+    def _examine(self, first: Ran, start: float, facts: Measurement) -> Result:
+        best_s = self.best_s or math.inf
+        samples: tuple[float, ...] = ()
+        timing_s = 0.0
+        fault = self._judge(first.damage, 0, _Fault())
+        if first.once_s > max(_HOPELESS_S, best_s * _HOPELESS):
+            samples = (first.once_s,)
+        elif not fault.error:
+            began = time.monotonic()
+            timed = self._ask(worker.time_loaded, self.policy, best_s, first.once_s, reply=Timed, index=0)
+            samples, timing_s = timed.samples_s, time.monotonic() - began
+            self._hold_against(samples, timing_s)
+            fault = self._after(timed, fault)
+            if median(samples) <= CONTENDING * best_s:
+                fault = self._others(fault)
+        measurement = replace(
+            facts,
+            status=Status.WRONG if fault.error else Status.OK,
+            samples_s=() if fault.error else samples,
+            error=fault.error,
+            verify_s=time.monotonic() - start - timing_s,
+            timing_s=timing_s,
+            max_error=fault.max_error,
+        )
+        return Result(measurement, damaged=fault.damaged)
+
+    def _after(self, timed: Timed, before: _Fault) -> _Fault:
+        """What the launches that were timed did wrong. What is updated in place is another value after each of them."""
+        judged = all(p.role != "inout" for p in self.compiled.io.params)
+        if not judged and not timed.damage:
+            return before
+        fault = self._judge(timed.damage, 0, before)
+        return replace(fault, error=f"after {len(timed.samples_s)} samples: {fault.error}") if fault.error else fault
+
+    def _others(self, fault: _Fault) -> _Fault:
+        """The input sets after the first: for who may win."""
+        for index in range(1, self.sets):
+            if not fault.error:
+                ran = self._ask(worker.run, index, reply=Ran, index=index)
+                fault = self._judge(ran.damage, index, fault)
+        return fault
+
+    def _judge(self, damage: str, index: int, before: _Fault) -> _Fault:
+        """What the last run did wrong: damage first, then its outputs, which the referee looks at."""
+        if damage:
+            return _Fault(damage, True, before.max_error)
+        io, limit_s = self.compiled.io, self.limits.reference_s
+        began = time.monotonic()
+        ending = self.referee.call(referee.judge, self.kernel_key, io, index, limit_s=limit_s, reply_type=Verdict)
+        self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
+        if not isinstance(ending, Finished):
+            raise InternalError(f"referee of kernel {self.kernel_key}: {ending.text}")
+        verdict: Verdict = ending.value
+        if not verdict.sets:
+            raise _Missing
+        self.sets = verdict.sets
+        return _Fault(verdict.error, max_error=max(before.max_error, verdict.max_error))
+
+    def _ask(self, function: Callable[..., Any], *arguments: object, reply: Any, index: int) -> Any:
+        """A reply of the bench to what was asked; anything else is its end."""
+        left_s = max(0.0, self.end_s - time.monotonic())
+        ending = self.bench.call(function, *arguments, limit_s=left_s, reply_type=reply)
+        if isinstance(ending, TimedOut):
+            raise _Ended(replace(ending, limit_s=self.policy.timeout_s))
+        if isinstance(ending, Died):
+            raise _Ended(ending)
+        if ending.value.measured != identity(self.compiled.image, self.kernel_key, index):
+            raise _Ended(Died(0, "a reply about another candidate"))
+        return ending.value
+
+    def _hold_against(self, samples: tuple[float, ...], timing_s: float) -> None:
+        """No process has had more samples, or longer ones, than there was time for."""
+        if not samples or sum(samples) > timing_s:
+            raise _Ended(Died(0, f"{len(samples)} samples of {sum(samples):.3g} s within {timing_s:.3g} s"))
