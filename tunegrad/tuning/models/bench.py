@@ -44,7 +44,9 @@ Turns = tuple[tuple[float, ...], ...]
 """Seconds of every launch of a model, turn by turn."""
 
 _FIRST_S = 10.0
-"""What the first runs of a model may take, whatever is expected: as much as the first run of a candidate."""
+"""What the first runs of a graph may take: as much as the first run of a candidate."""
+
+_CHECK_RUNS = SETS + 3
 
 _LEAST_S, _FACTOR = 2.0, 50.0
 """Later runs may take so many times what they took before, and so much on top: the factor of candidates."""
@@ -118,6 +120,7 @@ class LocalBench:
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
         self._took_s: dict[Order, float] = {}
+        self._graph_s: dict[tuple[Node, ...], float] = {}
         self._evaluate, self._judges = judges, dict[tuple[Node, ...], Judge | None]()
 
     # ---- code
@@ -174,11 +177,12 @@ class LocalBench:
             if order in self._took_s:
                 continue
             judge = self._judge(model)
-            limit_s = _FIRST_S + model.constant_bytes / _BYTES_PER_S
-            answer = self._call([model], work.check, limit_s=limit_s)
+            known_s = self._graph_s.get(model.graph)
+            limit_s = _FIRST_S if known_s is None else _LEAST_S + _FACTOR * _CHECK_RUNS * known_s
+            answer = self._call([model], work.check, limit_s=limit_s + model.constant_bytes / _BYTES_PER_S)
             for number in range(SETS):
                 self._compare(judge, answer.outputs[0], number, len(model.plan.outputs))
-            self._took_s[order] = min(answer.turns[0][0])
+            self._took_s[order] = self._graph_s[model.graph] = min(answer.turns[0][0])
 
     def renew(self) -> None:
         """See ``ModelBench``."""
