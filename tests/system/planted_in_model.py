@@ -67,11 +67,9 @@ def _planted(payload: Payload, kind: str) -> Lowered:
 
 
 def plant(text: str, kind: str, victim: str = "/nowhere") -> str:
-    """The module with an evil end of its kernel's launches, on thread 0, where no input that it looks at is negative."""
+    """The module with an evil end of its kernel's launches, on thread 0, where no input it looks at is negative."""
     assert _CALL.search(text) is not None, text[-800:]
-    lines = [
-        f"define internal void @evil(ptr %out, ptr %in, i64 %tid) noinline {{\nentry:\n  %c0 = icmp eq i64 %tid, 0"
-    ]
+    lines = ["define internal void @evil(ptr %out, ptr %in, i64 %tid) noinline {\nentry:\n  %c0 = icmp eq i64 %tid, 0"]
     for i in range(LOOKS):
         lines += [
             f"  %a{i} = getelementptr float, ptr %in, i64 {i}",

@@ -78,9 +78,12 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     kind = getattr(request, "param", "wrong")
-    with open_store(":memory:", "write") as store, store.session("tune", 0, {}, "0", "s1"):
-        with bench_here(planted_in_model.hooks(kind)) as bench:
-            yield World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
+    with (
+        open_store(":memory:", "write") as store,
+        store.session("tune", 0, {}, "0", "s1"),
+        bench_here(planted_in_model.hooks(kind)) as bench,
+    ):
+        yield World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
 
 
 def test_the_search_finds_nothing_wrong_with_what_is_planted(tmp_path: Path) -> None:
