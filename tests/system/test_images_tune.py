@@ -18,7 +18,7 @@ from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.db.importing import actions_fault
 from tunegrad.devices import host_target
-from tunegrad.errors import CandidateFailure
+from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
@@ -125,6 +125,19 @@ def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> No
     only = keys(plan(BLOCKS)) - keys(plan(LAST)) - keys(plan(ROWS))
     broken = lambda kernels: {k.key: inf if k.key in only else 1.0 for k in kernels}  # noqa: E731
     assert settled(store, broken, winning(BLOCKS)) == LAST
+
+
+def test_a_form_whose_model_fails_has_one_row_that_says_so(store: Store) -> None:
+    def wrong(*_: object) -> Samples:
+        raise WrongResult("output 0[3]: planted")
+
+    assert settled(store, ones, wrong) == LAST
+    rows = [t for t in store.trials(KEY, here()) if t.measurement.status is not Status.OK]
+    assert {t.actions for t in rows} == {images_action(i) for i in image_forms(TARGET) if i != LAST}
+    assert len(rows) == len(image_forms(TARGET)) - 1
+    assert {t.measurement.status for t in rows} == {Status.WRONG}
+    assert {t.measurement.error for t in rows} == {"in the whole model: wrong: output 0[3]: planted"}
+    assert store.verify() == []
 
 
 def test_a_form_that_does_not_compile_loses(store: Store) -> None:
