@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tunegrad.devices import Executable, KernelIO, Lowered, Parameter, compile_llvm, compiler_version
+from tunegrad.devices import Executable, KernelIO, Lowered, Parameter, compile_llvm, compiler_version, program_hash
 from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program, size
@@ -52,7 +52,7 @@ _OptLevel = Literal[0, 1, 2, 3]
 OPT_LEVEL: _OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
 
-_PROGRAMS, _IMAGES, _LINKED = 4096, 1024, 256
+_PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8
 
 
 def object_key(text: str, target: Target, opt_level: _OptLevel = OPT_LEVEL) -> str:
@@ -77,6 +77,7 @@ class _Program:
 
     lowered: Lowered
     key: str
+    hash: str
 
 
 class _Linked:
@@ -102,6 +103,7 @@ class Compiler:
         self._cache = cache
         self._opt_level: _OptLevel = opt_level
         self._programs: OrderedDict[tuple[str, str, Target], _Program] = OrderedDict()
+        self._pending: OrderedDict[tuple[str, str, Target], Lowered] = OrderedDict()
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, _Linked] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[str, _Linked] = OrderedDict()
@@ -126,14 +128,30 @@ class Compiler:
         names = tuple(p.name for p in lowered.io.params)
         return Code(linked.address, names, lowered.io.packs, lowered.workspace_bytes, lowered.threads, linked)
 
+    def program_hash(self, kernel: Kernel, schedule: Schedule, target: Target) -> str:
+        """What this version of tunegrad makes of the schedule, as stored rows name it. Nothing is compiled.
+
+        The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule that is not legal
+        here, and OutOfResources for a program that is too large.
+        """
+        key = (kernel.key, schedule.text, target)
+        with self._lock:
+            if key in self._programs:
+                return self._programs[key].hash
+            fresh = self._pending[key] = self._pending.get(key) or self._lowered(kernel, schedule, target)
+            _trim(self._pending, _PENDING)
+            return program_hash(fresh)
+
     def _program(self, kernel: Kernel, schedule: Schedule, target: Target) -> _Program:
         key = (kernel.key, schedule.text, target)
         found = self._programs.get(key)
         if found is not None:
             self._programs.move_to_end(key)
             return found
-        fresh = self._lowered(kernel, schedule, target)
-        program = _Program(replace(fresh, text=""), object_key(fresh.text, target, self._opt_level))
+        fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, target)
+        program = _Program(
+            replace(fresh, text=""), object_key(fresh.text, target, self._opt_level), program_hash(fresh)
+        )
         if program.key not in self._images:
             self._obtain(program.key, fresh.text, target)
         self._programs[key] = program

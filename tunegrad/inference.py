@@ -34,7 +34,7 @@ from tunegrad.config import (
     default_threads,
     resolve_model,
 )
-from tunegrad.db import Difference, Hit, Lookup, Store, open_store
+from tunegrad.db import Hit, Lookup, Store, open_store
 from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
 from tunegrad.devices.inputs import draw
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError, MissError
@@ -63,6 +63,7 @@ __all__ = [
     "load",
     "process_compiler",
     "realize",
+    "stale",
 ]
 
 Array = NDArray[Any]
@@ -148,9 +149,12 @@ class Choice:
 
 
 def choices(
-    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss
+    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> Iterator[Choice]:
-    """What ``kernel`` may run with, best first; the last one is its default schedule. A stored one may be illegal here.
+    """What ``kernel`` may run with, best first; the last one is its default schedule.
+
+    A stored winner is among them where it lowers to the program that was measured; one of another machine may be
+    illegal here.
 
     Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit, and IllegalAction for the
     schedule of a fence that is not legal here.
@@ -161,22 +165,42 @@ def choices(
     found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
     differs = ("store: there is none",) if found is None else _differs(found)
     if isinstance(found, Hit):
-        yield Choice(kernel, "hit", found.trial.actions, found.trial)
-        differs = ("actions: the stored winner is not legal here",)
+        fault = stale(kernel, found.trial, target, compiler)
+        if not fault:
+            yield Choice(kernel, "hit", found.trial.actions, found.trial)
+            fault = "program: the stored winner does not compile here"
+        differs = (fault,)
     if on_miss == "error":
         raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
     if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
         for near in found.nearest:
-            yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(map(_difference, near.differences)))
+            yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(d.brief for d in near.differences))
     yield Choice(kernel, "miss", Space(kernel, target).defaults()[0].text, None, differs)
 
 
+def stale(kernel: Kernel, trial: Trial, target: Target, compiler: Compiler) -> str:
+    """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the same program.
+
+    A row without a program's hash stands for a decision (``variant(...)``), or was written by hand: it has no program
+    that could be another one, and only has to be legal.
+    """
+    try:
+        now = compiler.program_hash(kernel, Schedule.parse(trial.actions), target)
+    except IllegalAction as error:
+        fault, detail = "actions: the stored winner is not legal here", str(error)
+    except CandidateFailure as error:
+        fault, detail = "program: the stored winner is too large here", str(error)
+    else:
+        if trial.program_hash in ("", now):
+            return ""
+        fault = "program: the stored schedule lowers to other code now; tune into a new store"
+        detail = f"program {now} is not {trial.program_hash}, which was measured"
+    _log.warning("kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail)
+    return fault
+
+
 def _differs(found: Lookup) -> tuple[str, ...]:
-    return () if isinstance(found, Hit) else tuple(map(_difference, found.differences))
-
-
-def _difference(d: Difference) -> str:
-    return "kernel: not in the store" if d.field == "kernel" else f"{d.field}: {d.here} != {d.stored}"
+    return () if isinstance(found, Hit) else tuple(d.brief for d in found.differences)
 
 
 def compiled_choice(
@@ -186,7 +210,7 @@ def compiled_choice(
 
     A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the default fails too.
     """
-    for choice in choices(kernel, target, here, store, on_miss):
+    for choice in choices(kernel, target, here, store, on_miss, compiler):
         try:
             return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
         except (IllegalAction, CandidateFailure) as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,13 +42,45 @@ def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
     assert [c.address for c in twice[:3]] == [c.address for c in twice[3:]]
 
 
+LOADS = """
+import json, sys
+import numpy as np
+import tunegrad as tg
+from tunegrad.inference import process_compiler
+from tunegrad.models import mlp
+
+model = tg.load(mlp(sizes=(16, 8, 8, 8)), store=False, threads=1)
+y = model(np.ones((1, 16), np.float32))
+counts = process_compiler().counts
+print(json.dumps([counts.compiled, counts.from_disk, counts.linked, y.tolist()]))
+"""
+
+
+def loaded_elsewhere(cache: Path, hash_seed: int) -> list[Any]:
+    """[objects compiled, from disk, linked, outputs] of a process of its own that loads and runs the model."""
+    env = os.environ | {"XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS],
+        check=True, capture_output=True, text=True, cwd=Path(tg.__file__).parents[1], env=env,
+    )  # fmt: skip
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
 def test_another_process_compiles_nothing(tmp_path: Path) -> None:
-    first, second = Compiler(ObjectCache(tmp_path)), Compiler(ObjectCache(tmp_path))
-    for compiler in (first, second):
+    first, second = (loaded_elsewhere(tmp_path, seed) for seed in (1, 2))
+    assert first[:3] == [3, 0, 3]
+    assert second[:3] == [0, 3, 3]
+    assert second[3] == first[3]
+
+
+def test_another_compiler_finds_none_of_the_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for release, expected in (("one", (3, 0)), ("two", (3, 0)), ("one", (0, 3))):
+        monkeypatch.setattr(artifact, "compiler_version", lambda release=release: release)
+        compiler = Compiler(ObjectCache(tmp_path))
         for k in kernels():
             compiler.code(k, UNSCHEDULED, TARGET)
-    assert (first.counts.compiled, first.counts.from_disk) == (3, 0)
-    assert (second.counts.compiled, second.counts.from_disk) == (0, 3)
+        assert (compiler.counts.compiled, compiler.counts.from_disk) == expected
 
 
 def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
@@ -75,9 +110,7 @@ def test_code_is_unmapped_when_nobody_holds_it_and_others_came(monkeypatch: pyte
     assert compiler.code(kernels()[1], UNSCHEDULED, TARGET).address == held.address
 
 
-def test_everything_that_changes_an_object_changes_its_key() -> None:
-    from dataclasses import replace
-
+def test_everything_that_changes_an_object_changes_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [
         object_key("a", TARGET, 2),
         object_key("b", TARGET, 2),
@@ -87,6 +120,8 @@ def test_everything_that_changes_an_object_changes_its_key() -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert object_key("a", TARGET, 2) == keys[0]
+    monkeypatch.setattr(artifact, "compiler_version", lambda: "another")
+    assert object_key("a", TARGET, 2) not in keys
 
 
 def test_equal_graphs_share_a_plan_whatever_the_values() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from program_hashes import hash_of
 
 import tunegrad as tg
+from tunegrad import artifact, inference
 from tunegrad.db import open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import MissError
@@ -36,8 +38,8 @@ def kernels() -> list[Kernel]:
 
 def trial(kernel: Kernel, place: Fingerprint = HERE, actions: str = ACTIONS) -> Trial:
     return Trial(
-        kernel.key, kernel.text, place, actions, "0" * 32, SPACE_VERSION, Policy(),
-        Measurement(Status.OK, (1e-6, 1e-6, 1e-6)), "s1", "beam", 1.0,
+        kernel.key, kernel.text, place, actions, hash_of(kernel, actions, host_target(THREADS)), SPACE_VERSION,
+        Policy(), Measurement(Status.OK, (1e-6, 1e-6, 1e-6)), "s1", "beam", 1.0,
     )  # fmt: skip
 
 
@@ -59,6 +61,60 @@ def test_a_stored_winner_is_a_hit_and_is_run_with(tmp_path: Path) -> None:
     rows = loaded(store).report()
     assert [(r.outcome, r.actions, r.differs) for r in rows] == [("hit", ACTIONS, ())] * 3
     assert [(r.key, r.uses) for r in rows] == [(k.key, 1) for k in kernels()]
+
+
+OTHER_CODE = "program: the stored schedule lowers to other code now; tune into a new store"
+
+
+def test_a_winner_that_lowers_to_other_code_now_is_a_miss_that_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, third = kernels()
+    store = stored(tmp_path / "t.db", replace(trial(first), program_hash="0" * 32), trial(second), trial(third))
+    rows = loaded(store).report()
+    assert [(r.outcome, r.differs) for r in rows] == [("miss", (OTHER_CODE,)), ("hit", ()), ("hit", ())]
+    assert rows[0].actions == tg.load(MODEL, store=False, threads=THREADS).report()[0].actions
+    assert "is not 00000000000000000000000000000000, which was measured" in caplog.text
+
+
+def test_a_winner_that_lowers_to_other_code_now_is_an_error_where_misses_are(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *(replace(trial(k), program_hash="0" * 32) for k in kernels()))
+    with pytest.raises(MissError, match=f"no stored winner: {OTHER_CODE}$"):
+        tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
+
+
+def test_a_winner_is_refused_once_lowering_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row stays as it was; what this version makes of its actions is another program."""
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    assert {r.outcome for r in loaded(store).report()} == {"hit"}
+    render = artifact.render_llvm
+    monkeypatch.setattr(artifact, "render_llvm", lambda *given: render(*given) + "; another release\n")
+    fresh = artifact.Compiler()
+    monkeypatch.setattr(inference, "process_compiler", lambda: fresh)
+    assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}
+
+
+def test_a_row_without_a_hash_of_its_program_is_a_hit(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *(replace(trial(k), program_hash="") for k in kernels()))
+    assert {r.outcome for r in loaded(store).report()} == {"hit"}
+
+
+def test_a_winner_that_was_withdrawn_is_a_miss_that_says_why(tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    with open_store(store, "write") as opened:
+        opened.withdraw(1, "outputs differ by 0.3", "s1")
+    rows = loaded(store).report()
+    assert [r.outcome for r in rows] == ["miss", "hit", "hit"]
+    assert rows[0].differs == ("winner: withdrawn by session s1: outputs differ by 0.3",)
+
+
+def test_a_model_is_lowered_once_whether_its_rows_are_checked_or_not(tmp_path: Path) -> None:
+    store = open_store(stored(tmp_path / "t.db", *map(trial, kernels())))
+    compiler = artifact.Compiler()
+    with store:
+        for k in kernels():
+            inference.compiled_choice(k, host_target(THREADS), HERE, store, "error", compiler)
+    assert (compiler.counts.lowered, compiler.counts.compiled) == (3, 3)
 
 
 def test_a_kernel_without_one_runs_with_its_default(tmp_path: Path) -> None:

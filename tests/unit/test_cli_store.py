@@ -17,6 +17,7 @@ from tunegrad.cli.store.tables import plain
 from tunegrad.db import Contents, key_of, open_store
 from tunegrad.db.export import export_lines
 from tunegrad.devices import fingerprint, host_target
+from tunegrad.opts import SPACE_VERSION
 
 
 @pytest.fixture
@@ -72,7 +73,14 @@ def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
     here = fingerprint(host_target(2))
     texts = ("", "tile(axis=nowhere, size=4)", "tile(axis=a, size=4)")
     trials = tuple(
-        replace(trial(0), kernel_text=kernel.text, kernel_key=kernel.key, fingerprint=machine, actions=text)
+        replace(
+            trial(0),
+            kernel_text=kernel.text,
+            kernel_key=kernel.key,
+            fingerprint=machine,
+            actions=text,
+            space_version=SPACE_VERSION,
+        )
         for machine in (here, HERE)
         for text in texts
     )

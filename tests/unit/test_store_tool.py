@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
+from tunegrad.cli.store.tables import why_text
 from tunegrad.db import (
     Contents,
     Evidence,
@@ -246,6 +247,57 @@ def test_store_why_explains_a_miss_field_by_field(known):
 def test_store_why_explains_a_near_hit(known):
     found = explained(known, KERNEL, space=2)
     assert (found.outcome, found.reason) == ("near", "space_version: stored 1, here 2")
+
+
+def test_store_why_names_fields_that_older_rows_lack(known):
+    here = Fingerprint((("arch", "znver4"), ("device", "cpu"), ("microcode", "0x1")))
+    found = explained(known, "mm", here)
+    assert (found.outcome, found.reason) == ("miss", "microcode: stored (none), here 0x1")
+    (differs,) = [f for f in found.fields if not f.same]
+    assert (differs.field, differs.stored, differs.here) == ("microcode", "", "0x1")
+    assert [n.differs for n in found.nearest] == [("microcode: stored (none), here 0x1",)]
+
+
+def test_store_why_says_who_withdrew_a_winner_and_why(tmp_path):
+    path = withdrawn_store(tmp_path / "a.db")
+    found = explained(path)
+    assert (found.outcome, found.reason) == ("miss", "winner: withdrawn by session s7: off by 0.3")
+    assert [(w.actions, w.reason, w.session, w.imported) for w in found.withdrawals] == [
+        ("unroll(by=2)", "off by 0.3", "s7", False)
+    ]
+    assert "withdrawn, and no winner again:\n  unroll(by=2)\n    by session s7: off by 0.3" in why_text(found)
+
+
+def withdrawn_store(path):
+    """Its only promotion was withdrawn; a slower trial is left."""
+    made(path, numbered(1), numbered(2))
+    with open_store(path, "write") as store:
+        store.promote(2, EVIDENCE)
+        store.withdraw(2, "off by 0.3", "s7")
+    return path
+
+
+def test_store_salvage_and_prune_keep_withdrawals(tmp_path):
+    path = withdrawn_store(tmp_path / "a.db")
+    assert salvage_store(path, tmp_path / "b.db").problems == ()
+    prune_store(tmp_path / "b.db", PruneRules(keep_best=0))
+    with open_store(tmp_path / "b.db") as store:
+        assert store.winner(KEY, HERE, 1) is None
+        assert [str(w) for w in store.withdrawals(KEY, HERE)] == ["withdrawn by session s7: off by 0.3"]
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_store_merge_withdraws_what_any_store_withdrew(tmp_path, first):
+    path = withdrawn_store(tmp_path / "a.db")
+    other = made(tmp_path / "b.db", numbered(2), numbered(5))
+    with open_store(other, "write") as store:
+        for row in (2, 1):
+            store.promote(row, EVIDENCE)
+    merge_stores(tmp_path / "c.db", [path, other][:: 1 if first else -1])
+    with open_store(tmp_path / "c.db") as store:
+        assert store.winner(KEY, HERE, 1) == numbered(5)
+        assert len(store.withdrawals(KEY, HERE)) == 1
 
 
 def test_store_why_of_a_kernel_that_never_ran_says_so(tmp_path):

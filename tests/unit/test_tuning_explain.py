@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from program_hashes import hash_of
 
 from tunegrad.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
@@ -153,7 +154,16 @@ def stored(text: str, promoted: bool = True) -> Store:
     kernel = use().kernel
     trials = [
         Trial(
-            kernel.key, kernel.text, HERE, actions, f"hash {actions}", SPACE_VERSION, Policy(), measured, "s1", origin
+            kernel.key,
+            kernel.text,
+            HERE,
+            actions,
+            hash_of(kernel, actions, TARGET),
+            SPACE_VERSION,
+            Policy(),
+            measured,
+            "s1",
+            origin,
         )
         for actions, measured, origin in (
             ("", Measurement(Status.OK, (8.0,) * 3), "default"),

@@ -115,9 +115,8 @@ def test_legality_reads_each_kernel_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_import_with_the_rule_takes_the_good_rows_and_names_the_others(tmp_path) -> None:
     def row(actions: str, text: str = GEMM.text, **changes: object):
-        return replace(
-            trial(0), kernel_text=text, kernel_key=key_of(text), fingerprint=HERE, actions=actions, **changes
-        )
+        fields = {"fingerprint": HERE, "space_version": SPACE_VERSION, "actions": actions} | changes
+        return replace(trial(0), kernel_text=text, kernel_key=key_of(text), **fields)
 
     good = (row(""), row("tile(axis=a, size=4)"), row("plan(inline)", REGION), row("variant(winograd2)", CONV.text))
     unknown = (row("tile(axis=a, size=2)", REGION), row(ILLEGAL, space_version=SPACE_VERSION + 1))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tunegrad.db import Evidence, Store, open_store
+from tunegrad.db import Evidence, Hit, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Space
@@ -95,6 +95,20 @@ def test_rows_of_this_session_and_those_it_goes_on_from_lend_nothing(store: Stor
 def test_rows_of_another_space_version_lend_nothing(store: Store) -> None:
     keep(store, product(48), 3, space_version=SPACE_VERSION + 1)
     assert lent(store, product(64)) == []
+
+
+def test_winner_of_an_older_space_or_description_of_this_machine_is_the_first_seed(store: Store) -> None:
+    before = Fingerprint(tuple((k, v) for k, v in HERE.fields if k not in ("microcode", "smt")))
+    keep(store, product(48), 3)
+    keep(store, product(64), 8, where=before, space_version=SPACE_VERSION - 1)
+    keep(store, product(64), 9, where=ELSEWHERE, space_version=SPACE_VERSION - 1)
+    keep(store, product(64), 7, where=HERE, space_version=SPACE_VERSION - 1)
+    assert lent(store, product(64)) == [7, 3]
+    answer = store.lookup(product(64).key, HERE, SPACE_VERSION)
+    assert not isinstance(answer, Hit)
+    assert [(d.field, d.stored) for d in answer.nearest[2].differences] == [
+        ("microcode", ""), ("smt", ""), ("space_version", str(SPACE_VERSION - 1)),
+    ]  # fmt: skip
 
 
 def test_text_of_a_stranger_that_is_no_schedule_lends_nothing(store: Store) -> None:

@@ -41,6 +41,13 @@ class Difference:
             return f"winner: {self.stored}"
         return f"{self.field}: stored {self.stored or '(none)'}, here {self.here or '(none)'}"
 
+    @property
+    def brief(self) -> str:
+        """As tables of kernels say it: ``field: here != stored``."""
+        if self.field == "kernel":
+            return "kernel: not in the store"
+        return f"winner: {self.stored}" if self.field == "winner" else f"{self.field}: {self.here} != {self.stored}"
+
 
 @dataclass(frozen=True, slots=True)
 class Nearby:

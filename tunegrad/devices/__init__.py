@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.buffers import Buffer
     from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
     from tunegrad.devices.cpu import Executable
+    from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.host import default_threads, fingerprint, host_target
     from tunegrad.devices.job import (
         CONTENDING,
@@ -53,6 +54,7 @@ __all__ = [
     "fingerprint",
     "host_target",
     "measure_limits",
+    "program_hash",
 ]
 
 _HOMES = {
@@ -67,6 +69,7 @@ _HOMES = {
     "measurer": ("Compiling", "CpuMeasurer"),
     "native": ("BufferTable", "Launch", "Plan", "Team"),
     "peak": ("MachineLimits", "measure_limits"),
+    "hashing": ("program_hash",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

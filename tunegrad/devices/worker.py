@@ -6,7 +6,6 @@ A worker is told everything through its arguments; module state is only what one
 from __future__ import annotations
 
 import gc
-import hashlib
 import logging
 import time
 import traceback
@@ -23,6 +22,7 @@ from tunegrad.devices.confine import (
 )
 from tunegrad.devices.dataset import References, load_hook, make_dataset
 from tunegrad.devices.handover import Places
+from tunegrad.devices.hashing import program_hash
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Outcome
 from tunegrad.devices.peak import MachineLimits, measure_limits
 from tunegrad.devices.replies import Ran, Timed
@@ -74,23 +74,23 @@ def compile_candidate(
     known: frozenset[str],
 ) -> CompiledCandidate | Outcome:
     """Lower and compile one candidate; its failure comes back as an Outcome, also where lowering has a bug."""
-    program_hash, lower_s = "", 0.0
+    program, lower_s = "", 0.0
     start = time.monotonic()
     try:
         lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload
         if not isinstance(lowered, Lowered):
             raise InternalError(f"{lower or 'candidate'}: {type(lowered).__name__} is no Lowered")
         lower_s = time.monotonic() - start
-        program_hash = _program_hash(lowered)
+        program = program_hash(lowered)
         image, compile_s = b"", 0.0
-        if program_hash not in known:
+        if program not in known:
             if len(lowered.text) > limits.text_bytes:
                 raise OutOfResources(f"program of {len(lowered.text)} bytes of IR: at most {limits.text_bytes}")
             start = time.monotonic()
             image = compile_llvm(lowered.text, target, opt_level)
             compile_s = time.monotonic() - start
         return CompiledCandidate(
-            image, lowered.name, lowered.io, lowered.workspace_bytes, lowered.threads, program_hash, lower_s, compile_s
+            image, lowered.name, lowered.io, lowered.workspace_bytes, lowered.threads, program, lower_s, compile_s
         )
     except MemoryError:
         error, status = f"compiling needs more than {limits.compile_memory_bytes} bytes", Status.OUT_OF_RESOURCES
@@ -100,7 +100,7 @@ def compile_candidate(
         logging.getLogger(__name__).exception("lowering failed")
         where = "".join(traceback.format_exception(bug, limit=-3)).strip()
         error, status = f"{type(bug).__name__}: {bug}\n{where}", Status.COMPILE_ERROR
-    return Outcome(program_hash, Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start))
+    return Outcome(program, Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start))
 
 
 def refer(candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int) -> References:
@@ -144,11 +144,6 @@ def _workbench() -> Bench:
     if _bench is None:
         raise InternalError("bench: called before it was started")
     return _bench
-
-
-def _program_hash(lowered: Lowered) -> str:
-    text = f"{lowered.name} {lowered.workspace_bytes} {lowered.threads} {lowered.io.packs}\n{lowered.text}"
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _status(failure: CandidateFailure) -> Status:

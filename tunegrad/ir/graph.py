@@ -141,7 +141,10 @@ class Node:
         return node
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Node, (self.op, self.srcs, self.arg, self.shape, self.dtype)
+        """As a list, sources first: a pickle of a deep graph must not recurse."""
+        order = topological((self,))
+        at = {id(n): i for i, n in enumerate(order)}
+        return _rebuilt, (tuple((n.op, tuple(at[id(s)] for s in n.srcs), n.arg, n.shape, n.dtype) for n in order),)
 
     @property
     def size(self) -> int:
@@ -149,6 +152,14 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.dtype}{list(self.shape)}>"
+
+
+def _rebuilt(rows: tuple[tuple[GraphOp, tuple[int, ...], Arg, tuple[int, ...], DType], ...]) -> Node:
+    """The last node of a list of (op, places of the sources in the list, argument, shape, dtype)."""
+    nodes: list[Node] = []
+    for op, srcs, arg, shape, dtype in rows:
+        nodes.append(Node(op, tuple(nodes[i] for i in srcs), arg, shape, dtype))
+    return nodes[-1]
 
 
 _INTERNED: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()

@@ -23,8 +23,11 @@ from .sketches import sketch
 
 __all__ = ["SPACE_VERSION", "Schedule", "Space"]
 
-SPACE_VERSION = 1
-"""Bumped when an action text starts to mean another program; part of the store's key."""
+SPACE_VERSION = 2
+"""Raised when an action text starts to mean another program, by another space, lowering or rendering.
+
+It is part of the store's key. ``python -m tools.lowered`` knows the code of each version, and a test asks it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,11 @@ def _result(row: int, found: object) -> _Result | None:
         for ours, names in _DURATIONS.items()
     }
     samples_s = (_seconds(found),) if status is Status.OK else ()
-    return _Result(row, configuration, Measurement(status, samples_s, "" if samples_s else word, **costs))
+    measured = Measurement(
+        status, samples_s, "" if samples_s else word, costs["lower_s"], costs["compile_s"], costs["verify_s"],
+        costs["timing_s"],
+    )  # fmt: skip
+    return _Result(row, configuration, measured)
 
 
 def _configuration(value: object) -> Configuration:

@@ -198,7 +198,10 @@ def _measurement(record: Mapping[str, Any]) -> Measurement:
         samples_s=times,
         error=text(record, "error"),
         max_error=math.inf if unknown else real(record, "max_error"),
-        **{name: real(record, name) for name in _DURATIONS},
+        lower_s=real(record, "lower_s"),
+        compile_s=real(record, "compile_s"),
+        verify_s=real(record, "verify_s"),
+        timing_s=real(record, "timing_s"),
     )
 
 

@@ -23,7 +23,7 @@ from tunegrad.devices import CpuMeasurer, Hooks, Limits, assembly, fingerprint, 
 from tunegrad.devices.machine_code import code_facts, hot_loop
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
-from tunegrad.inference import Choice, choices
+from tunegrad.inference import Choice, choices, process_compiler
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program_flops import executed_flops
@@ -174,7 +174,7 @@ def chosen(
     kernel: Kernel, target: Target, here: Fingerprint, store: Store | None
 ) -> tuple[Choice, Schedule, LoopTree, int | None]:
     """The stored winner if it is legal here, else the default; its loop tree, and the operations that it executes."""
-    for choice in choices(kernel, target, here, store, "default"):
+    for choice in choices(kernel, target, here, store, "default", process_compiler()):
         try:
             schedule = Schedule.parse(choice.actions)
             space = Space(kernel, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tunegrad.db import Store
+from tunegrad.db import Hit, Store
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import Shape, different, distance, seeds_from
@@ -51,9 +51,17 @@ class Seeding:
         return seeds_from(space, [*self._winner(kernel, space), *texts], _MOST)
 
     def _winner(self, kernel: Kernel, space: Space) -> list[str]:
-        """What was found for this kernel here when candidates were timed in another way."""
+        """What was found for this kernel here when candidates were timed in another way, else by an older tunegrad.
+
+        Its rows are of another space version, or lack fields that this machine tells of itself today.
+        """
         found = [t for t, _ in self.store.promotions(kernel.key, self.here) if self._counts(t, space)]
-        return [found[-1].actions] if found else []
+        if found:
+            return [found[-1].actions]
+        answer = self.store.lookup(kernel.key, self.here, space.version)
+        near = () if isinstance(answer, Hit) else answer.nearest
+        older = [n for n in near if all(d.field == "space_version" or not d.stored for d in n.differences)]
+        return [n.trial.actions for n in older if n.trial.session not in self.leave_out][:1]
 
     def _sources(self, kernel: Kernel, space: Space) -> Iterator[Sequence[Trial]]:
         """The fastest rows of each of the nearest kernels and machines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunegrad.config import TuneSettings
-from tunegrad.db import Difference, Hit, Near, Store, open_store
+from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
@@ -44,8 +44,6 @@ def _row(use: KernelUse, store: Store, here: Fingerprint, target: Target) -> Sho
         return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
     default = Space(use.kernel, target).defaults()[0].text
     outcome: Outcome = "near" if isinstance(found, Near) else "miss"
-    return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=_differs(found.differences))
-
-
-def _differs(differences: tuple[Difference, ...]) -> tuple[str, ...]:
-    return tuple(f"{d.field}: {d.here} != {d.stored}" for d in differences)
+    return ShowRow(
+        use.name, use.key, use.uses, outcome, default, "default", differs=tuple(d.brief for d in found.differences)
+    )

@@ -1,0 +1,18 @@
+"""What tells two generated programs apart: the one definition for workers, stored rows, and models that are loaded."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tunegrad.devices.job import Lowered
+
+__all__ = ["program_hash"]
+
+
+def program_hash(lowered: Lowered) -> str:
+    """32 hex digits of the BLAKE2 hash of the text and of all that a launch needs beside it.
+
+    The machine and the compiler are not in it: rows of a store have them in their fingerprint, objects in their key.
+    """
+    text = f"{lowered.name} {lowered.workspace_bytes} {lowered.threads} {lowered.io.packs}\n{lowered.text}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
