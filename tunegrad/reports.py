@@ -21,6 +21,7 @@ __all__ = [
     "ExplainReport",
     "ExplainRow",
     "ExplainStep",
+    "IsolationRow",
     "Json",
     "LookupRow",
     "Promotion",
@@ -188,10 +189,20 @@ class CompilerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class IsolationRow:
+    """One protection of what is outside a candidate's process, and what it stops; docs/ISOLATION.md has the threats."""
+
+    name: str
+    present: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class DoctorReport:
     """What this machine is, and what it can do at best: the peaks are measured, not looked up.
 
     FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad from DRAM, in GB/s.
+    ``isolation`` is of a process that would run candidates: it was started, and asked what it has.
     """
 
     devices: tuple[DeviceRow, ...]
@@ -202,6 +213,7 @@ class DoctorReport:
     fma_peak_one_thread_gflops: float
     bandwidth_gb_per_s: float
     bandwidth_one_thread_gb_per_s: float
+    isolation: tuple[IsolationRow, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,8 @@ IO = KernelIO(
 
 _TEXT = """
 declare void @abort()
-declare i32 @fork()
 declare ptr @malloc(i64)
 declare i64 @write(i32, ptr, i64)
-declare i32 @open(ptr, i32, i32)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @tg_barrier(ptr)
 define void @k(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
@@ -81,8 +79,11 @@ UNINITIALISED = text(
 )
 
 
-# Two processes would answer, and the second one outlive the first.
-FORK = text("  %pid = call i32 @fork()")
+# Gives itself the right to write to x, and spoils it for its next launch, and for who comes after it.
+OPENS_ITS_INPUT = "declare i32 @mprotect(ptr, i64, i32)\n" + text(
+    "  %at = ptrtoint ptr %x to i64\n  %page = and i64 %at, -4096\n  %where = inttoptr i64 %page to ptr\n"
+    "  %may = call i32 @mprotect(ptr %where, i64 4096, i32 3)\n  store float 1.0e6, ptr %x"
+)
 # Takes and touches 64 MiB at a time, to the end of the world.
 HOARD = text(
     "  br label %more2\nmore2:\n  %m = call ptr @malloc(i64 67108864)\n"
@@ -96,16 +97,6 @@ def flood(descriptor: int, lines: int = 20_000) -> str:
         "  br label %again\nagain:\n  %n = phi i64 [ 0, %tail ], [ %n1, %again ]\n"
         f"  %w = call i64 @write(i32 {descriptor}, ptr %x, i64 4000)\n  %n1 = add i64 %n, 1\n"
         f"  %on = icmp slt i64 %n1, {lines}\n  br i1 %on, label %again, label %done\ndone:"
-    )
-
-
-def spill(path: str) -> str:
-    """Writes its input to a new file."""
-    name = path.encode() + b"\0"
-    letters = "".join(f"\\{c:02x}" for c in name)
-    return f'@path = constant [{len(name)} x i8] c"{letters}"\n' + text(
-        "  %fd = call i32 (ptr, i32, i32) @open(ptr @path, i32 66, i32 420)\n"
-        "  %w = call i64 @write(i32 %fd, ptr %x, i64 4000)"
     )
 
 

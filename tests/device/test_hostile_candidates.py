@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from multiprocessing import forkserver
 
 import hostile
 import pytest
 
 from tunegrad.devices.cpu import host_target
+from tunegrad.devices.ending import Died
 from tunegrad.devices.job import Candidate, Hooks, Limits
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.trial import Measurement, Status
@@ -143,16 +147,38 @@ def test_memory_bomb_while_running_is_contained():
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
 
 
-def test_fork_starts_no_process(measurer):
-    before = hostile.children()
-    row = _one_between_two(measurer, hostile.FORK)
-    assert (row.status, row.error) == (Status.OK, "")  # it was refused, and the candidate went on
-    assert hostile.eventually(lambda: len(hostile.children() - before) <= 2)  # fork server and resource tracker
+def test_crash_is_told_as_tried_twice(measurer):
+    row = _one_between_two(measurer, hostile.CRASH)
+    assert (row.status, row.attempts) == (Status.CRASHED, 2)
 
 
-def test_file_gets_no_byte(measurer, tmp_path):
-    _one_between_two(measurer, hostile.spill(str(tmp_path / "spilt")))
-    assert not (tmp_path / "spilt").exists() or (tmp_path / "spilt").stat().st_size == 0
+def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
+    call, died = measurer._bench.call, []
+
+    def once_dead(function, *arguments, **rest):
+        if function.__name__ == "load" and not died:
+            died.append(call(os._exit, 3, limit_s=5.0, reply_type=None))
+            return died[0]
+        return call(function, *arguments, **rest)
+
+    monkeypatch.setattr(measurer._bench, "call", once_dead)
+    (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    assert died == [Died(3)]
+    assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 2)
+
+
+def test_innocent_candidate_after_a_killed_fork_server_is_ok(measurer):
+    (before,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    (after,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    assert (before.measurement.status, after.measurement.status) == (Status.OK, Status.OK), after.measurement.error
+
+
+def test_what_a_candidate_spoils_for_the_next_one_is_not_the_next_ones_row(measurer):
+    (outcome,) = measurer.measure([hostile.candidate(hostile.OPENS_ITS_INPUT)], hostile.QUICK)
+    (innocent,) = measurer.measure([hostile.candidate(hostile.GOOD.replace("@k", "@after"), "after")], hostile.QUICK)
+    assert outcome.measurement.status is Status.WRONG, "it made the pages of x writable, and spoilt them after its sum"
+    assert (innocent.measurement.status, innocent.measurement.attempts) == (Status.OK, 2)
 
 
 def test_program_known_already_is_not_measured(measurer):

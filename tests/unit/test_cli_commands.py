@@ -22,6 +22,7 @@ from tunegrad.reports import (
     CompilerRow,
     DeviceRow,
     DoctorReport,
+    IsolationRow,
     LookupRow,
     RunReport,
     ShowRow,
@@ -363,6 +364,7 @@ DOCTOR = DoctorReport(
     fma_peak_one_thread_gflops=117.0,
     bandwidth_gb_per_s=39.0,
     bandwidth_one_thread_gb_per_s=34.0,
+    isolation=(IsolationRow("seccomp", True, "system calls"), IsolationRow("Landlock", False, "none")),
 )
 
 
@@ -392,6 +394,8 @@ def test_doctor_prints_devices_versions_and_peaks(install: Install, capsys: pyte
     assert ["cuda", "no", "install", "the", "extra", "[cuda]"] in lines
     assert ["gcc", "not", "installed"] in lines
     assert ["FMA", "peak,", "f32,", "GFLOP/s", "117.0", "234.0"] in lines
+    assert ["seccomp", "yes", "system", "calls"] in lines
+    assert ["Landlock", "no", "none"] in lines
 
 
 def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,18 +181,20 @@ def show_text(rows: Sequence[ShowRow]) -> str:
 
 
 def doctor_text(report: DoctorReport) -> str:
-    """Devices, compilers, versions, then what was measured."""
+    """Devices, compilers, versions, what was measured, and what candidates are kept in."""
     devices = [(d.name, "yes" if d.usable else "no", d.detail) for d in report.devices]
     tools = [(c.name, c.version or "not installed") for c in (*report.compilers, *report.versions)]
     peaks = [
         ("FMA peak, f32, GFLOP/s", f"{report.fma_peak_one_thread_gflops:.1f}", f"{report.fma_peak_gflops:.1f}"),
         ("DRAM triad, GB/s", f"{report.bandwidth_one_thread_gb_per_s:.1f}", f"{report.bandwidth_gb_per_s:.1f}"),
     ]
+    isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
     return "\n\n".join(
         [
             table(("device", "usable", "detail"), devices, left=("device", "usable", "detail")),
             table(("compiler or package", "version"), tools, left=("compiler or package", "version")),
             table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
+            table(("isolation", "here", "what it is"), isolation, left=("isolation", "here", "what it is")),
         ]
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tunegrad.devices.buffers import Buffer
     from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
+    from tunegrad.devices.confine import Protections
     from tunegrad.devices.cpu import Executable
     from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.host import default_threads, fingerprint, host_target
@@ -45,6 +46,7 @@ __all__ = [
     "Outcome",
     "Parameter",
     "Plan",
+    "Protections",
     "Reference",
     "Team",
     "assembly",
@@ -60,6 +62,7 @@ __all__ = [
 _HOMES = {
     "buffers": ("Buffer",),
     "codegen": ("assembly", "compile_llvm", "compiler_version"),
+    "confine": ("Protections",),
     "cpu": ("Executable",),
     "host": ("default_threads", "fingerprint", "host_target"),
     "job": (

@@ -50,10 +50,12 @@ _READING_FILES = 64
 class Confinement:
     """What a process may still do. ``reads``: open files for reading, for one that runs no candidate.
 
-    ``memory_bytes``: address space that it may take beyond what it has when it is confined; 0: as much as there is.
+    ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it has when it is
+    confined; 0: as much as there is.
     """
 
     reads: bool = False
+    threads: bool = True
     memory_bytes: int = 0
 
 
@@ -91,7 +93,7 @@ class Beginning:
             landlock.give_up_files(reads=False)
         _limit(resource.RLIMIT_FSIZE, 0)
         _limit(resource.RLIMIT_NOFILE, _READING_FILES if reads else self.channel + 1)
-        filtered = filter_calls(reads, self.channel)
+        filtered = filter_calls(reads, self.confinement.threads, self.channel)
         if not filtered:
             _limit(resource.RLIMIT_NPROC, 0)
         return replace(self.protections, seccomp=filtered, empty_root=empty)

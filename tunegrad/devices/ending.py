@@ -40,10 +40,9 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The call was stopped at its limit. ``worked_s``: processor seconds that the worker had meanwhile."""
+    """The call was stopped at its limit."""
 
     limit_s: float
-    worked_s: float = float("inf")
 
     @property
     def text(self) -> str:

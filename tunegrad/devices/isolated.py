@@ -155,14 +155,13 @@ class _Running:
 
     def ask(self, request: bytes, nonce: str, reply_type: Any, limit_s: float) -> Ending:
         """One call; the process is gone unless it gave a value."""
-        before_s, end_s = self._processor_s(), time.monotonic() + limit_s
+        end_s = time.monotonic() + limit_s
         try:
             self.channel.send(request, end_s)
             kind, found = self.channel.receive(nonce, reply_type, end_s)
         except Overdue:
-            worked_s = self._processor_s() - before_s
             self.end()
-            return TimedOut(limit_s, worked_s)
+            return TimedOut(limit_s)
         except ChannelClosed:
             self.process.join(_LEAVING_S / 10)  # its channel goes first
             return Died(self.end())
@@ -185,15 +184,6 @@ class _Running:
             raise InternalError(f"worker {self.process.pid}: still there {_LEAVING_S:g} s after it was killed")
         self.process.close()
         return code
-
-    def _processor_s(self) -> float:
-        """Processor seconds that the process has had so far; 0 once it is gone."""
-        if self.process.pid is None:
-            return 0.0
-        try:  # the clock of another process: clock_getcpuclockid(3)
-            return time.clock_gettime(~self.process.pid << 3 | 2)
-        except OSError:
-            return 0.0
 
 
 def _serve(

@@ -4,8 +4,8 @@
     measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
 
 Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and the referee, which
-has what they must compute. A candidate whose run ends the bench is tried once more, in a fresh one: a crash that does
-not come again was the machine's, or that of the candidate before it.
+has what they must compute. A crash is tried once more, in a fresh bench, and so is whatever failed in a bench that had
+run another candidate: what does not come again was the machine's doing, or that of the candidate before.
 """
 
 from __future__ import annotations
@@ -40,9 +40,6 @@ __all__ = ["Compiling", "CpuMeasurer"]
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for as much as there is."""
-
-_STARVED = 0.5
-"""A candidate that had less than this part of its time limit on a processor did not hang: the machine did."""
 
 
 class Compiling:
@@ -90,7 +87,7 @@ class CpuMeasurer:
             worker.start_bench,
             (self.target, self.limits, self._memory),
             start_s,
-            Confinement(memory_bytes=self.limits.run_memory_bytes),
+            Confinement(threads=False, memory_bytes=self.limits.run_memory_bytes),
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
@@ -100,6 +97,7 @@ class CpuMeasurer:
         )
         self._references: OrderedDict[str, References] = OrderedDict()
         self._peaks: MachineLimits | None = None
+        self._used = 0
 
     def begin_compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> Compiling:
         """Begin to lower and compile a batch on all cores, after what is under way.
@@ -144,11 +142,12 @@ class CpuMeasurer:
         if compiled.duplicate:
             raise InternalError(f"{compiled.name}: a known program has no code to measure")
         self.settle()
-        ended = self._examine(candidate, compiled, policy, best_s)
+        ended, alone = self._examine(candidate, compiled, policy, best_s)
         attempts = 1
-        if _may_be_innocent(ended):
+        if _failed(ended) and (not alone or _crashed(ended)):
             attempts = 2
-            ended = self._examine(candidate, compiled, policy, best_s)
+            self._bench.close()
+            ended, _ = self._examine(candidate, compiled, policy, best_s)
         if isinstance(ended, Result):
             return replace(ended.measurement, attempts=attempts)
         row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
@@ -247,8 +246,8 @@ class CpuMeasurer:
 
     def _examine(
         self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float
-    ) -> Result | Died | TimedOut:
-        """One try. A bench that was damaged, or whose process ended, is gone afterwards."""
+    ) -> tuple[Result | Died | TimedOut, bool]:
+        """One try, and whether the bench's process had run no other candidate. A damaged bench is gone afterwards."""
         for prepared in (False, True):
             if prepared:
                 self._prepare(candidate, compiled)
@@ -260,9 +259,10 @@ class CpuMeasurer:
                 break
         if isinstance(found, Unprepared):
             raise InternalError(f"{candidate.kernel_key}: the bench or the referee keeps nothing of it")
-        if not isinstance(found, Result) or found.damaged:
+        alone, self._used = self._used != self._bench.started, self._bench.started
+        if isinstance(found, Result) and found.damaged:
             self._bench.close()
-        return found
+        return found, alone
 
     def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
         """Let the referee draw inputs and know what they must give, and the bench copy the inputs."""
@@ -295,14 +295,13 @@ def _compiled(ending: Ending) -> CompiledCandidate | Outcome:
     return Outcome("", _ended(ending, "compiling"))
 
 
-def _may_be_innocent(ended: Result | Died | TimedOut) -> bool:
-    """Whether it is worth a second try: a crash that no handler has explained, or a hang of the machine.
+def _failed(ended: Result | Died | TimedOut) -> bool:
+    return not isinstance(ended, Result) or ended.measurement.status is not Status.OK
 
-    A hang on the processor is not tried again: a limit is many times the best time, and slow candidates are many.
-    """
-    if isinstance(ended, Died):
-        return not _wrote(ended.code)
-    return isinstance(ended, TimedOut) and ended.worked_s < _STARVED * ended.limit_s
+
+def _crashed(ended: Result | Died | TimedOut) -> bool:
+    """Whether it died of what no handler explains."""
+    return isinstance(ended, Died) and not _wrote(ended.code)
 
 
 def _wrote(code: int) -> bool:
@@ -331,5 +330,5 @@ def _ended(
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]
         status, error = Status.WRONG, f"{param.name}: the candidate wrote to this {param.role} buffer"
     else:
-        status, error = Status.CRASHED, f"{doing}: the worker ended with {ending.text}"
+        status, error = Status.CRASHED, f"{doing}: {ending.why or f'the worker ended with {ending.text}'}"
     return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s, timing_s=timing_s)

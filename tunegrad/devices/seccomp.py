@@ -26,7 +26,7 @@ Instruction = tuple[int, int, int, int]
 _LOAD, _EQUAL, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _EACCES, _ENOSYS = 1, 13, 38
+_EPERM, _EAGAIN, _EACCES, _ENOSYS = 1, 11, 13, 38
 
 _X32 = 0x40000000
 """The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no other call has it."""
@@ -38,15 +38,16 @@ _PR_SET_NO_NEW_PRIVS = 38
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 
 
-def filter_calls(reads: bool, channel: int) -> bool:
+def filter_calls(reads: bool, threads: bool, channel: int) -> bool:
     """Filter the system calls of every thread from now on; whether the system agreed.
 
-    ``reads``: files may be opened and mapped for reading. ``channel``: the one socket that may be used.
+    ``reads``: files may be opened and mapped for reading. ``threads``: further ones may be started. ``channel``: the
+    one socket that may be used.
     """
     machine = platform.machine()
     if machine not in AUDIT or not no_new_privileges():
         return False
-    program = rules(machine, os.getpid(), reads, channel)
+    program = rules(machine, os.getpid(), reads, threads, channel)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
     libc = ctypes.CDLL(None)
@@ -63,7 +64,7 @@ def no_new_privileges() -> bool:
     return bool(ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 
 
-def rules(machine: str, pid: int, reads: bool, channel: int) -> list[Instruction]:
+def rules(machine: str, pid: int, reads: bool, threads: bool, channel: int) -> list[Instruction]:
     """The filter of process ``pid``. Calls of another architecture (32-bit ones, x32) end the process, too."""
     allowed = (*ALLOWED, *READING) if reads else tuple(name for name in ALLOWED if name != "mmap")
     opening = (_REFUSE | _EACCES, _ALLOW) if reads else (_KILL, _REFUSE | _EACCES)
@@ -77,7 +78,7 @@ def rules(machine: str, pid: int, reads: bool, channel: int) -> list[Instruction
         *_each(machine, allowed, _ALLOW),
         *_each(machine, DEADLY, _KILL),
         *_each(machine, ("clone3", "openat2"), _REFUSE | _ENOSYS),  # flags in memory; libc then takes clone and openat
-        *_where(machine, "clone", 0, (_ANY_BIT, _CLONE_THREAD), _ALLOW, _KILL),
+        *_where(machine, "clone", 0, (_ANY_BIT, _CLONE_THREAD), _ALLOW if threads else _REFUSE | _EAGAIN, _KILL),
         *_where(machine, "kill", 0, (_EQUAL, pid), _ALLOW, _KILL),
         *_where(machine, "tgkill", 0, (_EQUAL, pid), _ALLOW, _KILL),
         *_where(machine, "open", 1, (_ANY_BIT, _WRITES), *opening),

@@ -73,7 +73,7 @@ _X86_64 = """
     setregid=114 setresuid=117 setresgid=119 setgroups=116 setfsuid=122 setfsgid=123 capset=126
     shmget=29 shmat=30 shmctl=31 semget=64 semctl=66 msgget=68 msgsnd=69 msgctl=71 mq_open=240
     mq_unlink=241 memfd_create=319 move_pages=279 migrate_pages=256 landlock_create_ruleset=444
-    landlock_add_rule=445 landlock_restrict_self=446 seccomp=317
+    landlock_add_rule=445 landlock_restrict_self=446 seccomp=317 prctl=157
 """
 """From the kernel's ``arch/x86/entry/syscalls/syscall_64.tbl``."""
 
@@ -104,7 +104,7 @@ _AARCH64 = """
     setresuid=147 setresgid=149 setgroups=159 setfsuid=151 setfsgid=152 capset=91 shmget=194 shmat=196
     shmctl=195 semget=190 semctl=191 msgget=186 msgsnd=189 msgctl=187 mq_open=180 mq_unlink=181
     memfd_create=279 move_pages=239 migrate_pages=238 landlock_create_ruleset=444 landlock_add_rule=445
-    landlock_restrict_self=446 seccomp=277
+    landlock_restrict_self=446 seccomp=277 prctl=167
 """
 """From the kernel's ``include/uapi/asm-generic/unistd.h``."""
 

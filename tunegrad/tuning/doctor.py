@@ -8,13 +8,13 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
 from tunegrad.config import default_threads
-from tunegrad.devices import CpuMeasurer, MachineLimits, compiler_version, host_target
+from tunegrad.devices import CpuMeasurer, MachineLimits, Protections, compiler_version, host_target
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
-from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport
+from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow
 from tunegrad.search import OPENMP, cost_model_installed
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "isolation_rows"]
 
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
@@ -33,6 +33,7 @@ def doctor() -> DoctorReport:
     target = host_target(threads)
     with CpuMeasurer(target, compile_workers=1) as measurer:
         limits = measurer.machine_limits()
+        protections = measurer.protections()
     return DoctorReport(
         devices=(_cpu(target), _opencl(), DeviceRow("cuda", False, "not supported yet")),
         compilers=(CompilerRow("llvm", compiler_version()), *(_compiler(name) for name in _COMPILERS)),
@@ -42,7 +43,27 @@ def doctor() -> DoctorReport:
         fma_peak_one_thread_gflops=limits.flops(1) / 1e9,
         bandwidth_gb_per_s=_triad(limits, threads) / 1e9,
         bandwidth_one_thread_gb_per_s=_triad(limits, 1) / 1e9,
+        isolation=isolation_rows(protections),
     )
+
+
+def isolation_rows(has: Protections) -> tuple[IsolationRow, ...]:
+    """What keeps a candidate from harming anything outside its process."""
+    return (
+        IsolationRow("seccomp", has.seccomp, "system calls: files, processes, sockets, signals to others end it"),
+        IsolationRow("Landlock", has.landlock > 0, _landlock(has.landlock)),
+        IsolationRow("user namespace", has.user_namespace, "no privileges, even where tunegrad runs as root"),
+        IsolationRow("network namespace", has.network_namespace, "no network, no IPC of other processes"),
+        IsolationRow("empty root", has.empty_root, "an empty folder as root, where there is no Landlock"),
+        IsolationRow("own session", has.session, "signals to its process group reach nobody else"),
+    )
+
+
+def _landlock(version: int) -> str:
+    if not version:
+        return "this kernel has none, or it is switched off"
+    known = ["no file"] + ["no TCP"] * (version >= 4) + ["no signal to others"] * (version >= 6)
+    return f"version {version}: {', '.join(known)}"
 
 
 def _triad(limits: MachineLimits, threads: int) -> float:

@@ -1,0 +1,302 @@
+"""The isolated worker: every call ends, what comes back is data, and the process has nothing but its channel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunegrad.devices import landlock
+from tunegrad.devices.ending import Died, Finished, TimedOut
+from tunegrad.devices.isolated import IsolatedWorker
+from tunegrad.devices.shared import Mapped, SharedMemory
+from tunegrad.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    number: int
+    text: str
+
+
+def ready() -> None:
+    pass
+
+
+def never_ready() -> None:
+    raise RuntimeError("no device here")
+
+
+def twice(number: int) -> int:
+    return 2 * number
+
+
+def pair(number: int) -> Pair:
+    return Pair(number, "x" * number)
+
+
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+def signalled(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+
+
+def fail() -> None:
+    raise KeyError("a bug")
+
+
+def process() -> int:
+    return os.getpid()
+
+
+def babble(data: bytes) -> int:
+    os.write(3, data)
+    return 1
+
+
+def babble_later() -> int:
+    threading.Timer(0.2, os.write, (3, b"later")).start()
+    return 1
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[IsolatedWorker]:
+    worker = IsolatedWorker(ready, (), 30.0)
+    yield worker
+    worker.close()
+
+
+def test_value_comes_back_as_the_type_that_was_asked_for(worker):
+    assert worker.call(pair, 3, limit_s=5.0, reply_type=Pair) == Finished(Pair(3, "xxx"))
+
+
+def test_value_of_another_type_ends_the_worker(worker):
+    ending = worker.call(pair, 3, limit_s=5.0, reply_type=list[int])
+    assert isinstance(ending, Died)
+    assert ending.why == "a reply that is none: Expected `array`, got `object`"
+    assert worker.call(twice, 1, limit_s=5.0, reply_type=int) == Finished(2)
+
+
+def test_reply_longer_than_its_bound_is_not_read(worker):
+    ending = worker.call(pair, 2 << 20, limit_s=5.0, reply_type=Pair)
+    assert isinstance(ending, Died)
+    assert ending.why.endswith("at most 1048576")
+
+
+def test_process_lives_from_call_to_call_and_is_replaced_when_it_ends(worker):
+    first = worker.call(process, limit_s=5.0, reply_type=int)
+    assert worker.call(process, limit_s=5.0, reply_type=int) == first
+    assert worker.call(leave, 75, limit_s=5.0, reply_type=None) == Died(75)
+    assert worker.call(process, limit_s=5.0, reply_type=int) != first
+
+
+def test_signal_is_told_by_its_name(worker):
+    ending = worker.call(signalled, int(signal.SIGSEGV), limit_s=5.0, reply_type=None)
+    assert ending == Died(-signal.SIGSEGV)
+    assert ending.text == "SIGSEGV"
+
+
+def test_overdue_call_is_stopped_at_its_limit(worker):
+    pid = worker.call(process, limit_s=5.0, reply_type=int).value
+    assert worker.call(time.sleep, 60, limit_s=0.2, reply_type=None) == TimedOut(0.2)
+    assert _gone(pid)
+    assert worker.call(twice, 3, limit_s=5.0, reply_type=int) == Finished(6)
+
+
+def test_fault_of_the_function_is_told_and_ends_the_worker(worker):
+    ending = worker.call(fail, limit_s=5.0, reply_type=None)
+    assert isinstance(ending, Died)
+    assert ending.why.startswith("KeyError: 'a bug'\n")
+
+
+@pytest.mark.parametrize("data", [b"x", b"x" * 100, b"\x09" + bytes(7) + b"\xc1" * 9, b"\xff" * 8])
+def test_bytes_that_are_no_reply_end_the_worker_and_nothing_else(worker, data):
+    assert not isinstance(worker.call(babble, data, limit_s=1.0, reply_type=int), Finished)
+    assert worker.call(twice, 3, limit_s=5.0, reply_type=int) == Finished(6)
+
+
+def test_what_was_said_after_a_reply_is_not_the_next_calls_reply(worker):
+    first = worker.call(process, limit_s=5.0, reply_type=int)
+    assert worker.call(babble_later, limit_s=5.0, reply_type=int) == Finished(1)
+    time.sleep(0.5)
+    second = worker.call(process, limit_s=5.0, reply_type=int)
+    assert isinstance(second, Finished)
+    assert second != first, "who speaks without being asked is replaced"
+
+
+def test_call_behind_a_dead_idle_worker_is_not_blamed(worker):
+    os.kill(worker.call(process, limit_s=5.0, reply_type=int).value, signal.SIGKILL)
+    time.sleep(0.2)
+    assert worker.call(twice, 6, limit_s=5.0, reply_type=int) == Finished(12)
+
+
+def test_worker_that_can_not_start_is_an_internal_error():
+    worker = IsolatedWorker(never_ready, (), 10.0)
+    with pytest.raises(InternalError, match="twice: the workers die while they start"):
+        worker.call(twice, 1, limit_s=0.1, reply_type=int)
+
+
+def test_interrupt_leaves_no_process(worker):
+    pid = worker.call(process, limit_s=5.0, reply_type=int).value
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            worker.call(time.sleep, 60, limit_s=60.0, reply_type=None)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert _gone(pid)
+
+
+# ---- what the process has
+
+
+def test_process_has_its_channel_and_nowhere_and_no_other_descriptor(worker):
+    pid = worker.call(process, limit_s=5.0, reply_type=int).value
+    where = {int(fd.name): str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    assert sorted(where) == [0, 1, 2, 3]
+    assert {where[n] for n in (0, 1, 2)} == {"/dev/null"}
+    assert where[3].startswith("socket:")
+
+
+def test_process_has_a_session_and_a_group_of_its_own(worker):
+    pid = worker.call(process, limit_s=5.0, reply_type=int).value
+    assert (os.getsid(pid), os.getpgid(pid)) == (pid, pid)
+    assert worker.protections().session
+
+
+def test_shared_memory_is_seen_on_both_sides_and_given_back():
+    memory = SharedMemory(1 << 30)
+    one, other = IsolatedWorker(keep, (memory,), 30.0), IsolatedWorker(keep, (memory,), 30.0)
+    try:
+        assert one.call(put, 5, 77, limit_s=5.0, reply_type=None) == Finished(None)
+        assert other.call(get, 5, limit_s=5.0, reply_type=int) == Finished(77)
+        memory.clear()
+        assert other.call(get, 5, limit_s=5.0, reply_type=int) == Finished(0)
+    finally:
+        one.close()
+        other.close()
+
+
+_kept: list[Any] = []
+
+
+def keep(memory: Mapped) -> None:
+    _kept.append(memory.bytes)
+
+
+def put(at: int, value: int) -> None:
+    _kept[0][at] = value
+
+
+def get(at: int) -> int:
+    return int(_kept[0][at])
+
+
+def test_shared_memory_can_not_be_cut(tmp_path):
+    memory = SharedMemory(1 << 20)
+    with pytest.raises(PermissionError):
+        os.ftruncate(memory._descriptor, 4096)
+    with pytest.raises(PermissionError):
+        os.ftruncate(memory._descriptor, 2 << 20)
+
+
+# ---- each protection for itself, where the others are missing
+
+
+def no_seccomp(*_: object) -> bool:
+    return False
+
+
+def without_seccomp() -> None:
+    from tunegrad.devices import confine
+
+    confine.filter_calls = no_seccomp
+
+
+def attempt(name: str, *arguments: Any) -> int:
+    """The error number of something that a candidate may try; 0 where it worked."""
+    try:
+        {"open": os.open, "kill": os.kill, "fork": os.fork, "unlink": os.unlink, "mkdir": os.mkdir}[name](*arguments)
+    except OSError as error:
+        return error.errno or -1
+    return 0
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
+def test_landlock_alone_keeps_files_from_it(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("content")
+    worker = IsolatedWorker(without_seccomp, (), 30.0)
+    try:
+        assert not worker.protections().seccomp
+        for tried in (("open", str(victim), os.O_RDONLY), ("open", str(victim), os.O_WRONLY), ("unlink", str(victim)),
+                      ("mkdir", str(tmp_path / "new"))):  # fmt: skip
+            ending = worker.call(attempt, *tried, limit_s=5.0, reply_type=int)
+            assert ending.value > 0, tried
+    finally:
+        worker.close()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["victim"]
+    assert victim.read_text() == "content"
+
+
+@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock knows no signals")
+def test_landlock_alone_keeps_signals_in():
+    worker = IsolatedWorker(without_seccomp, (), 30.0)
+    try:
+        assert worker.call(attempt, "kill", os.getpid(), 0, limit_s=5.0, reply_type=int).value > 0
+    finally:
+        worker.close()
+
+
+def test_empty_root_stands_in_for_landlock():
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", ROOTLESS]
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+    if "no user namespace" in ended:
+        pytest.skip("this system lets nobody make a user namespace")
+    assert ended.splitlines() == ["True", "[]", "denied"]
+
+
+ROOTLESS = """
+import os
+from tunegrad.devices import landlock
+landlock.version = lambda: 0
+from tunegrad.devices import confine
+beginning = confine.begin(confine.Confinement(), 2)
+if not beginning.protections.user_namespace:
+    print("no user namespace")
+    raise SystemExit
+found = beginning.protections.user_namespace and confine._enter_empty_root()
+print(found)
+print(os.listdir("/"))
+try:
+    os.open("/new", os.O_CREAT | os.O_WRONLY)
+    print("worked")
+except OSError:
+    print("denied")
+"""
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
