@@ -51,7 +51,7 @@ _LEAST_SHARE = 0.002
 """Kernels that take less of a model are left as they are."""
 
 _MOST_BYTES = 4 << 30
-"""Of the constants of all models together."""
+"""Of the constants of all models together; the worker keeps as much."""
 
 Proved = Mapping[str, tuple[Trial, Evidence]]
 """New winners by kernel key."""
