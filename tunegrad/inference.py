@@ -53,6 +53,7 @@ from tunegrad.trial import Fingerprint, Trial
 __all__ = [
     "DEVICES",
     "Choice",
+    "CpuEngine",
     "LoadedModel",
     "OnMiss",
     "StorePath",
@@ -95,7 +96,7 @@ class _CpuPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _CpuEngine:
+class CpuEngine:
     """The CPU as a plan sees it."""
 
     team: Team
@@ -108,9 +109,9 @@ class _CpuEngine:
 
 
 @functools.lru_cache(maxsize=8)
-def _engine(threads: int) -> _CpuEngine:
+def _engine(threads: int) -> CpuEngine:
     """One team of native threads per size, kept: models take turns on it."""
-    return _CpuEngine(Team(threads))
+    return CpuEngine(Team(threads))
 
 
 def process_compiler() -> Compiler:

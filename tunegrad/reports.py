@@ -77,7 +77,8 @@ class TuneReport:
     it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``. ``seed_share`` is the part
     of what the search saved, from the defaults to its best times, that seeds alone gave; None where there were none.
     ``others`` are this session's trials that no row counts: what was measured to decide on plans and variants, by
-    status.
+    status. ``voided`` are winners, as (kernel, actions, why), that were withdrawn in the end, since the model computed
+    something else with them; ``mismatch`` says what it still computes otherwise than its graph, empty where nothing.
     """
 
     model: str
@@ -100,6 +101,8 @@ class TuneReport:
     target_ms: float | None = None
     seed_share: float | None = None
     others: Mapping[str, int] = field(default_factory=dict)
+    voided: tuple[tuple[str, str, str], ...] = ()
+    mismatch: str = ""
 
     @property
     def gain(self) -> float | None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices import CpuMeasurer, Hooks, Limits, fingerprint, host_target
 from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternatives
 from tunegrad.ir.variants import parts_of, variants_of
 from tunegrad.trial import Fingerprint, Trial
+from tunegrad.tuning.models import LocalBench, expected_of
 from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.workload import Workload, workload_of_spec
 
@@ -23,6 +29,15 @@ builder = "tunegrad.models.mlp:mlp"
 [model.args]
 sizes = [64, 64, 48]
 """
+
+
+@contextmanager
+def bench_here(hooks: Hooks = HOOKS, threads: int = THREADS) -> Iterator[LocalBench]:
+    """A bench as a session on this machine has it."""
+    with CpuMeasurer(host_target(threads), hooks, Limits(), opt_level=OPT_LEVEL) as device:
+        bench = LocalBench(device.target, device.compile, partial(expected_of, device), device.limits)
+        with closing(bench):
+            yield bench
 
 
 class Listener:

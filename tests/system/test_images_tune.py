@@ -18,7 +18,7 @@ from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.db.importing import actions_fault
 from tunegrad.devices import host_target
-from tunegrad.errors import CandidateFailure
+from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
@@ -28,7 +28,8 @@ from tunegrad.planning import image_forms, images_action, images_key, images_tex
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
-from tunegrad.tuning.contest import Contest, contest_s
+from tunegrad.tuning.contest import contest_s
+from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.images import settle_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
@@ -124,6 +125,19 @@ def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> No
     only = keys(plan(BLOCKS)) - keys(plan(LAST)) - keys(plan(ROWS))
     broken = lambda kernels: {k.key: inf if k.key in only else 1.0 for k in kernels}  # noqa: E731
     assert settled(store, broken, winning(BLOCKS)) == LAST
+
+
+def test_a_form_whose_model_fails_has_one_row_that_says_so(store: Store) -> None:
+    def wrong(*_: object) -> Samples:
+        raise WrongResult("output 0[3]: planted")
+
+    assert settled(store, ones, wrong) == LAST
+    rows = [t for t in store.trials(KEY, here()) if t.measurement.status is not Status.OK]
+    assert {t.actions for t in rows} == {images_action(i) for i in image_forms(TARGET) if i != LAST}
+    assert len(rows) == len(image_forms(TARGET)) - 1
+    assert {t.measurement.status for t in rows} == {Status.WRONG}
+    assert {t.measurement.error for t in rows} == {"in the whole model: wrong: output 0[3]: planted"}
+    assert store.verify() == []
 
 
 def test_a_form_that_does_not_compile_loses(store: Store) -> None:
@@ -232,7 +246,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
-    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: winning(BLOCKS)(*rivals))
+    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: winning(BLOCKS)(*rivals))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.devices import host_target
-from tunegrad.errors import CandidateFailure
+from tunegrad.errors import CandidateCrashed, CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
@@ -26,7 +27,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import plan_schedule, plan_text, stored_plan, stored_toggles
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import deciding, plans
-from tunegrad.tuning.contest import Contest
+from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.plans import settle_plan
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
@@ -129,6 +130,65 @@ def test_a_plan_that_does_not_compile_loses(store: Store) -> None:
         raise CandidateFailure("planted")
 
     assert settled(store, seconds(cheap=by_name("store_exp").after), failing) == frozenset()
+
+
+def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None:
+    best = by_name("store_exp")
+
+    def crashing(*_: object) -> Samples:
+        raise CandidateCrashed("planted")
+
+    assert settled(store, seconds(cheap=best.after), crashing) == frozenset()
+    rows = [t for t in store.trials(best.edge.key, here()) if t.measurement.status is not Status.OK]
+    assert [(t.actions, t.measurement.status, t.measurement.attempts) for t in rows] == [
+        (plan_text(best.edge.name), Status.CRASHED, 2)
+    ]
+    assert rows[0].measurement.error == "in the whole model: crashed: planted"
+    assert store.verify() == []
+
+
+@dataclass(frozen=True)
+class Named:
+    """What stands for a model."""
+
+    name: str
+
+
+class Bench:
+    """Comparisons in which a model named ``evil`` ends the race, so many times; any other runs."""
+
+    def __init__(self, evil: str, times: int) -> None:
+        self.evil, self.times, self.fresh = evil, times, 0
+
+    def interleaved(self, a: Named, b: Named, rounds: int) -> Samples:
+        if self.evil in (a.name, b.name) and self.times:
+            self.times -= 1
+            raise CandidateCrashed("planted")
+        return [1.0] * rounds, [2.0] * rounds
+
+    def renew(self) -> None:
+        self.fresh += 1
+
+
+@pytest.mark.parametrize(
+    ("evil", "times", "raised"),
+    [("new", 9, CandidateCrashed), ("old", 9, CandidateFailure), ("new", 1, None)],
+    ids=["the challenger", "the incumbent", "the machine, once"],
+)
+def test_only_a_challenger_that_fails_twice_in_fresh_workers_is_to_blame(
+    monkeypatch: pytest.MonkeyPatch, evil: str, times: int, raised: type[CandidateFailure] | None
+) -> None:
+    bench, nothing = Bench(evil, times), cast(Any, None)
+    models = cast(Any, SimpleNamespace(bench=bench))
+    monkeypatch.setattr(Deciding, "_planned", lambda _self, _work, plan: Named(plan))
+    asked = Deciding(nothing, nothing, nothing, "s1", "contract", models, nothing, nothing, nothing, nothing)
+    if raised is None:
+        assert len(asked._compared(nothing, cast(Any, "old"), cast(Any, "new"))[0]) == 12
+    else:
+        with pytest.raises(raised) as found:
+            asked._compared(nothing, cast(Any, "old"), cast(Any, "new"))
+        assert type(found.value) is raised
+    assert bench.fresh >= 1
 
 
 def test_a_decision_is_a_row_a_promotion_and_an_event(store: Store) -> None:
@@ -268,7 +328,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     best = by_name("store_reduce")
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(plans, "_CLOSE", inf)
-    monkeypatch.setattr(Contest, "__call__", lambda _, *rivals: faster(has(best))(*rivals))
+    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: faster(has(best))(*rivals))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
         rows = [t for e in FOUND for t in store.trials(e.key, here())]

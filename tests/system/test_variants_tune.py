@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import planted_direct
 import pytest
-from small_models import THREADS, Listener
+from small_models import THREADS, Listener, bench_here
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.devices import fingerprint, host_target
+from tunegrad.errors import CandidateFailure
 from tunegrad.events import CandidateMeasured
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
@@ -25,6 +26,7 @@ from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.models import Models
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import Workload, workload_of_function
@@ -182,9 +184,15 @@ def store() -> Iterator[Store]:
         yield opened
 
 
+def never_void(key: str, actions: str, failure: CandidateFailure) -> None:
+    raise AssertionError(f"{actions} of {key}: {failure}")
+
+
 def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
     rivals = rivals_of(workload(), here(), store, measure)
-    return settle_variants(rivals, {}, host_target(THREADS), here(), store, "s1", **more)
+    with bench_here() as bench:
+        models = Models(store, host_target(THREADS), here(), bench)
+        return settle_variants(rivals, {}, models, "s1", never_void, **more)
 
 
 @pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
@@ -319,7 +327,8 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
 
     place = here(numerics)
     rivals = rivals_of(work, place, store, measure, numerics)
-    picks = settle_variants(rivals, {}, host_target(THREADS), place, store, "s1")
+    with bench_here() as bench:
+        picks = settle_variants(rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void)
     (row,) = store.trials(kernel.key, place)
     assert (row.actions, row.origin, row.measurement.status) == (f"variant({best})", "variant", Status.OK)
     promoted = [t.actions for t, _ in store.promotions(kernel.key, place)]

@@ -127,6 +127,24 @@ def test_tune_says_that_it_stopped_early_and_what_that_saved(
     ]
 
 
+def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    voided = (("matmul", "upcast(axis=a, size=4)", "in the whole model: wrong: output 0[3]"),)
+    install("tunegrad.tune", tune=Tuner(replace(report(), voided=voided)))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == (
+        "withdrawn: kernel matmul: upcast(axis=a, size=4): in the whole model: wrong: output 0[3]"
+    )
+    assert "something else than its graph says" in said.err
+    install(
+        "tunegrad.tune", tune=Tuner(replace(report(), mismatch="with default schedules: in the whole model: wrong"))
+    )
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
+    assert capsys.readouterr().out.splitlines()[-1].startswith("wrong outputs: with default schedules")
+
+
 def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (replace(ROW, seed_ms=1.25), UNTUNED)
     install("tunegrad.tune", tune=Tuner(replace(report(), rows=rows, seed_share=0.756)))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tunegrad.errors import CandidateFailure
+from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import model_finals
 from tunegrad.tuning.finals import Contestant
@@ -41,16 +41,38 @@ class Machine:
     rounds: int = 0
     made: list[dict[str, str]] = field(default_factory=list)
     turns: list[tuple[int, int]] = field(default_factory=list)
+    ran: list[list[dict[str, str]]] = field(default_factory=list)
+    voided: list[str] = field(default_factory=list)
+    renewed: int = 0
 
-    def model_of(self, work: object, actions: Mapping[str, str], *_: object) -> Any:
+    @property
+    def bench(self) -> Machine:
+        return self
+
+    def prepare(self, pairs: object) -> None:
+        """Nothing compiles here."""
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def void(self, trial: Trial, failure: CandidateFailure) -> None:
+        self.voided.append(f"{trial.actions}: {failure}")
+
+    def of_trials(self, work: object, chosen: Mapping[str, Trial]) -> Any:
+        actions = {key: t.actions for key, t in chosen.items()}
         if "broken" in actions.values():
             raise CandidateFailure("it does not compile")
-        self.made.append(dict(actions))
-        return SimpleNamespace(actions=actions, benchmark_s=lambda runs: [1e-3] * runs)
+        if actions not in self.made:
+            self.made.append(actions)
+        return SimpleNamespace(actions=actions)
+
+    def latencies(self, model: Any, samples: int) -> list[float]:
+        return [1e-3] * samples
 
     def profiled(self, models: Sequence[Any], rounds: int = 12) -> list[list[tuple[float, ...]]]:
         self.rounds += 1
         self.turns.append((len(models), rounds))
+        self.ran.append([m.actions for m in models])
         times = self.times if self.rounds == 1 else {**self.times, **self.later}
         return [[self._turn(m.actions, times, 1.0 + 1e-4 * t) for t in range(rounds)] for m in models]
 
@@ -66,15 +88,12 @@ TIMES = {
 
 
 @pytest.fixture
-def final(monkeypatch):
+def final():
     def run(machine: Machine, *contestants: Contestant, deadline_s: float = inf) -> Proved:
-        monkeypatch.setattr(model_finals, "model_of", machine.model_of)
-        monkeypatch.setattr(model_finals, "profiled", machine.profiled)
         launches = [SimpleNamespace(kernel=SimpleNamespace(key=key)) for key in PLAN]
-        uses = [SimpleNamespace(key=key, uses=PLAN.count(key)) for key in dict.fromkeys(PLAN)]
+        uses = [SimpleNamespace(key=key, kernel=key, uses=PLAN.count(key)) for key in dict.fromkeys(PLAN)]
         work = SimpleNamespace(plan=SimpleNamespace(launches=launches, buffers=()), kernels=uses)
-        nothing = cast(Any, None)
-        return settle_in_model(cast(Any, work), contestants, nothing, nothing, HERE, deadline_s)
+        return settle_in_model(cast(Any, work), contestants, cast(Any, machine), machine.void, deadline_s)
 
     return run
 
@@ -88,7 +107,7 @@ def test_the_fastest_in_the_model_is_proved_twice_on_samples_of_its_own(final):
     assert min(evidence.incumbent_samples_s) == 2.0
     assert evidence.p_value < 0.05
     assert not evidence.cold
-    assert machine.made[-1] == {"conv": "c", "pool": "a"}
+    assert machine.ran[-1] == [{"conv": "a", "pool": "a"}, {"conv": "c", "pool": "a"}]
 
 
 def test_who_is_faster_once_is_not_promoted(final):
@@ -133,7 +152,7 @@ def test_there_are_fewer_models_where_time_is_short_and_none_where_there_is_none
     assert final(whole, three, deadline_s=1.0)["conv"][0].actions == "c"
     assert final(short, three, deadline_s=0.17)["conv"][0].actions == "b"
     assert final(none, three, deadline_s=0.05) == {}
-    assert (len(whole.made), none.made) == (4, [])
+    assert (len(whole.made), none.made) == (3, [])
 
 
 def test_a_schedule_that_does_not_compile_here_changes_nothing(final):
@@ -238,3 +257,45 @@ def test_without_time_for_more_the_first_look_decides(final, monkeypatch):
     machine = Disturbed(times, disturbed=9)
     assert not final(machine, contestant("conv", "a", "b"), deadline_s=1e12)
     assert machine.rounds == 1
+
+
+# ---- who ends a race
+
+
+@dataclass
+class Hostile(Machine):
+    """Races in which one of ``bad`` runs end as it says; ``fits`` are races that end by themselves, once each."""
+
+    bad: Mapping[str, CandidateFailure] = field(default_factory=dict)
+    fits: int = 0
+
+    def profiled(self, models: Sequence[Any], rounds: int = 12) -> list[list[tuple[float, ...]]]:
+        for model in models:
+            for actions in model.actions.values():
+                if actions in self.bad:
+                    raise self.bad[actions]
+        if self.fits:
+            self.fits -= 1
+            raise CandidateCrashed("the machine's")
+        return super().profiled(models, rounds)
+
+
+@pytest.mark.parametrize("failure", [CandidateCrashed("SIGSEGV"), WrongResult("output 0[3]")], ids=["crash", "wrong"])
+def test_who_ends_a_race_is_withdrawn_alone_and_the_race_goes_on(final, failure):
+    times = {**TIMES, **taking("conv", s7=0.5, s9=0.4), **taking("pool", s3=0.5)}
+    machine = Hostile(times, bad={"s9": failure, "s12": failure})
+    found = final(machine, contestant("conv", *MANY), contestant("pool", *MANY[:9]))
+    assert {key: t.actions for key, (t, _) in found.items()} == {"conv": "s7", "pool": "s3"}
+    assert machine.voided == [f"s9: {failure}", f"s12: {failure}"]
+
+
+def test_a_race_that_ends_by_itself_costs_nobody_anything(final):
+    machine = Hostile({**TIMES, **taking("conv", s7=0.5)}, fits=1)
+    assert final(machine, contestant("conv", *MANY))["conv"][0].actions == "s7"
+    assert machine.voided == []
+
+
+def test_winners_that_end_a_race_alone_leave_everything_as_it_is(final):
+    machine = Hostile({**TIMES, **taking("conv", s7=0.5)}, bad={"s0": CandidateCrashed("SIGSEGV")})
+    assert final(machine, contestant("conv", *MANY)) == {}
+    assert machine.voided == []

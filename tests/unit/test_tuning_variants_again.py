@@ -20,11 +20,7 @@ class Contest:
     def __init__(self, rounds):
         self.rounds, self.calls, self.groups = rounds, 0, [GROUP]
 
-    def models(self):
-        return []
-
-    def samples(self, models):
-        assert models == []
+    def samples(self):
         direct, winograd = self.rounds[min(self.calls, len(self.rounds) - 1)]
         self.calls += 1
         return {"k": {"direct": list(direct), "winograd2": list(winograd)}}

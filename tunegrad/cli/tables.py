@@ -103,7 +103,15 @@ def _model_text(report: TuneReport) -> str:
         f"{count_text(report.candidates)} candidates in {duration(report.seconds)}, "
         f"{report.candidates_per_s:.1f} a second; store {report.store}"
     )
-    return "\n".join([table(header, rows, left=("kernel", "candidates")), "", model, search, *_pace(report)])
+    return "\n".join(
+        [table(header, rows, left=("kernel", "candidates")), "", model, search, *_pace(report), *_outputs(report)]
+    )
+
+
+def _outputs(report: TuneReport) -> list[str]:
+    """What was wrong with what the model computes, if anything."""
+    lines = [f"withdrawn: kernel {kernel}: {actions}: {why}" for kernel, actions, why in report.voided]
+    return [*lines, f"wrong outputs: {report.mismatch}"] if report.mismatch else lines
 
 
 _STOPPED = {

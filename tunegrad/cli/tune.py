@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunegrad.cli.app import EXIT_INTERRUPTED
+from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH
 from tunegrad.cli.options import (
     device_option,
     example,
@@ -100,6 +100,9 @@ def tune(
 
     Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run the same command
     again to go on; nothing that was measured is measured twice.
+
+    In the end the outputs of the tuned model are compared with an independent evaluation. Winners that spoil them are
+    withdrawn from the store, the table says which, and the exit code is 3.
     """
     from tunegrad.cli.tables import tune_text
     from tunegrad.config import resolve_settings
@@ -145,6 +148,9 @@ def tune(
     if reports[0].interrupted:
         note(f"interrupted: the best so far is kept in {reports[0].store}; run the same command again to go on")
         ctx.exit(EXIT_INTERRUPTED)
+    if any(r.voided or r.mismatch for r in reports):
+        note("a model computed something else than its graph says with what was tuned: see withdrawn and wrong outputs")
+        ctx.exit(EXIT_MISMATCH)
 
 
 def _display() -> LiveObserver | LineObserver:

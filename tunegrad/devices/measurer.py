@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from tunegrad.devices import referee, worker
 from tunegrad.devices.codegen import OptLevel
@@ -128,6 +128,11 @@ class CpuMeasurer:
     def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
         return self.begin_compile(candidates, known).wait()
+
+    def run(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
+        """Run a function of tunegrad's own in the compile workers, which run no candidate; once per argument list."""
+        self.settle()
+        return self._compilers.map(function, calls, limit_s)
 
     def settle(self) -> None:
         """Return once nothing compiles."""

@@ -28,6 +28,8 @@ __all__ = ["BoundPlan", "Code", "Engine", "Entry", "Runner", "lifetimes"]
 
 Array = NDArray[Any]
 
+_POISON = 0xFF
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -128,6 +130,19 @@ class Runner:
             if self._codes:
                 self._plan.run()
         return tuple(fresh[b.id] if i == self._first(b) else fresh[b.id].copy() for i, b in enumerate(self._outputs))
+
+    def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The outputs of a run before which every byte of temporary and output memory was 0xFF: NaN, or -1.
+
+        What a kernel does not write, or reads before it is written, shows; ``run`` may find what the last run left.
+        """
+        with self._lock:
+            self._point_at_own(arrays)
+            for memory in (self._arena, self._workspace, *(self._own[b.id] for b in self._outputs)):
+                memory.fill(_POISON)
+            if self._codes:
+                self._plan.run()
+            return tuple(self._memory(b).copy() for b in self._outputs)
 
     def time(
         self, arrays: Mapping[str, Array], samples: int, each: bool = False

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from tunegrad.config import Numerics
 from tunegrad.db import Store
+from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
-from tunegrad.inference import LoadedModel
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -26,13 +26,13 @@ from tunegrad.trial import Fingerprint
 from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
-from .contest import Contest
+from .contest import FAULTS, ROUNDS
 from .images import settle_images
 from .interrupt import Interrupt
+from .models import Models, WholeModel
 from .plans import settle_plan
 from .rivals import Rivals
-from .variants import rivals_of, settle_variants
-from .whole import model_of
+from .variants import Void, rivals_of, settle_variants
 from .workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 
 __all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
@@ -65,6 +65,8 @@ class Deciding:
     store: Store
     session: str
     numerics: Numerics
+    models: Models
+    void: Void
     seconds: Callable[[Sequence[Kernel]], dict[str, float]]
     interrupt: Interrupt
     tell: Callable[[Event], None]
@@ -96,7 +98,7 @@ class Deciding:
     def decided(self, rivals: Rivals, actions: Mapping[str, str], share_s: float) -> Workload:
         """The work as the variants that whole models of these actions settle, in so many seconds."""
         until_s = time.monotonic() + share_s
-        args = rivals, actions, self.target, self.here, self.store, self.session, until_s
+        args = rivals, actions, self.models, self.session, self.void, until_s
         picks = self._tried(partial(settle_variants, *args), lambda: rivals.favourites)
         return with_variants(rivals.work, picks)
 
@@ -111,17 +113,43 @@ class Deciding:
             self.here,
             self.store,
             self.seconds,
-            Contest(partial(self._planned, work)),
+            partial(self._compared, work),
             self.session,
             self.numerics,
             time.monotonic() + share_s,
             self.tell,
         )
 
-    def _planned(self, work: Workload, plan: Schedule) -> LoadedModel:
+    def _compared(self, work: Workload, plan: Schedule, challenger: Schedule) -> tuple[list[float], list[float]]:
+        """Samples of models of two plans. Raises one of ``FAULTS`` for a challenger that fails twice, in fresh workers.
+
+        Raises CandidateFailure where a kernel has no schedule that compiles, or the incumbent fails.
+        """
+        bench, pair = self.models.bench, [self._planned(work, p) for p in (plan, challenger)]
+        try:
+            return bench.interleaved(pair[0], pair[1], ROUNDS)
+        except FAULTS:
+            bench.renew()
+        try:
+            return bench.interleaved(pair[0], pair[1], ROUNDS)
+        except FAULTS:
+            bench.renew()
+            self._alone(pair[0])
+            raise
+        finally:
+            bench.renew()
+
+    def _alone(self, incumbent: WholeModel) -> None:
+        """Raise CandidateFailure where a model fails with nobody beside it."""
+        try:
+            self.models.bench.interleaved(incumbent, incumbent, ROUNDS)
+        except FAULTS as error:
+            raise CandidateFailure(f"model {incumbent.name}: it fails alone: {error}") from error
+
+    def _planned(self, work: Workload, plan: Schedule) -> WholeModel:
         """A plan with the variants that are picked for it, ready to run."""
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.numerics)
-        return model_of(with_plan(work, rewritten), {}, self.store, self.target, self.here)
+        return self.models.of(with_plan(work, rewritten))
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """What measuring settles; what is known already, where the user or the bound on candidates stops that."""

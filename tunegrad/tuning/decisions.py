@@ -1,7 +1,7 @@
 """Rows of what whole models decide: the form of images, an edge of the graph, the variant of a kernel.
 
     what stands    its row is promoted without a contest, so that the question is settled
-    a challenger   its row, its samples in the contest; promoted where it won
+    a challenger   its row, its samples in the contest; promoted where it won; or how its model failed
 
 A decision is a trial whose action text names what was chosen: ``images(last)``, ``plan(NAME)``, ``variant(NAME)``. Its
 key is the hash of the text that the question is about.
@@ -15,6 +15,7 @@ from statistics import median
 from time import time
 
 from tunegrad.db import Evidence, Store
+from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, OutOfResources, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
@@ -23,12 +24,32 @@ from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .contest import CONTEST_POLICY
 
-__all__ = ["DecisionRows", "evidence_of"]
+_STATUS = {
+    CandidateCrashed: Status.CRASHED,
+    CandidateTimeout: Status.TIMED_OUT,
+    OutOfResources: Status.OUT_OF_RESOURCES,
+    WrongResult: Status.WRONG,
+}
+
+__all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
 
 
 def evidence_of(verdict: Verdict, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
     """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm caches."""
     return Evidence(verdict.test, verdict.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
+
+
+def in_model(failure: CandidateFailure) -> str:
+    """What a row says of a failure in a whole model."""
+    return f"in the whole model: {status_of(failure)}: {failure}"
+
+
+def status_of(failure: CandidateFailure) -> Status:
+    """How a failure is stored."""
+    for kind, status in _STATUS.items():
+        if isinstance(failure, kind):
+            return status
+    return Status.COMPILE_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +79,17 @@ class DecisionRows:
             best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
             tell(WinnerPromoted(self.store.kernel_name(key), key, actions, best_s, previous_s, self.origin))
 
+    def failed(self, text: str, actions: str, failure: CandidateFailure) -> None:
+        """A challenger that ended the contest, or whose model computes something else, twice in fresh processes."""
+        self._keep(text, actions, CONTEST_POLICY, Measurement(status_of(failure), error=in_model(failure), attempts=2))
+
     def _add(self, text: str, actions: str, policy: Policy, samples_s: tuple[float, ...]) -> int:
+        return self._keep(text, actions, policy, Measurement(Status.OK, samples_s))
+
+    def _keep(self, text: str, actions: str, policy: Policy, measured: Measurement) -> int:
         return self.store.add(
             Trial(
-                key_of(text), text, self.here, actions, "", SPACE_VERSION, policy, Measurement(Status.OK, samples_s),
-                self.session, self.origin, time(),
+                key_of(text), text, self.here, actions, "", SPACE_VERSION, policy, measured, self.session,
+                self.origin, time(),
             )
         )  # fmt: skip

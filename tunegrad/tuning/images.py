@@ -32,7 +32,7 @@ from tunegrad.planning import (
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
 
-from .contest import CONTEST_POLICY, Compare, contest_s
+from .contest import CONTEST_POLICY, FAULTS, Compare, contest_s
 from .decisions import DecisionRows, evidence_of
 from .plans import Measure
 
@@ -78,6 +78,9 @@ def settle_images(
             break
         try:
             incumbent_s, challenger_s = compare(*plans)
+        except FAULTS as error:
+            work.failed(images, error)
+            continue
         except CandidateFailure:
             continue
         verdict = decide(incumbent_s, challenger_s)
@@ -131,6 +134,11 @@ class _Settling:
         return inf not in measure(list(parts.values())).values()
 
     # ---- rows
+
+    def failed(self, images: Images, failure: CandidateFailure) -> None:
+        """A form whose model does not run, or does not compute the graph."""
+        rows = DecisionRows(self.store, self.here, self.session, "plan")
+        rows.failed(images_text(self.fusion), images_action(images), failure)
 
     def record(self, tried: Sequence[_Tried], tell: Callable[[Event], None]) -> None:
         """Channels-last has the first row, so that a graph without a better form is settled; then what was tried."""

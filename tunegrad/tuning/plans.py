@@ -26,7 +26,7 @@ from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stor
 from tunegrad.search import LEAST_EFFECT, decide
 from tunegrad.trial import Fingerprint, Policy
 
-from .contest import Compare
+from .contest import FAULTS, Compare
 from .decisions import DecisionRows, evidence_of
 
 __all__ = ["settle_plan"]
@@ -197,6 +197,10 @@ class _Settling:
             toggles = before | self.alternatives.toggles([x.edge])
             try:
                 samples = compare(self._plan(current), self._plan(toggles))
+            except FAULTS as error:
+                rows = DecisionRows(self.store, self.here, self.session, "plan")
+                rows.failed(x.edge.region, plan_text(x.edge.name), error)
+                continue
             except CandidateFailure:
                 continue
             verdict = decide(*samples)

@@ -8,15 +8,16 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.reports import RunReport, TuneReport, TuneRow
+from tunegrad.reports import TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
 from .finals import Weighed
 from .roofline import Roofline
+from .soundness import Soundness
 from .workload import Workload
 
-__all__ = ["Finish", "report_of"]
+__all__ = ["Finish", "Whole", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,15 @@ class Finish:
     others: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole model: seconds with default schedules and with winners, None where it did not run; and its outputs."""
+
+    default_s: float | None
+    tuned_s: float | None
+    sound: Soundness
+
+
 def report_of(
     settings: TuneSettings,
     workload: Workload,
@@ -45,7 +55,7 @@ def report_of(
     roofline: Roofline,
     session: str,
     finish: Finish,
-    whole: RunReport | None,
+    whole: Whole | None,
     near_s: float | None,
 ) -> TuneReport:
     """The report of one model: a row per kernel, the heaviest first. Uses are those of this model.
@@ -85,8 +95,10 @@ def report_of(
         store=str(settings.store),
         session=session,
         rows=tuple(sorted(rows, key=lambda row: -row.share)),
-        default_ms=whole.default_ms if whole else None,
-        tuned_ms=whole.stored_ms if whole else None,
+        default_ms=_ms(whole.default_s) if whole and whole.default_s else None,
+        tuned_ms=_ms(whole.tuned_s) if whole and whole.tuned_s else None,
+        voided=whole.sound.voided if whole else (),
+        mismatch=whole.sound.mismatch if whole else "",
         interrupted=finish.interrupted,
         seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,

@@ -113,6 +113,16 @@ class Rivals:
         told = replace(self, best_s={**self.best_s, **found_s})
         return replace(told, groups=tuple(_narrowed(g, told.seconds(g), within) for g in self.groups))
 
+    def without(self, keys: tuple[str, ...], variant: str) -> Rivals:
+        """The same, where the group of these keys does not run as a variant."""
+
+        def left(g: Group) -> Group:
+            if g.keys != keys:
+                return g
+            return replace(g, variants=tuple(v for v in g.variants if v != variant) or (DIRECT,))
+
+        return replace(self, groups=tuple(map(left, self.groups)))
+
     @property
     def _direct(self) -> dict[str, KernelUse]:
         return {u.key: u for u in self.work.kernels}

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from random import Random
+from statistics import median
 
 from tunegrad import __version__
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Hooks, Limits, host_target
-from tunegrad.errors import CandidateFailure, DeviceError
+from tunegrad.errors import CandidateFailure, DeviceError, InternalError, WrongResult
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -35,7 +36,7 @@ from tunegrad.events import (
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
-from tunegrad.reports import RunReport, TuneReport
+from tunegrad.reports import TuneReport
 from tunegrad.search import (
     LEARNED,
     OPENMP,
@@ -59,6 +60,7 @@ from tunegrad.trial import Fingerprint, Policy, Trial
 from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
+from .decisions import in_model
 from .finals import Contestant, Effort, Weighed, finals
 from .goal import Goal
 from .heats import Heats
@@ -66,13 +68,14 @@ from .interrupt import Interrupt
 from .lessons import Teacher, features_of
 from .measuring import SessionMeasurer
 from .model_finals import settle_in_model
+from .models import Models
 from .pace import near_s
-from .report import Finish, report_of
+from .report import Finish, Whole, report_of
 from .rivals import Rivals
 from .roofline import Roofline, needed_flops
 from .seeding import Seeding
 from .sites import Site, open_site
-from .whole import latency_of, measure_whole
+from .soundness import Soundness, made_sound
 from .workload import KernelUse, Workload, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
@@ -89,6 +92,9 @@ _RESERVE = 0.1
 
 _WEIGHING = 0.2
 """The part of the finals that is kept for what comes after the whole models: winners weighed against the defaults."""
+
+_LATENCY_RUNS = 20
+"""Of the whole model, where a latency is wanted."""
 
 _HEATS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
 """The parts of a budget in which near variants are searched, and in which whole models choose among them."""
@@ -199,6 +205,10 @@ class _Session:
     def here(self) -> Fingerprint:
         return self.site.here
 
+    @property
+    def models(self) -> Models:
+        return Models(self.store, self.target, self.here, self.site.bench)
+
     def run(self) -> tuple[TuneReport, ...]:
         """Search, settle the winners, measure the whole models, report."""
         measurer = self.site.measurer
@@ -233,9 +243,10 @@ class _Session:
         with self.costs.part("finals", sealed=True):
             weighed = self._finals(searches, measurer)
         saved_s = self._settle_account(stopped, left_s, time.monotonic() - begun_s)
-        self.site.close()
+        self.site.measurer.settle()
         with self.costs.part("whole model", sealed=True):
             wholes = [self._whole(work) for work in self.workloads]
+        self.site.close()
         others = self.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
         finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, weighed, others)
         reports = tuple(
@@ -265,8 +276,11 @@ class _Session:
 
     def _deciding(self, measurer: SessionMeasurer) -> Deciding:
         seconds = partial(self._default_seconds, measurer)
-        numerics = self.settings.numerics
-        return Deciding(self.target, self.here, self.store, self.id, numerics, seconds, self.interrupt, self.tell)
+        numerics, models = self.settings.numerics, self.models
+        return Deciding(
+            self.target, self.here, self.store, self.id, numerics, models, self._void_actions, seconds,
+            self.interrupt, self.tell,
+        )  # fmt: skip
 
     def _decided(self, deciding: Deciding, share_s: float, rivals: Rivals, actions: Mapping[str, str]) -> Workload:
         """A model as whole models of it decide, while nothing else works on this machine."""
@@ -393,7 +407,8 @@ class _Session:
             self.site.measurer.settle()
             with self.costs.part("whole model", sealed=True):
                 try:
-                    return latency_of(work, fastest, self.store, self.target, self.here)
+                    used = {u.key: fastest[u.key] for u in work.kernels if u.key in fastest}
+                    return median(self.site.bench.latencies(self.models.of(work, used), _LATENCY_RUNS))
                 except CandidateFailure as error:
                     self.tell(Warned(f"the whole model was not measured: {error}"))
                     return inf
@@ -437,20 +452,48 @@ class _Session:
         found: dict[str, tuple[Trial, Evidence]] = {}
         for work in self.workloads if self.site.runs_models else ():
             left = [c for c in contestants if c.key not in found]
-            found |= settle_in_model(work, left, self.store, self.target, self.here, deadline_s)
+            found |= settle_in_model(work, left, self.models, self._void, deadline_s)
         return found
 
-    def _whole(self, work: Workload) -> RunReport | None:
+    def _void(self, trial: Trial, failure: CandidateFailure) -> None:
+        """Withdraw a trial for what it did in a whole model: nobody ever gets it again."""
+        number = self.store.id_of(trial)
+        if number is None:
+            raise InternalError(f"kernel {trial.kernel_key}: {trial.actions!r} ran in a model and is not in the store")
+        self.store.withdraw(number, in_model(failure), self.id)
+        name = self.store.kernel_name(trial.kernel_key)
+        self.tell(Warned(f"kernel {name}: {trial.actions!r} is withdrawn: {in_model(failure)}"))
+
+    def _void_actions(self, key: str, actions: str, failure: CandidateFailure) -> None:
+        """Withdraw every trial of a kernel here that has these actions."""
+        for trial in self.store.trials(key, self.here):
+            if trial.actions == actions and trial.measurement.ran:
+                self._void(trial, failure)
+
+    def _whole(self, work: Workload) -> Whole | None:
+        """The tuned model held to what it must compute, and timed next to its default schedules."""
         if not self.site.runs_models:
             return None
+        sound = Soundness()
         try:
-            return measure_whole(work, self.store, self.target, self.here, 0.3 if self.interrupt.requested else 2.0)
+            sound = made_sound(work, self.models, self._void_actions)
+            if sound.mismatch:
+                raise WrongResult(sound.mismatch)
+            if not sound.judged:
+                self.tell(Warned(f"model {work.name}: its outputs were not compared: nothing could evaluate it"))
+            tuned, default = self.models.of(work), self.models.of(work, stored=False)
+            samples = self.site.bench.paired(tuned, default, 0.3 if self.interrupt.requested else 2.0)
+            return Whole(median(samples[1]), median(samples[0]), sound)
         except CandidateFailure as error:
             self.tell(Warned(f"the whole model was not measured: {error}"))
-            return None
+        except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
+            self.tell(Warned("interrupted before the whole model was compared and measured"))
+        return Whole(None, None, sound)
 
     def _report(
-        self, work: Workload, searches: tuple[KernelSearch, ...], finish: Finish, whole: RunReport | None
+        self, work: Workload, searches: tuple[KernelSearch, ...], finish: Finish, whole: Whole | None
     ) -> TuneReport:
         uses = {u.key: u.uses for u in work.kernels}
         mine = tuple(s for s in searches if s.task.key in uses)

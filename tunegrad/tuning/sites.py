@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.config import TuneSettings
@@ -20,6 +21,7 @@ from tunegrad.trial import Fingerprint, Policy
 from .costs import Costs
 from .interrupt import Interrupt
 from .measuring import CandidateMeasurer, SessionMeasurer
+from .models import LocalBench, ModelBench, expected_of
 
 __all__ = ["Site", "open_site"]
 
@@ -28,13 +30,15 @@ __all__ = ["Site", "open_site"]
 class Site:
     """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
 
-    ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``runs_models``: whole models that
-    run in this process count as measured there too. ``close`` stops every worker; calling it again does nothing.
+    ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``bench`` runs whole models, on
+    this machine; ``runs_models``: they count as measured there too. ``close`` stops every worker; calling it again does
+    nothing.
     """
 
     target: Target
     here: Fingerprint
     measurer: SessionMeasurer
+    bench: ModelBench
     machine_limits: Callable[[], MachineLimits]
     close: Callable[[], None]
     in_flight: Callable[[int], int]
@@ -61,12 +65,17 @@ def open_site(
     if settings.ray is None:
         with CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device:
             measurer = CandidateMeasurer(device, policy, interrupt, costs)
-            yield Site(target, here, measurer, device.machine_limits, device.close, _one_ahead)
+            with _bench_on(device, limits, interrupt) as bench:
+                yield Site(target, here, measurer, bench, device.machine_limits, device.close, _one_ahead)
         return
     from .fleet import Dispatcher, EngineSpec, FleetMeasurer, in_flight, job_size, kind_of
     from .fleet.cluster import RayCluster
 
-    with RayCluster(settings.ray, settings.threads, settings.numerics) as cluster:
+    with (
+        RayCluster(settings.ray, settings.threads, settings.numerics) as cluster,
+        CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device,
+        _bench_on(device, limits, interrupt) as bench,
+    ):
         crew = cluster.crew(settings.ray_kind)
         for line in crew.left_out:
             warn(f"left out: {line}")
@@ -89,12 +98,18 @@ def open_site(
             crew.target,
             crew.fingerprint,
             fleet,
+            bench,
             fleet.machine_limits,
             cluster.close,
             lambda _: ahead,
             count,
             alike,
         )
+
+
+def _bench_on(device: CpuMeasurer, limits: Limits, interrupt: Interrupt) -> closing[LocalBench]:
+    """A bench whose code is compiled, and whose expectations are computed, by the compile workers of a device."""
+    return closing(LocalBench(device.target, device.compile, partial(expected_of, device), limits, interrupt))
 
 
 def _one_ahead(batch: int) -> int:

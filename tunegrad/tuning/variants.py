@@ -10,7 +10,7 @@ A variant's constants may be nine times the direct kernel's: only a whole model 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 from time import monotonic
@@ -18,22 +18,20 @@ from time import monotonic
 from tunegrad.config import Numerics
 from tunegrad.db import IMPORTED, Hit, Store
 from tunegrad.errors import CandidateFailure
-from tunegrad.inference import LoadedModel
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
 from tunegrad.variants import allowed, stored_variant, variant_text
 
-from .contest import CONTEST_POLICY, by_kernel, profiled, profiled_s
+from .contest import CONTEST_POLICY, FAULTS, ROUNDS, by_kernel, profiled_s
 from .decisions import DecisionRows, evidence_of
+from .models import Models, WholeModel, culprit
 from .rivals import Group, Rivals
-from .whole import model_of
 from .workload import Workload, with_variants
 
-__all__ = ["rivals_of", "settle_variants"]
+__all__ = ["Void", "rivals_of", "settle_variants"]
 
 _NEAR = 1.6
 """Variants whose parts take at most this much longer than the best one's, by default schedules, are searched."""
@@ -49,6 +47,9 @@ _LEAST_S = 1.0
 
 _ALONE = "alone"
 """What stands for a test where there is nothing to compare the fastest variant with."""
+
+Void = Callable[[str, str, CandidateFailure], None]
+"""Withdraws the actions of a kernel, by its key, for what they did in the whole model."""
 
 _Samples = dict[str, list[float]]
 """Seconds of a kernel's launches in whole models, turn by turn, by variant."""
@@ -79,37 +80,73 @@ def rivals_of(
 
 
 def settle_variants(
-    rivals: Rivals,
-    actions: Mapping[str, str],
-    target: Target,
-    here: Fingerprint,
-    store: Store,
-    session: str,
-    deadline_s: float = inf,
+    rivals: Rivals, actions: Mapping[str, str], models: Models, session: str, void: Void, deadline_s: float = inf
 ) -> dict[str, str]:
     """A variant by key for every kernel that has several, by whole models of these ``actions`` by kernel key.
 
     Kernels without actions run as the store or their defaults have them. Where ``deadline_s`` leaves no time for whole
-    models the favourites are picked, and nothing is settled.
+    models the favourites are picked, and nothing is settled. Actions that end a contest, alone and twice, are told to
+    ``void``; a variant that does so with default schedules has a row that says it. Then the others meet.
     """
-    contested = tuple(g for g in rivals.groups if g.contested)
-    picks = rivals.favourites
-    if not contested:
-        return picks
-    contest = _Contest(rivals.work, target, here, store, rivals.lineups, contested, actions)
-    took_s = [sum(rivals.seconds(g)[picked[g.keys[0]]] for g in contested) for picked in contest.lineups]
-    contest_s = profiled_s(took_s)
-    if monotonic() + contest_s > max(deadline_s, monotonic() + _LEAST_S):
-        return picks
-    try:
-        samples = _sampled(contest, until_s=deadline_s - contest_s)
-    except CandidateFailure:
-        return picks
-    rows = DecisionRows(store, here, session, "variant")
+    while any(g.contested for g in rivals.groups):
+        contested = tuple(g for g in rivals.groups if g.contested)
+        contest = _Contest(rivals.work, models, rivals.lineups, contested, actions)
+        took_s = [sum(rivals.seconds(g)[picked[g.keys[0]]] for g in contested) for picked in contest.lineups]
+        contest_s = profiled_s(took_s)
+        if monotonic() + contest_s > max(deadline_s, monotonic() + _LEAST_S):
+            break
+        try:
+            samples = _sampled(contest, until_s=deadline_s - contest_s)
+        except FAULTS:
+            left = _blamed(rivals, contest, session, void)
+            if left is None:
+                break
+            rivals, actions = left
+        except CandidateFailure:
+            break
+        else:
+            return rivals.favourites | _settled_by(rivals, contested, samples, models, session)
+    return rivals.favourites
+
+
+def _settled_by(
+    rivals: Rivals, contested: Sequence[Group], samples: Mapping[str, _Samples], models: Models, session: str
+) -> dict[str, str]:
+    """The fastest variant of every kernel of the groups, with its row."""
+    rows = DecisionRows(models.store, models.here, session, "variant")
     texts = {u.key: u.kernel.text for u in rivals.work.kernels}
-    for g in contested:
-        picks |= dict.fromkeys(g.keys, _fastest(g, samples, texts, rows))
-    return picks
+    return {key: v for g in contested for v in [_fastest(g, samples, texts, rows)] for key in g.keys}
+
+
+def _blamed(rivals: Rivals, contest: _Contest, session: str, void: Void) -> tuple[Rivals, Mapping[str, str]] | None:
+    """Rivals and actions without what ended a contest; None where nothing does so again, alone and twice."""
+    plain = replace(contest, actions={}, stored=False)
+    if plain.fails() is None:
+        used = {u.key for u in rivals.kernels}
+        found = culprit(
+            [key for key in contest.actions if key in used],
+            lambda keys: replace(plain, actions={k: contest.actions[k] for k in keys}).fails(),
+        )
+        if found is None:
+            return None
+        key, failure = found
+        void(key, contest.actions[key], failure)
+        return rivals, {k: a for k, a in contest.actions.items() if k != key}
+    first = {g.keys: DIRECT if g.direct_ran else g.variants[-1] for g in contest.groups}
+    suspects = [(g.keys, v) for g in contest.groups for v in g.lineup if v != first[g.keys]]
+
+    def fails(few: Sequence[tuple[tuple[str, ...], str]]) -> CandidateFailure | None:
+        base = {**rivals.picks, **{key: v for keys, v in first.items() for key in keys}}
+        return replace(plain, lineups=[base, *({**base, **dict.fromkeys(keys, v)} for keys, v in few)]).fails()
+
+    found_variant = None if fails([]) is not None else culprit(suspects, fails)
+    if found_variant is None:
+        return None
+    (keys, variant), failure = found_variant
+    texts = {u.key: u.kernel.text for u in rivals.work.kernels}
+    rows = DecisionRows(contest.models.store, contest.models.here, session, "variant")
+    rows.failed(texts[keys[0]], variant_text(variant), failure)
+    return rivals.without(keys, variant), contest.actions
 
 
 def _sampled(contest: _Contest, until_s: float) -> dict[str, _Samples]:
@@ -118,12 +155,11 @@ def _sampled(contest: _Contest, until_s: float) -> dict[str, _Samples]:
     Disturbed moments spread the samples; the direct variant stays where nothing is proved, so that a session that gave
     up too early would keep a slow one.
     """
-    models = contest.models()
-    samples = contest.samples(models)
+    samples = contest.samples()
     for _ in range(_AGAIN):
         if monotonic() > until_s or not any(_undecided(g, samples) for g in contest.groups):
             break
-        for key, variants in contest.samples(models).items():
+        for key, variants in contest.samples().items():
             for variant, taken in variants.items():
                 samples[key][variant].extend(taken)
     return samples
@@ -184,27 +220,35 @@ class _Contest:
     """Whole models in which each group runs as each of its variants once; the others as picked."""
 
     workload: Workload
-    target: Target
-    here: Fingerprint
-    store: Store
+    models: Models
     lineups: Sequence[Mapping[str, str]]
     groups: Sequence[Group]
     actions: Mapping[str, str]
+    stored: bool = True
 
-    def models(self) -> list[LoadedModel]:
-        """A model of each lineup. Raises CandidateFailure."""
-        return [self._model(picks) for picks in self.lineups]
-
-    def samples(self, models: Sequence[LoadedModel]) -> dict[str, _Samples]:
-        """Seconds of one launch of each kernel of the groups."""
+    def samples(self) -> dict[str, _Samples]:
+        """Seconds of one launch of each kernel of the groups. Raises CandidateFailure."""
         found: dict[str, _Samples] = {}
-        for picks, turns in zip(self.lineups, profiled(models), strict=True):
+        for picks, turns in zip(self.lineups, self.models.bench.profiled(self._made(), ROUNDS), strict=True):
             for key, taken in by_kernel(turns, self._places(picks)).items():
                 found.setdefault(key, {}).setdefault(picks[key], taken)
         return found
 
-    def _model(self, picks: Mapping[str, str]) -> LoadedModel:
-        return model_of(with_variants(self.workload, picks), self.actions, self.store, self.target, self.here)
+    def fails(self) -> CandidateFailure | None:
+        """How the contest fails in a fresh process; None where it does not."""
+        self.models.bench.renew()
+        try:
+            self.models.bench.profiled(self._made(), ROUNDS)
+        except FAULTS as error:
+            return error
+        return None
+
+    def _made(self) -> list[WholeModel]:
+        works = [with_variants(self.workload, picks) for picks in self.lineups]
+        return [self.models.of(work, self._mine(work), self.stored) for work in works]
+
+    def _mine(self, work: Workload) -> dict[str, str]:
+        return {u.key: self.actions[u.key] for u in work.kernels if u.key in self.actions}
 
     def _places(self, picks: Mapping[str, str]) -> dict[str, list[slice]]:
         """Where the parts of every use of the groups' kernels are among the launches."""

@@ -1,0 +1,58 @@
+"""Lowering hooks that let the kernels of one Winograd variant crash: all of them, or all but the default schedules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from tunegrad import candidate
+from tunegrad.candidate import Payload
+from tunegrad.devices import Hooks, Lowered
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import parts_of
+from tunegrad.opts import Space
+from tunegrad.search.random_chooser import RandomChooser
+
+HOOKS = Hooks("planted_variants:lower", candidate.HOOKS.inputs, candidate.HOOKS.reference)
+OTHERS = Hooks("planted_variants:lower_others", candidate.HOOKS.inputs, candidate.HOOKS.reference)
+
+_TEXT = """
+define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
+  store volatile i32 1, ptr null
+  ret void
+}}
+"""
+
+
+def parts(variant: str) -> set[str]:
+    """The kernels of a variant of the convolutions of ``test_variants_tune`` that no other variant has."""
+    from test_variants_tune import convolutions
+
+    names = ("direct", "winograd2", "winograd4")
+    keys = {v: {p.key for k in convolutions() for p in parts_of(k, v)} for v in names}
+    return keys[variant].difference(*(keys[v] for v in names if v != variant))
+
+
+def other(kernel: Kernel, target: Target, count: int) -> list[str]:
+    """Legal schedules that are not defaults."""
+    space, chooser = Space(kernel, target), RandomChooser(Random(0))
+    defaults, found = {s.text for s in space.defaults()}, dict[str, None]()
+    while len(found) < count:
+        text = space.sample(chooser).text
+        if text not in defaults:
+            found[text] = None
+    return list(found)
+
+
+def lower(payload: Payload) -> Lowered:
+    lowered = candidate.lower(payload)
+    if payload.kernel.key not in parts("winograd2"):
+        return lowered
+    return replace(lowered, text=_TEXT.format(name=lowered.name))
+
+
+def lower_others(payload: Payload) -> Lowered:
+    if payload.actions in {s.text for s in Space(payload.kernel, payload.target).defaults()}:
+        return candidate.lower(payload)
+    return lower(payload)

@@ -1,0 +1,154 @@
+"""Whole models in a worker: what is sent, what comes back, and what a model that dies, hangs or lies costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import planted_in_model
+import planted_variants
+import pytest
+from small_models import THREADS, bench_here, here, workload_in
+from test_models_sound import other_schedules
+from test_variants_tune import convolutions, never_void, seconds, workload
+
+from tunegrad.db import Store, open_store
+from tunegrad.devices import host_target
+from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
+from tunegrad.opts import SPACE_VERSION
+from tunegrad.trial import Measurement, Policy, Status, Trial
+from tunegrad.tuning.finals import Contestant
+from tunegrad.tuning.model_finals import settle_in_model
+from tunegrad.tuning.models import LocalBench, Models
+from tunegrad.tuning.variants import rivals_of, settle_variants
+from tunegrad.tuning.workload import KernelUse, Workload
+from tunegrad.variants import variant_text
+
+TARGET = host_target(THREADS)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:", "write") as opened, opened.session("tune", 0, {}, "0", "s1"):
+        yield opened
+
+
+def trial(models: Models, use: KernelUse, actions: str, seconds: float = 1e-5) -> Trial:
+    (compiled,) = models.bench.compile([(use.kernel, actions)])
+    assert not compiled.error
+    ok = Measurement(Status.OK, (seconds,) * 3)
+    return Trial(
+        use.key, use.kernel.text, here(), actions, compiled.program, SPACE_VERSION, Policy(), ok, "s1", "beam", 1.0
+    )
+
+
+def asked(bench: LocalBench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the calls that reach the worker from now on."""
+    names: list[str] = []
+    answer = bench._answer
+
+    def spy(function: Any, *arguments: object, limit_s: float) -> Any:
+        names.append(function.__name__)
+        return answer(function, *arguments, limit_s=limit_s)
+
+    monkeypatch.setattr(bench, "_answer", spy)
+    return names
+
+
+def test_parts_are_sent_once_and_again_to_a_fresh_worker(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = workload_in(tmp_path)
+    with bench_here() as bench:
+        names = asked(bench, monkeypatch)
+        model = Models(store, TARGET, here(), bench).of(work)
+        (turns,) = bench.profiled([model], 4)
+        assert [len(turn) for turn in turns] == [len(work.plan.launches)] * 4
+        assert min(s for turn in turns for s in turn) > 0.0
+        # the plan and the code, then the constants that the plan names; checked, then timed
+        assert names == ["check", "put", "check", "put", "check", "turns"]
+        names.clear()
+        assert len(bench.latencies(model, 5)) == 5
+        assert [len(side) for side in bench.interleaved(model, model, 3)] == [3, 3]
+        assert names == ["runs", "turns"]
+        names.clear()
+        bench.renew()
+        bench.latencies(model, 1)
+        assert names == ["check", "put", "check", "put", "check", "runs"]
+
+
+def test_a_schedule_that_lowers_to_another_program_than_the_verified_one_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    work = workload_in(tmp_path)
+    use = work.kernels[0]
+    with bench_here() as bench:
+        models = Models(store, TARGET, here(), bench)
+        verified = trial(models, use, other_schedules(use, True, 1)[0])
+        models.of_trials(work, {use.key: verified})
+        with pytest.raises(CandidateFailure, match="was verified"):
+            models.of_trials(work, {use.key: replace(verified, program_hash="another")})
+
+
+@pytest.mark.parametrize(("kind", "failure"), [("crash", CandidateCrashed), ("wrong", WrongResult)])
+def test_a_model_that_fails_costs_its_comparison_and_nothing_else(
+    store: Store, tmp_path: Path, kind: str, failure: type[CandidateFailure]
+) -> None:
+    work = workload_in(tmp_path)
+    use = work.kernels[1]
+    with bench_here(planted_in_model.hooks(kind)) as bench:
+        models = Models(store, TARGET, here(), bench)
+        good, bad = models.of(work), models.of(work, {use.key: other_schedules(use, True, 1)[0]})
+        for _ in range(2):
+            with pytest.raises(failure):
+                bench.profiled([good, bad], 3)
+            assert len(bench.profiled([good], 3)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k for k in planted_in_model.BODIES]
+)
+def test_an_evil_challenger_of_the_finals_is_withdrawn_and_the_others_go_on(
+    store: Store, tmp_path: Path, kind: str
+) -> None:
+    work, voided = workload_in(tmp_path), list[Trial]()
+    first, second = work.kernels
+    with bench_here(planted_in_model.hooks(kind)) as bench:
+        models = Models(store, TARGET, here(), bench)
+        good = {u.key: [trial(models, u, a) for a in other_schedules(u, False, 3)] for u in work.kernels}
+        evil = trial(models, second, other_schedules(second, True, 1)[0])
+        contestants = [
+            Contestant(first.key, good[first.key][0], tuple(good[first.key][1:])),
+            Contestant(second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])),
+        ]
+        proved = settle_in_model(work, contestants, models, lambda t, _: voided.append(t))
+    assert voided == [evil]
+    assert evil not in [t for t, _ in proved.values()]
+
+
+def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -> None:
+    rivals = rivals_of(workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
+    with bench_here(planted_variants.HOOKS) as bench:
+        picks = settle_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
+    assert "winograd2" not in picks.values()
+    rows = [t for k in convolutions() for t in store.trials(k.key, here()) if t.measurement.status is not Status.OK]
+    assert [(t.actions, t.measurement.status) for t in rows] == [(variant_text("winograd2"), Status.CRASHED)]
+    assert "in the whole model: crashed" in rows[0].measurement.error
+    others = [t.actions for k in convolutions() for t in store.trials(k.key, here()) if t.measurement.ran]
+    assert variant_text("winograd2") not in others
+
+
+def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(store: Store) -> None:
+    work: Workload = workload()
+    rivals = rivals_of(work, here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
+    voided: list[tuple[str, str]] = []
+    use = next(u for u in rivals.kernels if u.key in planted_variants.parts("winograd2"))
+    (actions,) = planted_variants.other(use.kernel, TARGET, 1)
+    with bench_here(planted_variants.OTHERS) as bench:
+        models = Models(store, TARGET, here(), bench)
+        settle_variants(rivals, {use.key: actions}, models, "s1", lambda k, a, _: voided.append((k, a)))
+    assert voided == [(use.key, actions)]
+    rows = [t for k in convolutions() for t in store.trials(k.key, here())]
+    assert all(t.measurement.status is Status.OK for t in rows)

@@ -1,0 +1,149 @@
+"""Schedules that pass every test of the search and are evil in a model: found there, withdrawn, alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import planted_in_model
+import pytest
+from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
+
+from tunegrad.candidate import Payload
+from tunegrad.db import Evidence, Store, open_store
+from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, host_target
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Warned
+from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.trial import Measurement, Policy, Status, Trial
+from tunegrad.tuning.decisions import in_model
+from tunegrad.tuning.models import Models
+from tunegrad.tuning.session import run_session
+from tunegrad.tuning.soundness import made_sound
+from tunegrad.tuning.workload import KernelUse, Workload, workload_of_spec
+
+TARGET = host_target(THREADS)
+
+
+def other_schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
+    """Legal schedules that are not defaults, and that the hooks plant something in, or do not."""
+    from random import Random
+
+    from tunegrad.search.random_chooser import RandomChooser
+
+    space, found = Space(use.kernel, TARGET), dict[str, None]()
+    defaults = {s.text for s in space.defaults()}
+    chooser = RandomChooser(Random(0))
+    while len(found) < count:
+        text = space.sample(chooser).text
+        if text not in defaults and planted_in_model.is_evil(text) == evil:
+            found[text] = None
+    return list(found)
+
+
+def promoted(store: Store, use: KernelUse, actions: str, program: str) -> None:
+    ok = Measurement(Status.OK, (1e-6,) * 3)
+    row = Trial(use.key, use.kernel.text, here(), actions, program, SPACE_VERSION, Policy(), ok, "s1", "beam", 1.0)
+    store.promote(store.add(row), Evidence("first", 1.0, (), (1e-6,), cold=False))
+
+
+@dataclass
+class World:
+    """A store whose winners are set by a test, and models of them."""
+
+    store: Store
+    work: Workload
+    models: Models
+    told: list[tuple[str, str]]
+
+    def win(self, number: int, evil: bool) -> str:
+        """Promote a schedule of kernel ``number``; its actions."""
+        use = self.work.kernels[number]
+        (actions,) = other_schedules(use, evil, 1)
+        (compiled,) = self.models.bench.compile([(use.kernel, actions)])
+        assert not compiled.error
+        promoted(self.store, use, actions, compiled.program)
+        return actions
+
+    def void(self, key: str, actions: str, failure: CandidateFailure) -> None:
+        for trial in self.store.trials(key, here()):
+            if trial.actions == actions and trial.measurement.ran:
+                number = self.store.id_of(trial)
+                assert number is not None
+                self.store.withdraw(number, in_model(failure), "s1")
+                self.told.append((key, actions))
+
+
+@pytest.fixture
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    kind = getattr(request, "param", "wrong")
+    with (
+        open_store(":memory:", "write") as store,
+        store.session("tune", 0, {}, "0", "s1"),
+        bench_here(planted_in_model.hooks(kind)) as bench,
+    ):
+        yield World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
+
+
+def test_the_search_finds_nothing_wrong_with_what_is_planted(tmp_path: Path) -> None:
+    """Else the tests below would show nothing: in the measurer these candidates are right."""
+    use = workload_in(tmp_path).kernels[1]
+    (actions,) = other_schedules(use, True, 1)
+    with CpuMeasurer(TARGET, planted_in_model.hooks("wrong"), seed=3) as device:
+        candidate = Candidate(use.key, Payload(use.kernel, actions, TARGET))
+        (compiled,) = device.compile([candidate])
+        assert isinstance(compiled, CompiledCandidate)
+        assert device.measure_compiled(candidate, compiled, Policy()).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    "world",
+    [pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k for k in planted_in_model.BODIES],
+    indirect=True,
+)
+def test_a_winner_that_spoils_the_model_is_withdrawn_alone(world: World) -> None:
+    good, bad = world.win(0, evil=False), world.win(1, evil=True)
+    sound = made_sound(world.work, world.models, world.void)
+    assert world.told == [(world.work.kernels[1].key, bad)]
+    assert [(kernel, actions) for kernel, actions, _ in sound.voided] == [(world.work.kernels[1].name, bad)]
+    assert "in the whole model: " in sound.voided[0][2]
+    assert sound.judged
+    assert sound.mismatch == ""
+    assert world.models.of(world.work).actions[world.work.kernels[0].key] == good
+    assert world.store.winner(world.work.kernels[1].key, here(), SPACE_VERSION) is None
+
+
+def test_a_sound_model_costs_nobody_anything(world: World) -> None:
+    world.win(0, evil=False)
+    world.win(1, evil=False)
+    sound = made_sound(world.work, world.models, world.void)
+    assert (sound.voided, sound.mismatch, world.told) == ((), "", [])
+
+
+def test_a_winner_that_was_there_before_holds_the_title_again(world: World) -> None:
+    good = world.win(1, evil=False)
+    world.win(1, evil=True)
+    made_sound(world.work, world.models, world.void)
+    winner = world.store.winner(world.work.kernels[1].key, here(), SPACE_VERSION)
+    assert winner is not None
+    assert winner.actions == good
+
+
+@pytest.mark.parametrize("kind", ["wrong", *(pytest.param(k, marks=pytest.mark.slow) for k in ("crash", "endless"))])
+def test_a_session_ends_with_winners_that_are_right_in_the_model(tmp_path: Path, kind: str) -> None:
+    listener, settings = Listener(), settings_of(tmp_path, 6.0, tmp_path / "s.db", "random")
+    work = workload_of_spec(settings.model)
+    report = run_session(settings, work, [listener], planted_in_model.hooks(kind))
+    assert report.mismatch == ""
+    assert report.tuned_ms is not None
+    evil = {r.key for r in report.rows if r.origin != "default" and planted_in_model.is_evil(r.actions)}
+    # the first kernel reads the caller's input, where the planted ones are as they should be
+    assert evil <= {work.kernels[0].key}
+    withdrawn = [w for e in listener.of(Warned) for w in [e.message] if "is withdrawn: in the whole model" in w]
+    with open_store(settings.store) as store:
+        stored = [w for u in work.kernels for w in store.withdrawals(u.key, here())]
+        assert store.verify() == []
+    assert len(withdrawn) == len(stored) == len({(w.trial.kernel_key, w.trial.actions) for w in stored})
+    assert all(planted_in_model.is_evil(w.trial.actions) for w in stored), "nobody innocent"
+    assert stored, "what is planted was met"

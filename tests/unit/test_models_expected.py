@@ -1,0 +1,141 @@
+"""What a model's outputs must be, and how far off they may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tunegrad.errors import WrongResult
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.graph import Node, topological
+from tunegrad.ir.graph_reference import flat, graph_in_float64, unflat
+from tunegrad.runtime import Argument
+from tunegrad.tuning.models.expected import Expected, Facts, Judge, evaluated
+from tunegrad.tuning.models.inputs import SETS, drawn
+
+RNG = np.random.default_rng(0)
+X = Argument("x", (1, 8, 12, 12), F32)
+W = RNG.standard_normal((8, 8, 3, 3), dtype=np.float32) / 8
+
+
+def convolution() -> tuple[Node, ...]:
+    x = Tensor.input(X.name, X.shape, X.dtype)
+    y = x.conv2d(Tensor.constant(W), padding=1).relu()
+    return ((y.conv2d(Tensor.constant(W), padding=1) + x).node,)
+
+
+def test_a_graph_as_a_list_is_the_same_graph() -> None:
+    graph = convolution()
+    assert unflat(*flat(graph)) == graph
+
+
+def test_a_deep_graph_is_a_list_that_can_be_pickled() -> None:
+    import pickle
+
+    x = Tensor.input("x", (4,))
+    for _ in range(5000):
+        x = x.exp()
+    nodes, outputs = pickle.loads(pickle.dumps(flat((x.node,))))
+    assert len(topological(unflat(nodes, outputs))) == 5001
+
+
+def test_the_float64_form_of_a_graph_is_far_more_exact() -> None:
+    graph = convolution()
+    wide = graph_in_float64(graph)
+    assert all(n.dtype != F32 for n in topological(wide))
+    x = drawn([X], 0)["x"]
+    (native,), (exact,) = evaluate(graph, {"x": x}), evaluate(wide, {"x": x.astype(np.float64)})
+    assert exact.dtype == np.float64
+    error = np.abs(native - exact).max() / np.abs(exact).max()
+    assert 1e-9 < error < 1e-5
+
+
+def test_casts_to_sixteen_bits_stay_roundings() -> None:
+    x = Tensor.input("x", (64,))
+    (wide,) = graph_in_float64(((x * 3.0).cast("bf16").cast("f32").node,))
+    values = RNG.standard_normal(64, dtype=np.float32)
+    (got,) = evaluate((wide,), {"x": values.astype(np.float64)})
+    assert wide.dtype == F64
+    assert np.array_equal(got.astype(np.float32).view(np.uint32) & 0xFFFF, np.zeros(64, np.uint32))
+
+
+@pytest.mark.parametrize("number", range(SETS))
+def test_an_output_that_is_right_passes_and_one_wrong_element_does_not(number: int) -> None:
+    nodes, outputs = flat(convolution())
+    (expected,) = evaluated(nodes, outputs, (X,), number) or ()
+    right = expected.values.astype(np.float32).astype(np.float64)
+    assert expected.fault(right) == ""
+    scale = np.sqrt(np.mean(right**2))
+    for off in (1e-3, -1e-3):
+        wrong = right.copy()
+        wrong[77] += off * scale
+        assert "[77]: got" in expected.fault(wrong)
+    assert expected.allowed < 1e-4 * scale
+
+
+def test_a_kernel_wrong_in_one_pixel_of_the_first_layer_shows_at_the_end() -> None:
+    """One element of 1152 in front of a convolution: the change is thousands of times the tolerance."""
+    nodes, outputs = flat(convolution())
+    (expected,) = evaluated(nodes, outputs, (X,), 0) or ()
+    x = drawn([X], 0)["x"]
+    x[0, 3, 5, 6] += 0.5
+    (got,) = evaluate(convolution(), {"x": x})
+    assert np.abs(got.reshape(-1) - expected.values).max() > 1000 * expected.allowed
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_poison_is_never_right(poison: float) -> None:
+    values = np.ones(8)
+    got = values.copy()
+    got[2] = poison
+    assert Expected.of(values, values, F32, Facts()).fault(got)
+
+
+def test_where_a_model_is_not_finite_nothing_finite_is_right() -> None:
+    values = np.array([1.0, np.nan, np.inf, 2.0])
+    expected = Expected.of(values, values, F32, Facts())
+    assert expected.fault(values) == ""
+    assert expected.fault(np.array([1.0, 0.0, np.inf, 2.0]))
+
+
+def test_integers_of_integers_are_exact_and_those_behind_floats_may_tip_over() -> None:
+    values = np.arange(4000)
+    off = values.copy()
+    off[5] += 1
+    exact, behind = Expected.of(values, values, I32, Facts(floats=False)), Expected.of(values, values, I32, Facts())
+    assert exact.fault(off)
+    assert behind.fault(off) == ""
+    off[:100] += 1
+    assert behind.fault(off)
+
+
+def test_of_a_sum_that_numpy_has_exactly_a_rounding_is_allowed() -> None:
+    values = np.array([1000.0])
+    expected = Expected.of(values, values, F32, Facts(terms=1 << 20))
+    assert expected.fault(values * (1 + 2.0**-15)) == ""
+    assert expected.fault(values * (1 + 2.0**-12))
+
+
+def test_bytes_that_are_no_outputs_are_wrong() -> None:
+    judge = Judge((F32,), ((Expected(np.ones(2), 0.1),),) * SETS)
+    judge.check([np.ones(2, np.float32).tobytes()], 0)
+    for outputs in ([], [b"123"], [np.ones(3, np.float32).tobytes()], [b""]):
+        with pytest.raises(WrongResult):
+            judge.check(outputs, 0)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I32, BOOL])
+def test_the_second_set_of_inputs_has_zeros_and_several_magnitudes(dtype) -> None:
+    from tunegrad.ir.numeric import to_compute
+
+    first, second = (drawn([Argument("x", (4096,), dtype)], i)["x"] for i in range(SETS))
+    assert first.dtype == second.dtype == dtype.numpy
+    values = to_compute(second, dtype)
+    assert 0.15 < np.mean(values == 0) < (0.35 if dtype.is_float else 0.7)
+    if dtype.is_float:
+        assert np.isfinite(values).all()
+        assert np.abs(values).max() > 8
+        assert np.abs(values[values != 0]).min() < 0.1
+    assert np.array_equal(second, drawn([Argument("x", (4096,), dtype)], 1)["x"])

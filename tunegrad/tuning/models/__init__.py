@@ -1,0 +1,31 @@
+"""Whole models of a session: what they are as values, where they run, and whether they compute what they should.
+
+WholeModel   plan, inputs, a schedule for every kernel         a value
+Models       a workload and the store, to such values          compiles in the compile workers
+ModelBench   runs them in a process that can be killed         samples, outputs; or a CandidateFailure
+Expected     an independent evaluation of the graph            what outputs are held to
+culprit      which of several challengers ended a race
+"""
+
+from __future__ import annotations
+
+from .bench import LocalBench, ModelBench, Turns
+from .blame import culprit
+from .expected import Expected, Judge, expected_of
+from .making import Models
+from .model import Compiled, WholeModel
+from .turns import turn_order
+
+__all__ = [
+    "Compiled",
+    "Expected",
+    "Judge",
+    "LocalBench",
+    "ModelBench",
+    "Models",
+    "Turns",
+    "WholeModel",
+    "culprit",
+    "expected_of",
+    "turn_order",
+]

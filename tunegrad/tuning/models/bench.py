@@ -1,0 +1,292 @@
+"""Where whole models run: a worker process that can be killed, which gets code as bytes and answers with plain data.
+
+    compile          in the compile workers, all cores
+    every model      run on two sets of inputs, and its outputs compared, before a sample of it counts
+    a comparison     one call with a deadline; outputs and guard zones once more after it
+
+A worker that dies or hangs costs the comparison: the call raises a CandidateFailure, the next one gets a new worker.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tunegrad.candidate import Payload
+from tunegrad.devices import Candidate, CompiledCandidate, Limits, Outcome
+from tunegrad.devices.confine import Confinement
+from tunegrad.devices.ending import Died, TimedOut
+from tunegrad.devices.isolated import IsolatedWorker
+from tunegrad.errors import (
+    CandidateCrashed,
+    CandidateTimeout,
+    CompileFailure,
+    OutOfResources,
+    WrongResult,
+)
+from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.graph import Node
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.runtime import Argument
+from tunegrad.tuning.interrupt import Interrupt
+
+from . import work
+from .expected import Judge
+from .inputs import SETS
+from .model import Compiled, WholeModel
+from .work import RUNS, Answer, Order
+
+__all__ = ["LocalBench", "ModelBench", "Turns"]
+
+Turns = tuple[tuple[float, ...], ...]
+"""Seconds of every launch of a model, turn by turn."""
+
+_FIRST_S = 10.0
+"""What the first runs of a graph may take: as much as the first run of a candidate."""
+
+_CHECK_RUNS = SETS + 3
+
+_LEAST_S, _FACTOR = 2.0, 50.0
+"""Later runs may take so many times what they took before, and so much on top: the factor of candidates."""
+
+_BYTES_PER_S = 50e6
+"""How fast constants are sent and packed, at least."""
+
+_KEPT_BYTES = 256 << 20
+"""Of code that is kept for models to come."""
+
+_KEPT_PLANS = 32
+
+_MEMORY_BYTES = 3 * work.MOST_BYTES
+"""Address space of the worker: models, parts of models to come, and what is on its way."""
+
+_REPLY_BYTES = 256 << 20
+"""Outputs of all models of one comparison, at most."""
+
+
+class ModelBench(Protocol):
+    """Runs whole models. Every method but ``compile`` and ``renew`` raises CandidateFailure where one can not run.
+
+    WrongResult: its outputs are not what they must be, or it wrote where it must not; nothing of it was timed, or
+    counts. CandidateCrashed, CandidateTimeout: the worker ended. Of several models it does not say which one did it.
+    """
+
+    def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
+        """Compile kernels under action texts, on all cores; what is there is not compiled again."""
+
+    def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
+        """Seconds of every launch, by model and turn, of models that run in turns."""
+
+    def interleaved(self, a: WholeModel, b: WholeModel, rounds: int) -> tuple[list[float], list[float]]:
+        """Seconds of runs of two models in turns, one of each a turn."""
+
+    def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
+        """Seconds of runs of two models in turns, for about so long."""
+
+    def latencies(self, model: WholeModel, samples: int) -> list[float]:
+        """Seconds of runs of one model with warm caches."""
+
+    def check(self, models: Sequence[WholeModel]) -> None:
+        """Raise WrongResult unless every model's outputs are what they must be, on all sets of inputs."""
+
+    def judged(self, model: WholeModel) -> bool:
+        """Whether an independent evaluation says what the model's outputs must be."""
+
+    def renew(self) -> None:
+        """End the worker; the next call gets a fresh one."""
+
+
+class LocalBench:
+    """A bench on this machine. ``compiler`` compiles a batch on all cores; ``close`` ends the worker.
+
+    ``judges`` says what a graph's outputs must be; None where nobody can tell. Calls wait for what compiles first.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        compiler: Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]],
+        judges: Callable[[tuple[Node, ...], tuple[Argument, ...]], Judge | None],
+        limits: Limits,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        self._target, self._compiler, self._interrupt = target, compiler, interrupt or Interrupt()
+        confinement = Confinement(memory_bytes=_MEMORY_BYTES)
+        self._worker = IsolatedWorker(
+            work.start_models, (target,), limits.worker_start_s, confinement, reply_bytes=_REPLY_BYTES
+        )
+        self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
+        self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
+        self._took_s: dict[Order, float] = {}
+        self._graph_s: dict[tuple[Node, ...], float] = {}
+        self._evaluate, self._judges = judges, dict[tuple[Node, ...], Judge | None]()
+
+    # ---- code
+
+    def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
+        """See ``ModelBench``."""
+        fresh = {(k.key, text): (k, text) for k, text in pairs if (k.key, text) not in self._code}
+        if fresh:
+            candidates = [Candidate(k.key, Payload(k, text, self._target)) for k, text in fresh.values()]
+            with self._interrupt.breakable():
+                made = self._compiler(candidates)
+            for at, found in zip(fresh, made, strict=True):
+                self._code[at] = found.measurement.error if isinstance(found, Outcome) else found
+        answers = [self._compiled(k.key, text) for k, text in pairs]
+        while len(self._code) > len(pairs) and sum(_bytes(c) for c in self._code.values()) > _KEPT_BYTES:
+            self._code.popitem(last=False)
+        return answers
+
+    def _compiled(self, key: str, text: str) -> Compiled:
+        found = self._code[key, text]
+        self._code.move_to_end((key, text))
+        return (
+            Compiled(error=found or "it does not compile") if isinstance(found, str) else Compiled(found.program_hash)
+        )
+
+    # ---- models
+
+    def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
+        """See ``ModelBench``."""
+        return list(self._timed(models, work.turns, rounds, True, runs=rounds * RUNS))
+
+    def interleaved(self, a: WholeModel, b: WholeModel, rounds: int) -> tuple[list[float], list[float]]:
+        """See ``ModelBench``."""
+        first, second = self._timed([a, b], work.turns, rounds, False, runs=rounds * RUNS)
+        return [s for (s,) in first], [s for (s,) in second]
+
+    def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
+        """See ``ModelBench``."""
+        self.check([a, b])
+        once_s = self._took_s[self._order(a)] + self._took_s[self._order(b)]
+        rounds = max(3, min(100, int(budget_s / max(4 * once_s, 1e-6))))
+        first, second = self._timed([a, b], work.pairs, rounds, runs=rounds * RUNS)
+        return [s for turn in first for s in turn], [s for turn in second for s in turn]
+
+    def latencies(self, model: WholeModel, samples: int) -> list[float]:
+        """See ``ModelBench``."""
+        ((seconds,),) = self._timed([model], work.runs, samples, runs=samples + 1)
+        return list(seconds)
+
+    def check(self, models: Sequence[WholeModel]) -> None:
+        """See ``ModelBench``."""
+        for model in models:
+            order = self._order(model)
+            if order in self._took_s:
+                continue
+            judge = self._judge(model)
+            known_s = self._graph_s.get(model.graph)
+            limit_s = _FIRST_S if known_s is None else _LEAST_S + _FACTOR * _CHECK_RUNS * known_s
+            answer = self._call([model], work.check, limit_s=limit_s + model.constant_bytes / _BYTES_PER_S)
+            for number in range(SETS):
+                self._compare(judge, answer.outputs[0], number, len(model.plan.outputs))
+            self._took_s[order] = self._graph_s[model.graph] = min(answer.turns[0][0])
+
+    def renew(self) -> None:
+        """See ``ModelBench``."""
+        self._worker.close()
+        self._took_s.clear()
+
+    def close(self) -> None:
+        """End the worker, and wait until it is gone."""
+        self._worker.close()
+
+    def judged(self, model: WholeModel) -> bool:
+        """See ``ModelBench``."""
+        return self._judge(model) is not None
+
+    def _timed(self, models: Sequence[WholeModel], function: Any, *arguments: object, runs: int) -> tuple[Turns, ...]:
+        """Times of models that were checked before, and once more after it."""
+        self.check(models)
+        took_s = sum(self._took_s[self._order(m)] for m in models)
+        packing_s = sum(m.constant_bytes for m in models) / _BYTES_PER_S
+        answer = self._call(models, function, *arguments, limit_s=_LEAST_S + packing_s + _FACTOR * runs * took_s)
+        for model, outputs in zip(models, answer.outputs, strict=True):
+            self._compare(self._judge(model), outputs, 0, len(model.plan.outputs))
+        return answer.turns
+
+    def _judge(self, model: WholeModel) -> Judge | None:
+        if model.graph not in self._judges:
+            with self._interrupt.breakable():
+                self._judges[model.graph] = self._evaluate(model.graph, model.inputs)
+        return self._judges[model.graph]
+
+    def _compare(self, judge: Judge | None, outputs: Sequence[bytes], number: int, count: int) -> None:
+        if judge is not None:
+            judge.check(outputs[number * count : (number + 1) * count], number)
+
+    # ---- the worker
+
+    def _call(self, models: Sequence[WholeModel], function: Any, *arguments: object, limit_s: float) -> Answer:
+        orders = [self._order(m) for m in models]
+        for _ in range(4):
+            answer = self._answer(function, orders, *arguments, limit_s=limit_s)
+            if not answer.missing:
+                if answer.fault:
+                    self.renew()
+                    raise OutOfResources(answer.fault) if answer.memory else WrongResult(answer.fault)
+                return answer
+            self._supply(models, frozenset(answer.missing))
+        raise OutOfResources(f"{models[0].name}: the worker can not keep its parts, constants of "
+                             f"{models[0].constant_bytes} bytes among them")  # fmt: skip
+
+    def _supply(self, models: Sequence[WholeModel], missing: frozenset[str]) -> None:
+        plans = {name: blob for m in models for name, blob in [self._plan(m.plan)] if name in missing}
+        arrays = {
+            b.data.digest: b.data.array for m in models for b in m.plan.buffers if b.data and b.data.digest in missing
+        }
+        code = {c.program_hash: c for m in models for _, c in self._codes(m) if c.program_hash in missing}
+        limit_s = _FIRST_S + sum(a.nbytes for a in arrays.values()) / _BYTES_PER_S
+        if fault := self._answer(work.put, plans, arrays, code, limit_s=limit_s).fault:
+            raise CompileFailure(fault)
+
+    def _answer(self, function: Callable[..., Answer], *arguments: object, limit_s: float) -> Answer:
+        try:
+            with self._interrupt.breakable():
+                ending = self._worker.call(function, *arguments, limit_s=limit_s, reply_type=Answer)
+        except BaseException:
+            self.renew()
+            raise
+        if isinstance(ending, TimedOut):
+            self._took_s.clear()
+            raise CandidateTimeout(f"over {limit_s:.3g} s")
+        if isinstance(ending, Died):
+            self._took_s.clear()
+            raise CandidateCrashed(f"the worker ended with {ending.text}")
+        answer: Answer = ending.value
+        if answer.turns and not all(s >= 0.0 for turns in answer.turns for turn in turns for s in turn):
+            raise CandidateCrashed("the worker answers with times that are none")
+        return answer
+
+    def _order(self, model: WholeModel) -> Order:
+        programs = tuple((key, compiled.program_hash) for key, compiled in self._codes(model))
+        return Order(self._plan(model.plan)[0], programs, model.inputs)
+
+    def _codes(self, model: WholeModel) -> list[tuple[str, CompiledCandidate]]:
+        """The code of every kernel; what was dropped since the model was made is compiled again."""
+        kernels = model.plan.kernels()
+        pairs = [(kernels[key][0], text) for key, text in model.actions.items() if key in kernels]
+        if any((k.key, text) not in self._code for k, text in pairs):
+            self.compile(pairs)
+        found = []
+        for kernel, text in pairs:
+            compiled = self._code[kernel.key, text]
+            if isinstance(compiled, str):
+                raise CompileFailure(f"kernel {kernel.name}: {text!r}: {compiled}")
+            found.append((kernel.key, compiled))
+        return found
+
+    def _plan(self, plan: Schedule) -> tuple[str, bytes]:
+        """The digest of a plan, and its bytes; of the last few it is known."""
+        if id(plan) not in self._plans:
+            self._plans[id(plan)] = plan, *work.plan_blob(plan)
+            while len(self._plans) > _KEPT_PLANS:
+                self._plans.popitem(last=False)
+        _, digest, blob = self._plans[id(plan)]
+        return digest, blob
+
+
+def _bytes(code: CompiledCandidate | str) -> int:
+    return len(code) if isinstance(code, str) else len(code.image)

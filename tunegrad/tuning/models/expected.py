@@ -1,0 +1,184 @@
+"""What a model's outputs must be: its graph evaluated by numpy in float64, and how far off a right model may be.
+
+    graph  -->  numpy, its own dtypes  \\
+    graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and what they may differ by
+    inputs, both sets                  /
+
+No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/NUMERICS.md derives the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.pool import Ending, Finished
+from tunegrad.errors import WrongResult
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.graph_reference import FlatNode, flat, graph_in_float64, unflat
+from tunegrad.ir.numeric import to_compute
+from tunegrad.runtime import Argument
+
+from .inputs import SETS, drawn
+
+__all__ = ["EVALUATE_S", "Expected", "Judge", "Workers", "evaluated", "expected_of"]
+
+Array = NDArray[Any]
+
+EVALUATE_S = 120.0
+"""What evaluating a model may take: ResNet-50 at batch 1 takes two seconds."""
+
+_SPREAD, _WINOGRAD_SPREAD = 16.0, 64.0
+"""How much farther off than numpy a right model may be; the second of a graph with windows, which may be convolutions.
+
+Measured: mlp 0.9 times as far, the encoder 4.0, single convolutions 5.3, as F(4x4) 35 (512 channels), ResNet-18 0.9,
+as F(4x4) 1.4. A change of one element of one tile in these is thousands of times that.
+"""
+
+_FLIPS = 1e-3
+"""The part of the integers and truths behind floats that a rounding may tip over."""
+
+_UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+"""The relative error of one rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats at all."""
+
+    terms: int = 1
+    windows: bool = False
+    floats: bool = True
+
+    @staticmethod
+    def of(nodes: list[FlatNode]) -> Facts:
+        """Of a graph as ``flat`` makes a list of it."""
+        sizes = [(prod(nodes[srcs[0]][3]), prod(shape)) for op, srcs, _, shape, _ in nodes if op is GraphOp.REDUCE]
+        terms = max((terms // size for terms, size in sizes if size), default=1)
+        windows = any(op is GraphOp.WINDOW for op, *_ in nodes)
+        return Facts(terms, windows, any(dtype.is_float or dtype.is_pair for *_, dtype in nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One output on one set of inputs: values in float64 (or integers), flat, and by how much each may differ.
+
+    Where ``values`` are not finite the model's have to be the same, or not finite either. Of what is no float a part
+    of ``flips`` may differ.
+    """
+
+    values: Array
+    allowed: float
+    flips: float = 0.0
+
+    @staticmethod
+    def of(wide: Array, native: Array, dtype: DType, facts: Facts) -> Expected:
+        """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest sum in the graph.
+
+        Of few outputs numpy's error is sometimes none by chance: what one sum of so many terms is off by is allowed.
+        """
+        if not dtype.is_float:
+            return Expected(native.reshape(-1).astype(np.int64), 0.0, _FLIPS if facts.floats else 0.0)
+        values, other = wide.reshape(-1).astype(np.float64), native.reshape(-1).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(values - other)
+        finite = np.isfinite(values) & np.isfinite(error)
+        if not finite.any():
+            return Expected(values, 0.0)
+        scale = float(np.sqrt(np.mean(values[finite] ** 2)))
+        own = _UNIT[dtype.name] * scale * sqrt(facts.terms)
+        spread = _WINOGRAD_SPREAD if facts.windows else _SPREAD
+        return Expected(values, max(spread * float(error[finite].max()), own))
+
+    def fault(self, got: Array) -> str:
+        """What is wrong with an output, in words; empty where nothing is."""
+        if got.size != self.values.size:
+            return f"{got.size} elements where there must be {self.values.size}"
+        if self.values.dtype.kind == "i":
+            bad = got.astype(np.int64) != self.values
+            if np.count_nonzero(bad) <= self.flips * got.size:
+                return ""
+        else:
+            with np.errstate(invalid="ignore"):
+                near = np.abs(got - self.values) <= self.allowed
+            bad = ~np.where(np.isfinite(self.values), near, ~np.isfinite(got))
+            if not bad.any():
+                return ""
+        at = int(np.argmax(bad))
+        return (
+            f"[{at}]: got {got[at]:.9g}, expected {self.values[at]:.9g}, tolerance {self.allowed:.3g} "
+            f"({int(bad.sum())} bad of {got.size})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Holds a graph's outputs to what they must be. ``sets`` has an ``Expected`` for every output of each set."""
+
+    dtypes: tuple[DType, ...]
+    sets: tuple[tuple[Expected, ...], ...]
+
+    def check(self, outputs: Sequence[bytes], number: int) -> None:
+        """Raise WrongResult unless these are the outputs on input set ``number``, as memory."""
+        if len(outputs) != len(self.dtypes):
+            raise WrongResult(f"{len(outputs)} outputs where there must be {len(self.dtypes)}")
+        for i, (raw, dtype, expected) in enumerate(zip(outputs, self.dtypes, self.sets[number], strict=True)):
+            if len(raw) % dtype.itemsize:
+                raise WrongResult(f"output {i}: {len(raw)} bytes are no {dtype} values")
+            if found := expected.fault(_numbers(raw, dtype)):
+                raise WrongResult(f"output {i} on input set {number}{found}")
+
+
+def _numbers(raw: bytes, dtype: DType) -> Array:
+    values = np.frombuffer(raw, np.uint8).view(dtype.numpy)
+    if dtype.is_bool:
+        return values.view(np.uint8).astype(np.int64)
+    return to_compute(values, dtype).astype(np.float64 if dtype.is_float else np.int64)
+
+
+class Workers(Protocol):
+    """Processes that can be killed, and run no candidate."""
+
+    def run(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
+        """Run a function once per argument list, in parallel."""
+
+
+def expected_of(workers: Workers, graph: tuple[Node, ...], inputs: tuple[Argument, ...]) -> Judge | None:
+    """What a graph's outputs must be; None where evaluating it takes too long, or too much memory."""
+    nodes, outputs = flat(graph)
+    endings = workers.run(evaluated, [(nodes, outputs, inputs, i) for i in range(SETS)], EVALUATE_S)
+    sets = [e.value for e in endings if isinstance(e, Finished) and e.value is not None]
+    return Judge(tuple(n.dtype for n in graph), tuple(sets)) if len(sets) == SETS else None
+
+
+def evaluated(
+    nodes: list[FlatNode], outputs: tuple[int, ...], inputs: tuple[Argument, ...], number: int
+) -> tuple[Expected, ...] | None:
+    """What every output must be on one set of inputs; None where there is too little memory."""
+    graph = unflat(nodes, outputs)
+    arrays = drawn(inputs, number)
+    try:
+        native = [to_compute(a, n.dtype) for a, n in zip(evaluate(graph, arrays), graph, strict=True)]
+        wide_graph = graph_in_float64(graph)
+        wide_inputs = arrays
+        if wide_graph is not graph:
+            dtypes = {a.name: a.dtype for a in inputs}
+            wide_inputs = {
+                name: to_compute(x, dtypes[name]).astype(np.float64) if dtypes[name].is_float else x
+                for name, x in arrays.items()
+            }
+        wide = evaluate(wide_graph, wide_inputs)
+    except MemoryError:
+        return None
+    facts = Facts.of(nodes)
+    return tuple(
+        Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts)
+        for w, wn, x, n in zip(wide, wide_graph, native, graph, strict=True)
+    )

@@ -1,0 +1,270 @@
+"""What runs inside the model worker: whole models bound to memory, their outputs, and their times in turns.
+
+    put      plans, arrays of constants and code arrive once each, by digest
+    check    both input sets into poisoned memory: the outputs; and seconds of a run
+    turns, pairs, runs    times; then the outputs once more, and every guard zone
+
+Calls name models by what they are made of. One that lacks something answers with what is ``missing`` and does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices import Buffer, CompiledCandidate, Executable, Team
+from tunegrad.errors import CompileFailure, InternalError
+from tunegrad.inference import CpuEngine
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.target import Target
+from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, Runner
+
+from .inputs import SETS, drawn
+from .turns import turn_order
+
+__all__ = ["RUNS", "Answer", "Order", "check", "pairs", "plan_blob", "put", "runs", "start_models", "turns"]
+
+RUNS = 3
+"""Runs of a model in its turn; the first one only warms the caches."""
+
+MOST_BYTES = 4 << 30
+"""Of the memory of all models that are kept, of constants and packs above all."""
+
+_MOST_CODE = 1024
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A model by the names of its parts: the digest of its plan, the program of every kernel by key, its inputs."""
+
+    plan: str
+    programs: tuple[tuple[str, str], ...]
+    inputs: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call says; plain data. ``missing`` are names of parts that have to be ``put`` first.
+
+    ``turns``: seconds by model, turn and launch (or run). ``outputs``: bytes by model, of every output, of one input
+    set after the other. ``fault`` says what went wrong with model ``at``, and ``memory`` whether it was too little.
+    """
+
+    missing: tuple[str, ...] = ()
+    turns: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    outputs: tuple[tuple[bytes, ...], ...] = ()
+    fault: str = ""
+    at: int = 0
+    memory: bool = False
+
+
+def plan_blob(plan: Schedule) -> tuple[str, bytes]:
+    """A plan without the arrays of its constants, as bytes for a worker, and their digest."""
+    empty = np.zeros(0, np.uint8)
+    buffers = tuple(b if b.data is None else replace(b, data=replace(b.data, array=empty)) for b in plan.buffers)
+    blob = pickle.dumps(replace(plan, buffers=buffers))
+    return hashlib.blake2b(blob, digest_size=16).hexdigest(), blob
+
+
+@dataclass(slots=True)
+class _Engine:
+    """Memory of one model, whose guard zones can be looked at; launches as any engine's. Mutable."""
+
+    cpu: CpuEngine
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        self.buffers.append(Buffer(nbytes))
+        return self.buffers[-1].bytes
+
+    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
+        return self.cpu.bind(entries)
+
+    def damage(self) -> str:
+        """The first guard zone that was written to, in words; empty where none was."""
+        return next((found for b in self.buffers if (found := b.check_guards())), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A model that is bound to memory."""
+
+    runner: Runner
+    engine: _Engine
+    sets: tuple[dict[str, Array], ...]
+
+    def seconds(self, samples: int) -> tuple[float, ...]:
+        return self.runner.time(self.sets[0], samples)[0]
+
+    def launches_s(self, samples: int) -> tuple[float, ...]:
+        return self.runner.time(self.sets[0], samples, each=True)[1]
+
+    def outputs(self, sets: Iterable[int]) -> tuple[bytes, ...]:
+        """The outputs' bytes; every byte of them, and of what is between, was poison before."""
+        return tuple(a.tobytes() for i in sets for a in self.runner.run_poisoned(self.sets[i]))
+
+
+class _Shelf:
+    """All that the worker keeps: parts by name, and models, the least recently used go first. Mutable."""
+
+    def __init__(self, target: Target) -> None:
+        self._engine = CpuEngine(Team(target.threads, pin_caller=True))
+        self._models: OrderedDict[Order, _Held] = OrderedDict()
+        self._code: dict[str, tuple[CompiledCandidate, Executable]] = {}
+        self._plans: dict[str, Schedule] = {}
+        self._arrays: dict[str, Array] = {}
+
+    def _clear(self) -> None:
+        self._models.clear()
+        for _, executable in self._code.values():
+            executable.close()
+        for parts in (self._code, self._plans, self._arrays):
+            parts.clear()
+
+    def put(
+        self, plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]
+    ) -> str:
+        """Keep parts; what has grown too large is dropped first. Says which code can not be linked, or nothing."""
+        if len(self._code) > _MOST_CODE or sum(a.nbytes for a in self._arrays.values()) > MOST_BYTES:
+            self._clear()
+        self._arrays.update(arrays)
+        self._plans.update((name, pickle.loads(blob)) for name, blob in plans.items())  # noqa: S301  # the session's
+        for name, compiled in code.items():
+            try:
+                self._code[name] = compiled, Executable.load(compiled.image, compiled.name)
+            except CompileFailure as error:
+                return str(error)
+        return ""
+
+    def missing(self, orders: Sequence[Order]) -> tuple[str, ...]:
+        """Names of parts that these models need and that are not here."""
+        plans = [o.plan for o in orders if o not in self._models]
+        code = [program for o in orders if o not in self._models for _, program in o.programs]
+        arrays = [b.data.digest for p in plans if p in self._plans for b in self._plans[p].buffers if b.data]
+        wanted = dict.fromkeys([*plans, *code, *arrays])
+        return tuple(w for w in wanted if w not in self._plans and w not in self._code and w not in self._arrays)
+
+    def held(self, orders: Sequence[Order]) -> list[_Held]:
+        """The models, bound; others give way where all of them need too much memory. Raises MemoryError."""
+        for order in orders:
+            if order not in self._models:
+                self._models[order] = self._bound(order)
+            self._models.move_to_end(order)
+            for old in [o for o in self._models if o not in orders]:
+                if sum(h.runner.memory_bytes for h in self._models.values()) <= MOST_BYTES:
+                    break
+                del self._models[old]
+        return [self._models[o] for o in orders]
+
+    def _bound(self, order: Order) -> _Held:
+        plan = self._plans[order.plan]
+        buffers = tuple(
+            b if b.data is None else replace(b, data=replace(b.data, array=self._arrays[b.data.digest]))
+            for b in plan.buffers
+        )
+        engine = _Engine(self._engine)
+        codes = {key: self._linked(program) for key, program in order.programs}
+        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine.allocate))
+        return _Held(runner, engine, tuple(drawn(order.inputs, i) for i in range(SETS)))
+
+    def _linked(self, program: str) -> Code:
+        compiled, executable = self._code[program]
+        names = tuple(p.name for p in compiled.io.params)
+        return Code(
+            executable.address, names, compiled.io.packs, compiled.workspace_bytes, compiled.threads, executable
+        )
+
+
+_shelf: _Shelf | None = None
+
+
+def start_models(target: Target) -> None:
+    """Initialise the model worker: its thread team, and what it imports; then it is confined."""
+    global _shelf  # noqa: PLW0603  # the one thing this process keeps
+    _shelf = _Shelf(target)
+    for number in range(SETS):
+        drawn([Argument(name, (2,), dtype) for name, dtype in DTYPES.items()], number)
+
+
+def put(plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]) -> Answer:
+    """Keep parts of models by name."""
+    return Answer(fault=_kept().put(plans, arrays, code))
+
+
+def check(orders: Sequence[Order]) -> Answer:
+    """The outputs of every model on every input set, and the seconds of two runs each."""
+
+    def checked(models: Sequence[_Held]) -> Answer:
+        outputs = tuple(m.outputs(range(SETS)) for m in models)
+        return Answer(turns=tuple((m.seconds(2),) for m in models), outputs=outputs)
+
+    return _asked(orders, checked)
+
+
+def turns(orders: Sequence[Order], rounds: int, each: bool) -> Answer:
+    """Times of models that run in turns: seconds of every launch (``each``), or of the faster of two whole runs."""
+
+    def timed(models: Sequence[_Held]) -> Answer:
+        found: list[list[tuple[float, ...]]] = [[] for _ in models]
+        for turn in range(rounds):
+            for i in turn_order(len(models), turn):
+                if each:
+                    models[i].seconds(1)
+                    found[i].append(models[i].launches_s(RUNS - 1))
+                else:
+                    found[i].append((min(models[i].seconds(RUNS)[1:]),))
+        return Answer(turns=tuple(map(tuple, found)))
+
+    return _asked(orders, timed)
+
+
+def pairs(orders: Sequence[Order], rounds: int) -> Answer:
+    """Seconds of two runs of each model a round, in turns; a turn's first run only warms the caches."""
+
+    def timed(models: Sequence[_Held]) -> Answer:
+        found: list[list[tuple[float, ...]]] = [[] for _ in models]
+        for turn in range(rounds):
+            for i in range(len(models)) if turn % 2 == 0 else reversed(range(len(models))):
+                found[i].append(models[i].seconds(RUNS)[1:])
+        return Answer(turns=tuple(map(tuple, found)))
+
+    return _asked(orders, timed)
+
+
+def runs(orders: Sequence[Order], samples: int) -> Answer:
+    """Seconds of runs of each model, one after the other; the first one only warms the caches."""
+    return _asked(orders, lambda models: Answer(turns=tuple((m.seconds(samples + 1)[1:],) for m in models)))
+
+
+def _asked(orders: Sequence[Order], work: Callable[[Sequence[_Held]], Answer]) -> Answer:
+    """The answer to a call; outputs on the first input set, where it has none of its own, and damage, come after it."""
+    shelf = _kept()
+    if missing := shelf.missing(orders):
+        return Answer(missing=missing)
+    try:
+        models = shelf.held(orders)
+        answer = work(models)
+        if not answer.outputs:
+            answer = replace(answer, outputs=tuple(m.outputs([0]) for m in models))
+    except MemoryError as error:
+        return Answer(fault=f"memory: {error}", memory=True)
+    for at, model in enumerate(models):
+        if damage := model.engine.damage():
+            return Answer(fault=damage, at=at)
+    return answer
+
+
+def _kept() -> _Shelf:
+    if _shelf is None:
+        raise InternalError("model worker: called before it was started")
+    return _shelf
