@@ -156,8 +156,9 @@ def _smaller(actions: tuple[Action, ...], rng: random.Random) -> tuple[Action, .
 
 def _text(space: Space, rng: random.Random) -> tuple[Action, ...]:
     text = " ".join(map(str, rng.choice((_disturbed, _lent, _hand))(space, rng)))
-    at = rng.randrange(len(text) + 1)
-    return parse_actions(text[:at] + rng.choice("0123456789abr(),= ") + text[at + 1 :])
+    places = [i for i, c in enumerate(text) if c.isdigit()] if rng.random() < 0.7 else []
+    at = rng.choice(places) if places else rng.randrange(len(text) + 1)
+    return parse_actions(text[:at] + rng.choice("0123456789" if places else "0123456789abr(),= ") + text[at + 1 :])
 
 
 ORIGINS: dict[str, Callable[[Space, random.Random], tuple[Action, ...]]] = {

@@ -201,6 +201,8 @@ RIGHT = {
     "pad(axis=c, multiple=4) upcast(axis=c)",
     "winograd_input": "tile(axis=a, size=2) thread(axis=a1, count=0) upcast(axis=c) tile(axis=b, size=2) "
     "vectorize(axis=b1) reorder(order=(b0, a1)) tile(axis=b0, size=4) upcast(axis=a0)",
+    "max_pool": "pad(axis=c, multiple=4) fuse(outer=a, inner=b) tile(axis=c, size=5) reorder(order=(c0, abf)) "
+    "thread(axis=abf, count=2)",
     "conv1x1s2": "stage(param=p2, at=a, layout=()) thread(axis=b, count=0) pad(axis=c, multiple=4) "
     "stage(param=p1, at=a, layout=()) pad(axis=a, multiple=4) unroll(axis=ra)",
 }

@@ -19,7 +19,7 @@ from itertools import pairwise
 from .index import Atom, FloorDiv, Index, Mod, Var
 from .prove import Facts, below
 
-__all__ = ["Family", "narrowed", "split", "told"]
+__all__ = ["Family", "narrowed", "pinned", "split", "told"]
 
 _Terms = tuple[tuple[Atom, int], ...]
 
@@ -90,15 +90,29 @@ def _below(index: Index, limit: int, facts: Callable[[], Facts]) -> bool:
 
 
 def narrowed(index: Index, facts: Facts) -> Index:
-    """The sum where the facts about one variable hold: the variable has that range."""
+    """The sum where the facts hold: each variable has the range that one fact at a time leaves it."""
     limits: dict[str, tuple[int, int]] = {}
     for fact in facts:
-        if len(fact.terms) == 1 and isinstance(v := fact.terms[0][0], Var) and v.name in index.names():
-            k = fact.terms[0][1]
-            lo, hi = limits.get(v.name, (v.lo, v.hi))
-            limits[v.name] = (max(lo, -(fact.const // k)), hi) if k > 0 else (lo, min(hi, fact.const // -k))
+        for v, k in fact.terms:
+            if isinstance(v, Var) and v.name in index.names():
+                lo, hi = limits.get(v.name, (v.lo, v.hi))
+                rest = fact.hi - max(k * v.lo, k * v.hi)
+                limits[v.name] = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k))
     known = {n: Index(((Var(n, lo, hi), 1),), 0) if lo < hi else Index((), lo) for n, (lo, hi) in limits.items()}
     return index.substitute(known)
+
+
+def pinned(family: Family) -> dict[str, int]:
+    """The variables of its terms that facts leave one value, with it; they are taken out of the terms."""
+    facts = family.facts()
+    found = {}
+    for v, _ in family.terms:
+        if isinstance(v, Var) and (only := narrowed(Index(((v, 1),), 0), facts)).is_const:
+            found[v.name] = only.const
+    if found:
+        rest = Index(family.terms, 0).at(found)
+        family.terms, family.constants = rest.terms, [c + rest.const for c in family.constants]
+    return found
 
 
 def told(sums: Iterable[_Terms]) -> frozenset[str]:

@@ -25,7 +25,7 @@ from typing import Literal, Never
 from tunegrad.errors import VerifyError
 
 from . import program as p
-from .addresses import Family, narrowed, split, told
+from .addresses import Family, narrowed, pinned, split, told
 from .index import Index, Valid, var
 from .program import For, Instr, Program
 from .prove import Facts, condition_facts, stop_facts
@@ -186,6 +186,7 @@ class _Level:
         own_group = {a.name for a in program.allocs if a.space == "shared"}
         self.watched = seen.watched - own_group if kind == "thread" else seen.watched
         self.values: dict[int, frozenset[str] | None] | None = None
+        self.pinned: dict[int, dict[str, int]] = {}
 
     def check(self) -> None:
         """Raise VerifyError unless no two of the actors race."""
@@ -204,10 +205,21 @@ class _Level:
         return self.seen.stretch(stretch) if self.barriers else 0
 
     def _phase_is_safe(self, accesses: list[_Accesses]) -> None:
+        """Raise VerifyError unless it is; the variables that masks leave one value are looked for where that helps."""
+        try:
+            self._compared(accesses)
+        except VerifyError:
+            known = {id(a): pinned(a.family) for a in accesses}
+            if not any(known.values()):
+                raise
+            self.pinned = known
+            self._compared(accesses)
+
+    def _compared(self, accesses: list[_Accesses]) -> None:
         split([a.family for a in accesses])
         owners: dict[_Key, list[tuple[_Accesses, int]]] = {}
         for a in accesses:
-            known = told(a.family.digits) | self._fixed(a)
+            known = told(a.family.digits) | self._fixed(a) | self.pinned.get(id(a), {}).keys()
             shares = self._shares(a, known)
             if shares is None and not a.is_load:
                 self._same_value(a, known)
@@ -232,6 +244,7 @@ class _Level:
             if names <= known:
                 where = [n for n, d in enumerate(a.family.digits) if any(names & atom.names for atom, _ in d)]
                 text = tuple((n, Index(a.family.digits[n], 0).key) for n in where)
+                text += tuple((v, n) for n, v in self.pinned.get(id(a), {}).items() if n in names)
                 found[x.inner, x.count] = (x.inner, x.count, x.var, tuple(s.key for s in x.stops), text), tuple(where)
         reached = 1
         for inner, count in sorted(found):
