@@ -8,7 +8,9 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
 from benchmarks.hand_schedules import gemm, row_sum
-from tests.property.test_schedules_agree import CPU, GPU, assert_agrees, is_small, random_actions
+from tests.property.test_schedules_agree import CPU, GPU, random_actions
+from tests.schedule_checks import assert_agrees, is_small
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.program import For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering import chains
@@ -48,11 +50,16 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
         kernel = corpus_kernel(name)
         for seed in seeds:
             text = random_actions(kernel, target, seed)
-            program = Space(kernel, target).lower(Schedule.parse(text))
-            count["cut"] += in_registers(program) and is_small(program)
             count["all"] += 1
+            try:
+                program = Space(kernel, target).lower(Schedule.parse(text))
+            except IllegalAction:  # not proved to be free of races: one in hundreds is
+                count["refused"] += 1
+                continue
+            count["cut"] += in_registers(program) and is_small(program)
             assert_agrees(kernel, program, f"{name}: {text}", seed)
     assert count["all"] == len(seeds) * len(NAMES)
+    assert count["refused"] <= 0.02 * count["all"], count
     assert count["cut"] > count["all"] // 4, count
 
 
