@@ -38,7 +38,7 @@ class LocalBench:
         return Finished(msgspec.msgpack.decode(answer, type=reply_type))
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> None:
-        self.bench.prepare(candidate.kernel_key, self.referee.prepare(candidate, io, None))
+        self.bench.prepare(candidate.kernel_key, self.referee.prepare(candidate, io))
 
     def examine(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")

@@ -14,6 +14,7 @@ from local_bench import LocalBench
 
 from tunegrad.devices.cpu import compile_llvm, host_target
 from tunegrad.devices.examine import Unprepared
+from tunegrad.devices.handover import output_places
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.devices.native import Launch
@@ -239,42 +240,39 @@ def test_hash_depends_on_the_program_only():
     assert a.program_hash == b.program_hash != c.program_hash
 
 
-def test_references_come_from_the_compile_workers_when_asked_ahead():
-    candidate = hostile.candidate(hostile.GOOD)
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
-        measurer.refer([(candidate, hostile.IO), (candidate, hostile.IO)])
-        (sets,) = measurer._references.values()
-        asked = []
-        call = measurer._referee.call
-
-        def spied(function: Any, *arguments: Any, **rest: Any) -> Any:
-            asked.append((function.__name__, arguments))
-            return call(function, *arguments, **rest)
-
-        measurer._referee.call = spied
-        (outcome,) = measurer.measure([candidate], hostile.QUICK)
-        (wrong,) = measurer.measure([hostile.candidate(hostile.WRONG)], hostile.QUICK)
-    assert len(sets) == 3
-    assert (sets[0]["out"].values != sets[1]["out"].values).any()
-    assert [a[2] for name, a in asked if name == "prepare_kernel"] == [sets, sets], "the wrong one met a fresh bench"
-    assert (outcome.measurement.status, wrong.measurement.status) == (Status.OK, Status.WRONG)
+def test_references_are_computed_once_though_the_bench_is_replaced():
+    with LocalBench("hostile:reference") as local:
+        candidate = Candidate("kernel", None)
+        local.prepare(candidate, hostile.IO)
+        first = local.referee._kernels.get("kernel").references
+        local.prepare(candidate, hostile.IO)
+        again = local.referee._kernels.get("kernel").references
+    assert all(a["out"] is b["out"] for a, b in zip(first, again, strict=True))
 
 
-def test_kernel_whose_reference_dies_ahead_is_referred_when_it_is_measured():
-    hooks = Hooks(reference="test_cpu_measurer:dies_where_nothing_is_judged")
-    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer:
-        measurer.refer([(hostile.candidate(hostile.GOOD), hostile.IO)])
-        assert not measurer._references
-        (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-    assert outcome.measurement.status is Status.OK
+def test_the_same_bytes_are_not_judged_twice_and_others_are():
+    with LocalBench("hostile:reference") as local:
+        local.prepare(Candidate("kernel", None), hostile.IO)
+        judged, judge = [], local.referee._bulk.judge
 
+        def counted(bar: Any, got: Any) -> Any:
+            judged.append(got.copy())
+            return judge(bar, got)
 
-def dies_where_nothing_is_judged(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
-    from tunegrad.devices import referee
-
-    if referee._process.referee is None:
-        os._exit(3)
-    return hostile.reference(payload, inputs)
+        local.referee._bulk.judge = counted
+        outputs = tuple(p for p in hostile.IO.params if p.role == "out")
+        ((_, memory),) = output_places(outputs, local.referee._memory)
+        right = local.referee._kernels.get("kernel").references[0]["out"].values.astype(np.float32)
+        memory[:] = right
+        verdicts = [local.referee.judge("kernel", outputs, 0) for _ in range(3)]
+        memory[7] += 1.0
+        wrong = local.referee.judge("kernel", outputs, 0)
+        memory[:] = right
+        last = local.referee.judge("kernel", outputs, 0)
+    assert [v.error for v in verdicts] == ["", "", ""]
+    assert wrong.error.startswith("out[7]")
+    assert last == verdicts[0]
+    assert len(judged) == 2, "the first right one and the wrong one"
 
 
 def test_constants_are_one_array_for_all_input_sets():

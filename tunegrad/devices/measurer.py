@@ -11,7 +11,6 @@ run another candidate: what does not come again was the machine's doing, or that
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -20,7 +19,6 @@ from typing import Any, Literal, Self
 from tunegrad.devices import referee, worker
 from tunegrad.devices.codegen import OptLevel
 from tunegrad.devices.confine import Confinement, Protections, physical_bytes
-from tunegrad.devices.dataset import References
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.examine import Examination, Result, Unprepared
 from tunegrad.devices.handover import Places
@@ -110,7 +108,6 @@ class CpuMeasurer:
             start_s,
             Confinement(reads=True),
         )
-        self._references: OrderedDict[str, References] = OrderedDict()
         self._peaks: MachineLimits | None = None
         self._used = 0
 
@@ -137,19 +134,6 @@ class CpuMeasurer:
     def settle(self) -> None:
         """Return once nothing compiles."""
         self._compilers.settle()
-
-    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
-        """Compute what kernels' outputs must be on all cores, ahead of their measuring.
-
-        A kernel that was referred before is left out; one whose reference fails here is referred when it is measured.
-        """
-        fresh = {c.kernel_key: (c, io) for c, io in kernels if c.kernel_key not in self._references}
-        calls = [(c, io, self.hooks, self.limits, self._seed) for c, io in fresh.values()]
-        self.settle()
-        endings = self._compilers.map(worker.refer, calls, self.limits.reference_s)
-        for key, ending in zip(fresh, endings, strict=True):
-            if isinstance(ending, Finished):
-                self._remember(key, ending.value)
 
     def measure_compiled(
         self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float = math.inf
@@ -283,25 +267,13 @@ class CpuMeasurer:
     def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
         """Let the referee draw inputs and know what they must give, and the bench copy the inputs."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
-        known = self._references.get(key)
-        drawn = self._referee.call(
-            referee.prepare_kernel, candidate, compiled.io, known, limit_s=limit_s, reply_type=Places
-        )
+        drawn = self._referee.call(referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places)
         if not isinstance(drawn, Finished):
             raise InternalError(f"reference of kernel {key}: {drawn.text}")
         copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
         if not isinstance(copied, Finished):
             raise InternalError(f"inputs of kernel {key}: {copied.text}")
         self._memory.clear()
-
-    def _remember(self, kernel_key: str, references: References) -> None:
-        self._references[kernel_key] = references
-        self._references.move_to_end(kernel_key)
-        while len(self._references) > 1 and self._reference_bytes() > self.limits.cache_bytes:
-            self._references.popitem(last=False)
-
-    def _reference_bytes(self) -> int:
-        return sum(r.nbytes for sets in self._references.values() for one in sets for r in one.values())
 
 
 def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:

@@ -20,10 +20,10 @@ from tunegrad.devices.confine import (
     silence,
     watch_memory,
 )
-from tunegrad.devices.dataset import References, load_hook, make_dataset
+from tunegrad.devices.dataset import load_hook
 from tunegrad.devices.handover import Places
 from tunegrad.devices.hashing import program_hash
-from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Outcome
+from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
 from tunegrad.devices.peak import MachineLimits, measure_limits
 from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.shared import Mapped
@@ -32,7 +32,7 @@ from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "load", "machine_limits", "prepare_bench", "refer", "run",
+    "EXIT_MEMORY", "compare_pair", "compile_candidate", "load", "machine_limits", "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
@@ -101,11 +101,6 @@ def compile_candidate(
         where = "".join(traceback.format_exception(bug, limit=-3)).strip()
         error, status = f"{type(bug).__name__}: {bug}\n{where}", Status.COMPILE_ERROR
     return Outcome(program, Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start))
-
-
-def refer(candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int) -> References:
-    """A kernel's references, in a compile worker: the referee then only draws the inputs."""
-    return make_dataset(candidate, io, hooks, limits, seed, None).references
 
 
 def prepare_bench(kernel_key: str, places: Places) -> None:
