@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -199,7 +200,8 @@ def _sampled(
 def _compiled(kernel: Kernel, arrays: Mapping[str, Array], target: Target) -> dict[str, Array]:
     """Every output of the float64 kernel, run here and now on one thread."""
     wide = in_float64(kernel)
-    program, image = _oracle(wide, target)
+    with _one_compiles:
+        program, image = _oracle(wide, target)
     buffers = {p.name: Buffer(p.nbytes) for p in wide.params}
     for p in wide.params:
         if p.role != "out":
@@ -210,6 +212,10 @@ def _compiled(kernel: Kernel, arrays: Mapping[str, Array], target: Target) -> di
         entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
         entry(executable.address)(table.address, workspace.address, 0, None)
     return {p.name: buffers[p.name].array(p.dtype.name).copy() for p in wide.outputs}
+
+
+_one_compiles = threading.Lock()
+"""References are computed in several threads; what LLVM keeps per process is for one at a time."""
 
 
 @lru_cache(maxsize=1)

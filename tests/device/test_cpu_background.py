@@ -104,6 +104,12 @@ def test_crash_in_the_background_is_compiled_once_more_after_what_was_begun_sinc
     assert [code.program_hash for code in (fine, *second.wait())] == [good.program_hash] * 2
 
 
+def test_references_are_computed_after_what_compiles(device, good):
+    compiling = device.begin_compile(candidates("good"))
+    device.refer([(Candidate("another", "good"), good.io)])
+    assert len(compiling.wait()) == 1
+
+
 def test_closed_batch_does_not_hold_up_what_is_timed(device, good):
     compiling = device.begin_compile(candidates(*["hangs"] * HANGING))
     time.sleep(2 * SLOW_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,32 @@ def test_references_are_computed_once_though_the_bench_is_replaced():
         local.prepare(candidate, hostile.IO)
         again = local.referee._kernels.get("kernel").references
     assert all(a["out"] is b["out"] for a, b in zip(first, again, strict=True))
+
+
+def test_references_that_were_computed_ahead_are_taken():
+    with LocalBench("hostile:reference") as local:
+        several = [(Candidate(key, None), hostile.IO) for key in ("a", "b", "c", "b")]
+        local.referee.refer(several, threads=2)
+        ahead = {key: local.referee._kernels.get(key).references for key in ("a", "b", "c")}
+        local.prepare(Candidate("b", None), hostile.IO)
+        taken = local.referee._kernels.get("b").references
+    assert all(x["out"] is y["out"] for x, y in zip(ahead["b"], taken, strict=True))
+    assert (ahead["a"][0]["out"].values != ahead["b"][0]["out"].values).any()
+
+
+def test_a_kernel_whose_reference_dies_ahead_costs_no_other_its_row():
+    hooks = Hooks(reference="test_cpu_measurer:dies_of_one_kernel")
+    bad = Candidate("bad", Lowered(hostile.GOOD, "k", hostile.IO))
+    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer:
+        measurer.refer([(bad, hostile.IO)])
+        (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
+    assert outcome.measurement.status is Status.OK
+
+
+def dies_of_one_kernel(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+    if threading.current_thread() is not threading.main_thread():
+        os._exit(3)
+    return hostile.reference(payload, inputs)
 
 
 def test_the_same_bytes_are_not_judged_twice_and_others_are():

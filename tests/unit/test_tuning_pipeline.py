@@ -66,6 +66,9 @@ class Device:
         if self.under_way is not None:
             self.under_way.wait()
 
+    def refer(self, kernels: object) -> None:
+        assert self.under_way is None
+
     def measure_compiled(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float
     ) -> Measurement:

@@ -104,7 +104,7 @@ class CpuMeasurer:
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
-            (self.hooks, self.limits, seed, self._memory),
+            (self.hooks, self.limits, seed, self._memory, count),
             start_s,
             Confinement(reads=True),
         )
@@ -134,6 +134,16 @@ class CpuMeasurer:
     def settle(self) -> None:
         """Return once nothing compiles."""
         self._compilers.settle()
+
+    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
+        """Let the referee compute what kernels' outputs must be, on all cores, ahead of their measuring.
+
+        Where that fails it is computed once more when the kernel is measured, and fails for that kernel alone.
+        """
+        self.settle()
+        if kernels:
+            limit_s = self.limits.reference_s * len(kernels)
+            self._referee.call(referee.refer, tuple(kernels), limit_s=limit_s, reply_type=None)
 
     def measure_compiled(
         self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float = math.inf

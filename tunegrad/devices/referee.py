@@ -1,5 +1,6 @@
 """The referee: it draws what kernels read, knows what they must give, and judges what the bench put before it.
 
+    refer     references of kernels, ahead        --> stay here
     prepare   inputs and references of a kernel   --> inputs to the shared memory, references stay here
     judge     the outputs in the shared memory    --> a verdict
 
@@ -9,10 +10,11 @@ It runs in a process of its own, which never runs a candidate: no candidate can 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, make_dataset, same_bytes
+from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset, same_bytes
 from tunegrad.devices.handover import Bytes, Places, hand_over, output_places
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter
 from tunegrad.devices.native import Team
@@ -21,7 +23,7 @@ from tunegrad.devices.shared import Mapped
 from tunegrad.errors import InternalError
 from tunegrad.ir.contraction import one_blas_thread
 
-__all__ = ["Referee", "judge", "prepare_kernel", "start_referee"]
+__all__ = ["Referee", "judge", "prepare_kernel", "refer", "start_referee"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,29 @@ class Referee:
         self._kernels = DatasetCache(limits.cache_bytes)
         self._right: dict[tuple[str, int, Parameter], _Right] = {}
 
+    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
+        """Compute the references of kernels that are not here yet, several at once: numpy's work needs no lock."""
+        fresh = {c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None}
+        with ThreadPoolExecutor(threads) as pool:
+            for key, made in zip(fresh, pool.map(lambda asked: self._made(*asked), fresh.values()), strict=True):
+                self._keep(key, made)
+
     def prepare(self, candidate: Candidate, io: KernelIO) -> Places:
         """Draw a kernel's inputs and hand them over; compute its references, unless they are here."""
         kept = self._kernels.get(candidate.kernel_key)
         known = None if kept is None else kept.references
-        made = make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
+        made = self._made(candidate, io, known)
         places = hand_over([s.inputs for s in made.sets], self._memory)
         if kept is None:
-            self._kernels.put(candidate.kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
+            self._keep(candidate.kernel_key, made)
         return places
+
+    def _made(self, candidate: Candidate, io: KernelIO, known: References | None = None) -> Dataset:
+        return make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
+
+    def _keep(self, kernel_key: str, made: Dataset) -> None:
+        """Keep the references; the inputs are the bench's."""
+        self._kernels.put(kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
 
     def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:
         """Compare the outputs that lie in the shared memory with what set ``index`` must give."""
@@ -94,15 +110,24 @@ class _Process:
     """The one thing that this process keeps. Mutable: empty until it was started."""
 
     referee: Referee | None = None
+    threads: int = 1
 
 
 _process = _Process()
 
 
-def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped) -> None:
-    """Make this process the referee. It judges on one thread: others would have to be woken for each judgement."""
+def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped, threads: int) -> None:
+    """Make this process the referee.
+
+    It judges on one thread: others would have to be woken for each judgement. ``threads`` refer ahead.
+    """
     one_blas_thread()  # it looks for the library, which a confined process can not
-    _process.referee = Referee(hooks, limits, seed, Team(1), memory.bytes)
+    _process.referee, _process.threads = Referee(hooks, limits, seed, Team(1), memory.bytes), threads
+
+
+def refer(kernels: tuple[tuple[Candidate, KernelIO], ...]) -> None:
+    """``Referee.refer``."""
+    _referee().refer(kernels, _process.threads)
 
 
 def prepare_kernel(candidate: Candidate, io: KernelIO) -> Places:

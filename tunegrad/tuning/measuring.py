@@ -73,10 +73,13 @@ class CandidateMeasurer:
         self._fastest: dict[str, list[tuple[float, str, CompiledCandidate]]] = {}
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
-        """Compile in one batch what will be asked for soon; what is there is left alone."""
+        """Compile in one batch what will be asked for soon, and what it must compute; what is there is left alone."""
         fresh = [(k, s) for k, s in work if self._found(k.key, s.text) is None]
         candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
         compiled = self._compile(candidates, ())
+        pairs = zip(candidates, compiled, strict=True)
+        with self._costs.part("verifying"), self._interrupt.breakable():
+            self.device.refer([(c, code.io) for c, code in pairs if isinstance(code, CompiledCandidate)])
         for (kernel, schedule), result in zip(fresh, compiled, strict=True):
             self._primed[kernel.key, schedule.text] = result
 
