@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -20,10 +21,11 @@ from tunegrad.trial import Measurement, Policy
 
 
 class LocalBench:
-    """Use it as a context manager: at its end the team is gone."""
+    """Use it as a context manager: at its end the team is gone, and this process runs on all its cores again."""
 
     def __init__(self, reference: str, limits: Limits | None = None, memory_bytes: int = 1 << 20) -> None:
         self.limits = limits or Limits()
+        self._cpus = os.sched_getaffinity(0)
         memory = np.zeros(memory_bytes, np.uint8)
         self.bench = Bench(host_target(2), self.limits, memory)
         self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.team, memory)
@@ -58,3 +60,4 @@ class LocalBench:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.bench.release()
         self.bench.team.close()
+        os.sched_setaffinity(0, self._cpus)

@@ -1,7 +1,7 @@
 """The bench: it loads one candidate at a time, runs it on each input set, and times it on this process's thread team.
 
     load, run    the candidate on private copies of the inputs --> how long, guard zones --> copies of its outputs
-    time         samples                                       --> guard zones           --> copies of its outputs
+    time         samples                                       --> guard zones
 
 What the outputs must be, nobody here knows: the referee judges the copies (see ``examine``).
 """
@@ -128,13 +128,18 @@ class Bench:
         return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=self._hand_in(bound, index))
 
     def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
-        """Time what is loaded, on the first input set; its outputs are copied for the referee afterwards.
+        """Time what is loaded, on the first input set.
 
         ``best_s`` is the time to beat, ``once_s`` what it took when it was run: a clear loser is not timed to the end.
         """
         bound = self._loaded()
         samples = self._samples(bound, policy, best_s, once_s)
-        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, self._hand_in(bound, 0))
+        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, bound.damage(0))
+
+    def hand_in(self) -> Ran:
+        """Copy for the referee what the launches that were timed have written."""
+        bound = self._loaded()
+        return Ran(identity(bound.digest, bound.kernel_key, 0), damage=self._hand_in(bound, 0))
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""

@@ -1,7 +1,7 @@
 """One candidate from its code to its row, between two processes: the bench runs it, the referee judges what it wrote.
 
-    bench: run on the first set --> referee: right? --> bench: time --> referee: still right?
-                                                                    --> contends: the other sets, one by one
+    bench: run on the first set --> referee: right? --> bench: time --> contends: referee: still right?
+                                                                              the other sets, one by one
 
 Nothing is timed that the referee has not found right. What the bench says is held against what it was asked, since it
 runs candidates; what the referee says is believed, since it runs none.
@@ -122,9 +122,10 @@ class Examination:
             timed = self._ask(worker.time_loaded, self.policy, best_s, first.once_s, reply=Timed, index=0)
             samples, timing_s = timed.samples_s, time.monotonic() - began
             self._hold_against(samples, timing_s)
-            fault = self._after(timed, fault)
-            if median(samples) <= CONTENDING * best_s:
-                fault = self._others(fault)
+            if timed.damage:
+                fault = _Fault(f"after {len(samples)} samples: {timed.damage}", True, fault.max_error)
+            elif median(samples) <= CONTENDING * best_s:
+                fault = self._others(self._after(len(samples), fault))
         measurement = replace(
             facts,
             status=Status.WRONG if fault.error else Status.OK,
@@ -136,13 +137,13 @@ class Examination:
         )
         return Result(measurement, damaged=fault.damaged)
 
-    def _after(self, timed: Timed, before: _Fault) -> _Fault:
-        """What the launches that were timed did wrong. What is updated in place is another value after each of them."""
-        judged = all(p.role != "inout" for p in self.compiled.io.params)
-        if not judged and not timed.damage:
+    def _after(self, samples: int, before: _Fault) -> _Fault:
+        """What the launches that were timed made of the outputs. An inout is another value after each of them."""
+        if any(p.role == "inout" for p in self.compiled.io.params):
             return before
-        fault = self._judge(timed.damage, 0, before)
-        return replace(fault, error=f"after {len(timed.samples_s)} samples: {fault.error}") if fault.error else fault
+        ran = self._ask(worker.hand_in, reply=Ran, index=0)
+        fault = self._judge(ran.damage, 0, before)
+        return replace(fault, error=f"after {samples} samples: {fault.error}") if fault.error else fault
 
     def _others(self, fault: _Fault) -> _Fault:
         """The input sets after the first: for who may win."""

@@ -32,7 +32,7 @@ from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "load", "machine_limits", "prepare_bench", "run",
+    "EXIT_MEMORY", "compare_pair", "compile_candidate", "hand_in", "load", "machine_limits", "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
@@ -111,6 +111,11 @@ def prepare_bench(kernel_key: str, places: Places) -> None:
 def load(kernel_key: str, compiled: CompiledCandidate) -> Ran:
     """``Bench.load``."""
     return _workbench().load(kernel_key, compiled)
+
+
+def hand_in() -> Ran:
+    """``Bench.hand_in``."""
+    return _workbench().hand_in()
 
 
 def run(index: int) -> Ran:
