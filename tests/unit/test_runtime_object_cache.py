@@ -63,6 +63,19 @@ def test_the_object_of_another_key_is_a_miss_and_is_removed(tmp_path: Path) -> N
     assert files(tmp_path) == []
 
 
+@pytest.mark.parametrize(("version", "told"), [(b"1", False), (b"2", True), (b"3", True)])
+def test_an_object_of_an_older_version_is_a_miss_and_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: bytes, told: bool
+) -> None:
+    cache = ObjectCache(tmp_path)
+    cache.put(key(1), body(1))
+    files(tmp_path)[0].write_bytes(b"tunegrad object " + version + b"\n" + bytes(32) + body(1))
+    with caplog.at_level("WARNING"):
+        assert cache.get(key(1)) is None
+    assert ("is damaged" in caplog.text) is told
+    assert files(tmp_path) == []
+
+
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path, limit_bytes=10_000)
     for n in range(8):

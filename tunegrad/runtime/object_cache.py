@@ -23,6 +23,7 @@ __all__ = ["ObjectCache"]
 _log = logging.getLogger(__name__)
 
 _MAGIC = b"tunegrad object 2\n"
+_OLDER_MAGIC = b"tunegrad object 1\n"
 _HEAD = len(_MAGIC) + 32
 _STALE_S = 3600.0
 _REST = 0.9
@@ -44,7 +45,7 @@ class ObjectCache:
         self._usable: bool | None = None
 
     def get(self, key: str) -> bytes | None:
-        """What was put under ``key``, or None: never put, evicted or damaged."""
+        """What was put under ``key``, or None: never put, evicted, damaged, or of an older tunegrad."""
         if not self._ready():
             return None
         path = self._path(key)
@@ -54,7 +55,10 @@ class ObjectCache:
             return None
         body = blob[_HEAD:]
         if blob[:_HEAD] != _head(key, body):
-            _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
+            if blob.startswith(_OLDER_MAGIC):
+                _log.info("object cache: %s is of an older tunegrad; it is removed and compiled again", path)
+            else:
+                _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
             with suppress(OSError):
                 path.unlink()
             return None
