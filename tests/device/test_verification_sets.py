@@ -212,3 +212,24 @@ def test_default_schedules_are_right_on_every_set(measurer, name):
         (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.target))], QUICK)
         assert outcome is not None
         assert (outcome.measurement.status, outcome.measurement.error) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: x(1024, 512) / x(1024, 512).sum(1, keepdims=True),
+        lambda: (x(512, 256) - Tensor.input("m", (512, 1))).exp() / Tensor.input("s", (512, 1)),
+        lambda: (x(512, 256) - x(512, 256).max(1, keepdims=True)).exp() * 2.0,
+        lambda: x(512, 256).softmax(-1),
+        lambda: x(512, 256).exp().sum(1),
+    ],
+    ids=["over its sum", "parts of a softmax", "shifted", "softmax", "sum of exponentials"],
+)
+def test_right_kernels_that_are_sensitive_are_right(make):
+    k = kernel_of(make())
+    schedules = [Space(k, host_target(1)).defaults()[0].text, ""]
+    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        found = measurer.measure([Candidate(k.key, Payload(k, text, host_target(1))) for text in schedules], Policy())
+    rows = [o.measurement for o in found if o is not None]
+    assert rows
+    assert [row.error for row in rows if row.status is not Status.OK] == []

@@ -1,7 +1,8 @@
 """The input sets of a kernel: which numbers show what its candidates do wrong, and no more than that.
 
 ordinary   in the first domain where at least half of a sample of the results is finite
-exact      integers, up to the greatest reach for which the most results are exact; of one sign under a maximum
+exact      integers, up to the greatest reach for which the most results are exact; of one sign under a maximum;
+           where results are not exact, one that single precision bears; else ordinary numbers
 special    at the wildest level where single precision, in numpy, meets the bar that candidates must meet
 
 The choices follow from kernel and seed alone, so every process makes the same.
@@ -9,7 +10,7 @@ The choices follow from kernel and seed alone, so every process makes the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Literal
@@ -22,7 +23,7 @@ from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, consta
 from tunegrad.devices.job import Array, KernelIO, Reference
 from tunegrad.devices.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps, roundings
-from tunegrad.ir.expr import Apply, Cast, Expr, Op
+from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.numeric import to_compute
@@ -45,6 +46,9 @@ _FINITE = 16
 _PARTIAL = frozenset((Op.LOG, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP))
 """Where most arguments may give no finite result."""
 
+_SENSITIVE = frozenset((Op.LOG, Op.RECIP, Op.DIV, Op.POW))
+"""What makes much of a small error of an argument near zero."""
+
 _JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR))
 """Large arguments that were rounded give other results altogether."""
 
@@ -54,7 +58,11 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
     how = Draw(kind, domain_of(kernel, io))
     if kind == "exact":
         sign = _sign(kernel) if signed(how.domain) else 0
-        return _drawn(kernel, io, seed, replace(how, reach=_reach(kernel, how.domain, sign), sign=sign))
+        for reach, exact in _reaches(kernel, how.domain, sign):
+            arrays = _drawn(kernel, io, seed, replace(how, reach=reach, sign=sign))
+            if exact or _sound(kernel, arrays):
+                return arrays
+        return _drawn(kernel, io, seed, replace(how, kind="ordinary"))
     if kind == "special":
         for level in _levels(kernel):
             arrays = _drawn(kernel, io, seed, replace(how, level=level))
@@ -65,17 +73,47 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
 
 
 def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
-    """The first domain in which half of a sample of every result is finite; else the one where the most is."""
+    """The first domain in which half of a sample of every result is finite; else the one where the most is.
+
+    Sums of both signs that something is divided by come near zero in a few rows, where any rounding is too much: such
+    a kernel has no normal numbers.
+    """
     if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
         return DOMAINS[0]
-    best, most = DOMAINS[0], -1.0
-    for domain in DOMAINS:
+    domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
+    best, most = domains[0], -1.0
+    for domain in domains:
         share = _finite(_at(kernel, _drawn(kernel, io, 0, Draw(domain=domain)), as_float64=True))
         if share >= 0.5:
             return domain
         if share > most:
             best, most = domain, share
     return best
+
+
+def _divides_by_a_sum(kernel: Kernel) -> bool:
+    """Whether a sum that may have either sign is divided by, or has its logarithm or a power taken."""
+    sums = {r.name for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)}
+    for s in kernel.stages:
+        for x in _applied(s.expr):
+            if x.op in _SENSITIVE and x.dtype.is_float and _reads(x.args[-1 if x.op is Op.DIV else 0], sums):
+                return True
+    return False
+
+
+def _not_negative(x: Expr) -> bool:
+    """Whether a term is a square, an exponential, or made of such by what keeps signs."""
+    if isinstance(x, Cast):
+        return _not_negative(x.x)
+    if not isinstance(x, Apply):
+        return False
+    if x.op is Op.EXP or (x.op is Op.MUL and x.args[0] == x.args[1]):
+        return True
+    return x.op in (Op.ADD, Op.MUL, Op.DIV, Op.SQRT, Op.RECIP) and all(map(_not_negative, x.args))
+
+
+def _reads(x: Expr, names: Collection[str]) -> bool:
+    return any(isinstance(leaf, Value) and leaf.stage in names for leaf in leaves(x))
 
 
 def judgeable(r: Reference) -> Reference:
@@ -162,14 +200,21 @@ def _sign(kernel: Kernel) -> Literal[-1, 0, 1]:
     return -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
 
 
-def _reach(kernel: Kernel, domain: Domain, sign: Literal[-1, 0, 1]) -> int:
-    """The greatest reach with the fewest fold steps that round, and the most results that are exact."""
+def _reaches(kernel: Kernel, domain: Domain, sign: Literal[-1, 0, 1]) -> list[tuple[int, bool]]:
+    """Reaches of an exact set, and whether all results are exact: those with the fewest rounded fold steps first.
 
-    def score(reach: int) -> tuple[int, int]:
-        found = roundings(kernel, {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}).values()
-        return -sum(r.terms for r in found), sum(r.count == 0 for r in found)
+    Among these, those with the most exact results, and then the greatest.
+    """
 
-    return max(_REACHES, key=score)
+    def score(reach: int) -> tuple[int, int, bool]:
+        drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}
+        found = roundings(kernel, drawn).values()
+        exact = [r.count == 0 for r in found]
+        return -sum(r.terms for r in found), sum(exact), all(exact)
+
+    scores = {reach: score(reach) for reach in _REACHES}
+    best_first = sorted(_REACHES, key=lambda reach: scores[reach][:2], reverse=True)
+    return [(reach, scores[reach][2]) for reach in best_first]
 
 
 def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Literal[-1, 0, 1]) -> Drawn:
