@@ -14,7 +14,7 @@ from tunegrad.devices import referee, worker
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.cpu import host_target
 from tunegrad.devices.ending import Ending, Finished
-from tunegrad.devices.examine import Examination, Result
+from tunegrad.devices.examine import Examination, Result, Rights
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.referee import Referee
 from tunegrad.trial import Measurement, Policy
@@ -26,6 +26,7 @@ class LocalBench:
     def __init__(self, reference: str, limits: Limits | None = None, memory_bytes: int = 1 << 20) -> None:
         self.limits = limits or Limits()
         self._cpus = os.sched_getaffinity(0)
+        self.rights = Rights()
         memory = np.zeros(memory_bytes, np.uint8)
         self.bench = Bench(host_target(2), self.limits, memory)
         self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.team, memory)
@@ -45,7 +46,7 @@ class LocalBench:
     def examine(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
     ) -> object:
-        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s).run()
+        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s, self.rights).run()
 
     def measure(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")

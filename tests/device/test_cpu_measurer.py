@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ import numpy as np
 import pytest
 from local_bench import LocalBench
 
+from tunegrad.devices import examine
 from tunegrad.devices.cpu import compile_llvm, host_target
 from tunegrad.devices.examine import Unprepared
 from tunegrad.devices.handover import output_places
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.devices.native import Launch
+from tunegrad.devices.replies import Ran, Verdict, digest, identity
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var
@@ -277,29 +281,60 @@ def dies_of_one_kernel(payload: object, inputs: dict[str, np.ndarray[Any, Any]])
     return hostile.reference(payload, inputs)
 
 
-def test_the_same_bytes_are_not_judged_twice_and_others_are():
+def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):
+    judged, candidate = [], Candidate("kernel", None)
+    off = hostile.text("  store float 3.0, ptr %out")
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        judge = local.referee.judge
+
+        def counted(key: str, outputs: tuple[Parameter, ...], index: int) -> Verdict:
+            judged[-1].append(index)
+            return judge(key, outputs, index)
+
+        def measure(ir: str, best_s: float) -> Measurement:
+            judged.append([])
+            return local.measure(candidate, compiled(ir, hostile.IO), hostile.QUICK, best_s)
+
+        monkeypatch.setattr(local.referee, "judge", counted)
+        won = measure(hostile.GOOD, math.inf)
+        lost = measure(hostile.GOOD, 1e-12)
+        monkeypatch.setattr(examine, "CONTENDING", 1e12)
+        near = measure(hostile.GOOD, 1e-12)
+        wrong = [measure(off, best_s) for best_s in (math.inf, 1e-12)]
+        again = measure(hostile.GOOD, math.inf)
+    assert [row.status for row in (won, lost, near, again)] == [Status.OK] * 4
+    assert [row.status for row in wrong] == [Status.WRONG] * 2
+    assert judged == [[0, 0, 1, 2], [], [], [0], [0], [0, 1, 2]]
+    assert won.max_error == lost.max_error == near.max_error
+
+
+def test_what_is_right_for_one_set_is_not_right_for_another(monkeypatch):
+    monkeypatch.setattr(examine, "CONTENDING", 1e12)
+    candidate, code = Candidate("kernel", None), compiled(hostile.GOOD, hostile.IO)
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        good = local.measure(candidate, code, hostile.QUICK)
+        run = local.bench.run
+
+        def stale(index: int) -> Ran:
+            return replace(run(0), measured=identity(digest(code.image), "kernel", index))
+
+        monkeypatch.setattr(local.bench, "run", stale)
+        row = local.measure(candidate, code, hostile.QUICK, best_s=1e-12)
+    assert good.status is Status.OK
+    assert (row.status, row.error.split("[")[0]) == (Status.WRONG, "out")
+
+
+def test_right_outputs_do_not_stay_where_candidates_can_read_them():
     with LocalBench("hostile:reference") as local:
         local.prepare(Candidate("kernel", None), hostile.IO)
-        judged, judge = [], local.referee._bulk.judge
-
-        def counted(bar: Any, got: Any) -> Any:
-            judged.append(got.copy())
-            return judge(bar, got)
-
-        local.referee._bulk.judge = counted
         outputs = tuple(p for p in hostile.IO.params if p.role == "out")
         ((_, memory),) = output_places(outputs, local.referee._memory)
-        right = local.referee._kernels.get("kernel").references[0]["out"].values.astype(np.float32)
-        memory[:] = right
-        verdicts = [local.referee.judge("kernel", outputs, 0) for _ in range(3)]
-        memory[7] += 1.0
-        wrong = local.referee.judge("kernel", outputs, 0)
-        memory[:] = right
-        last = local.referee.judge("kernel", outputs, 0)
-    assert [v.error for v in verdicts] == ["", "", ""]
-    assert wrong.error.startswith("out[7]")
-    assert last == verdicts[0]
-    assert len(judged) == 2, "the first right one and the wrong one"
+        memory[:] = local.referee._kernels.get("kernel").references[0]["out"].values
+        verdict = local.referee.judge("kernel", outputs, 0)
+        left = memory.copy()
+    assert (verdict.error, left.any()) == ("", False)
 
 
 def test_constants_are_one_array_for_all_input_sets():

@@ -114,6 +114,20 @@ def test_call_behind_a_dead_idle_worker_is_not_blamed(pool):
     assert pool.call(answer, 6, limit_s=5.0) == Finished(12)
 
 
+def test_call_that_no_worker_takes_gets_another_pool():
+    """As when a worker is killed from outside while it holds the lock of the pool's pipe."""
+    pool = WorkerPool(1, ready, (), start_s=3.0)
+    stalled = pool.call(os.getpid, limit_s=1.0).value
+    os.kill(stalled, signal.SIGSTOP)
+    try:
+        ending = pool.call(os.getpid, limit_s=1.0)
+    finally:
+        pool.close()
+    assert isinstance(ending, Finished)
+    assert ending.value != stalled
+    assert pool.rebuilt == 1
+
+
 def test_close_is_idempotent():
     pool = WorkerPool(1, ready, (), 30.0)
     pool.close()

@@ -13,7 +13,7 @@ import pytest
 
 from tunegrad.devices.cpu import host_target
 from tunegrad.devices.ending import Died
-from tunegrad.devices.job import Candidate, Hooks, Limits
+from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.trial import Measurement, Status
 
@@ -166,6 +166,23 @@ def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
     (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     assert died == [Died(3)]
     assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 2)
+
+
+@pytest.mark.parametrize("asked", ["judge", "prepare_kernel"])
+def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(measurer, monkeypatch, asked):
+    call, died = measurer._referee.call, []
+
+    def once_dead(function, *arguments, **rest):
+        if function.__name__ == asked and not died:
+            died.append(call(os._exit, 3, limit_s=5.0, reply_type=None))
+            return died[0]
+        return call(function, *arguments, **rest)
+
+    monkeypatch.setattr(measurer._referee, "call", once_dead)
+    unseen = Candidate(f"for {asked}", Lowered(hostile.GOOD, "k", hostile.IO))
+    (outcome,) = measurer.measure([unseen], hostile.QUICK)
+    assert died == [Died(3)]
+    assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 1)
 
 
 def test_innocent_candidate_after_a_killed_fork_server_is_ok(measurer):

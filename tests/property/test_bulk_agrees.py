@@ -154,3 +154,34 @@ def test_bulk_refuses_to_assign_another_shape_or_dtype(bulk):
         bulk.assign(np.zeros(4), np.zeros(3))
     with pytest.raises(InternalError, match="assign int64"):
         bulk.assign(np.zeros(4), np.zeros(4, np.int64))
+
+
+@given(
+    words=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40),
+    flips=st.dictionaries(
+        st.integers(0, 39), st.sampled_from([1, 1 << 31, 1 << 63, 2**64 - 1]), min_size=1, max_size=4
+    ),
+)
+def test_bulk_digest_tells_apart_what_differs_in_a_bit(bulk, words, flips):
+    """Also in the highest one, the sign of every second f32, in words that share a lane."""
+    one = np.array(words, np.uint64)
+    other = np.array([w ^ flips.get(at, 0) for at, w in enumerate(words)], np.uint64)
+    assert (bulk.digest([one]) == bulk.digest([other])) == bool((one == other).all())
+    assert bulk.digest([one]) == bulk.digest([one.copy()])
+
+
+def test_bulk_digest_takes_in_every_byte_of_a_large_array(bulk):
+    data = np.random.default_rng(7).integers(0, 256, 4 * LARGE + 3, np.uint8)
+    found = {bulk.digest([data])}
+    for at in (0, 1, 63, 64, 4 * LARGE // 3, 2 * LARGE - 1, 2 * LARGE, 4 * LARGE, data.size - 1):
+        data[at] ^= 0x80
+        found.add(bulk.digest([data]))
+        data[at] ^= 0x80
+    assert len(found) == 10
+    assert bulk.digest([data]) in found
+
+
+def test_bulk_digest_of_several_arrays_knows_where_each_ends(bulk):
+    a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)[::-1].copy()
+    both = [bulk.digest(x) for x in ([a, b], [b, a], [np.concatenate([a, b])], [a], [a, b[:0], b], [])]
+    assert len(set(both)) == len(both)

@@ -1,9 +1,10 @@
 """The bench: it loads one candidate at a time, runs it on each input set, and times it on this process's thread team.
 
-    load, run    the candidate on private copies of the inputs --> how long, guard zones --> copies of its outputs
-    time         samples                                       --> guard zones
+    load, run    the candidate on private copies of the inputs --> how long, guard zones, a digest of its outputs
+    time         samples                                       --> guard zones, a digest of its outputs
+    hand_in      copies of the outputs, for the referee
 
-What the outputs must be, nobody here knows: the referee judges the copies (see ``examine``).
+What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen them (``examine``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.cpu import Executable
 from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.handover import Bytes, Places, output_places, outputs_of, take
-from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
+from tunegrad.devices.job import Array, CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.native import BufferTable, Launch, Team
 from tunegrad.devices.pulse import Pulse
 from tunegrad.devices.readonly import ReadOnly
@@ -63,6 +64,11 @@ class _Bound:
             if constant or cache != "constants":
                 found.append((buffer.address, param.nbytes))
         return tuple((address, nbytes) for address, nbytes in found if nbytes)
+
+    def outputs(self, index: int) -> list[Array]:
+        """What it writes on input set ``index``, in order."""
+        pairs = zip(self.io.params, self.buffers[index], strict=True)
+        return [buffer.array(p.dtype) for p, buffer in pairs if p.role not in _READ]
 
     def damage(self, index: int) -> str:
         """What the last run, on input set ``index``, wrote outside its buffers; '' where it did not.
@@ -120,12 +126,13 @@ class Bench:
         return self.run(0)
 
     def run(self, index: int) -> Ran:
-        """Run what is loaded once on an input set, on poisoned outputs; they are copied for the referee."""
+        """Run what is loaded once on an input set, on poisoned outputs."""
         bound = self._loaded()
         bound.dataset.fill(index, bound.io, self._bulk)
         self._bulk.fill(bound.workspace.bytes, _POISON)
         once_s = self.team.time(bound.launches[index], 1)[0]
-        return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=self._hand_in(bound, index))
+        damage, written = bound.damage(index), self._bulk.digest(bound.outputs(index))
+        return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=damage, written=written)
 
     def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
         """Time what is loaded, on the first input set.
@@ -134,12 +141,16 @@ class Bench:
         """
         bound = self._loaded()
         samples = self._samples(bound, policy, best_s, once_s)
-        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, bound.damage(0))
+        written = self._bulk.digest(bound.outputs(0))
+        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, bound.damage(0), written)
 
-    def hand_in(self) -> Ran:
-        """Copy for the referee what the launches that were timed have written."""
+    def hand_in(self, index: int) -> Ran:
+        """Copy for the referee what was written last, on input set ``index``."""
         bound = self._loaded()
-        return Ran(identity(bound.digest, bound.kernel_key, 0), damage=self._hand_in(bound, 0))
+        places = output_places(outputs_of(bound.io), self._memory)
+        for (_, to), values in zip(places, bound.outputs(index), strict=True):
+            to[:] = values
+        return Ran(identity(bound.digest, bound.kernel_key, index))
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""
@@ -176,15 +187,6 @@ class Bench:
         if self._bound is None:
             raise InternalError("bench: nothing is loaded")
         return self._bound
-
-    def _hand_in(self, bound: _Bound, index: int) -> str:
-        """Copy what was written on input set ``index``, unless something else was damaged: then say what."""
-        damage = bound.damage(index)
-        if not damage:
-            written = [b for p, b in zip(bound.io.params, bound.buffers[index], strict=True) if p.role not in _READ]
-            for (param, to), buffer in zip(output_places(outputs_of(bound.io), self._memory), written, strict=True):
-                to[:] = buffer.array(param.dtype)
-        return damage
 
     def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
         if compiled.threads > self.team.threads:

@@ -1,4 +1,4 @@
-"""Whole buffers at once, on all threads of a team: copy parts, fill, and judge an output.
+"""Whole buffers at once, on all threads of a team: copy parts, fill, digest, and judge an output.
 
 A candidate is verified by passing over every byte that it read or wrote, which took as long as compiling it when numpy
 did it on one core. What can be decided in one pass is decided here; what is wrong is looked at again in numpy.
@@ -7,7 +7,9 @@ did it on one core. What can be decided in one pass is decided here; what is wro
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from tunegrad.errors import InternalError
 
 __all__ = ["Bulk"]
 
+_LINE = 64
 _SHARED_BYTES = 256 << 10
 """Buffers below this are one thread's: waking the others would take longer."""
 
@@ -62,6 +65,17 @@ class Bulk:
             f"tg_stride{to.itemsize}", to.nbytes, to.ctypes.data, source.ctypes.data, row, to_step, from_step,
             rows, len(outer), table.ctypes.data,
         )  # fmt: skip
+
+    def digest(self, arrays: Iterable[npt.NDArray[Any]]) -> str:
+        """Of the bytes of arrays, in order: equal ones for equal bytes, with teams of one size; hexadecimal."""
+        whole = hashlib.blake2b(digest_size=16)
+        for array in arrays:
+            data = array.view(np.uint8)
+            lines = data.size & -_LINE
+            whole.update(f"{data.size} ".encode())
+            whole.update(self._run("tg_digest", lines, data.ctypes.data, lines).data)
+            whole.update(data[lines:].data)
+        return whole.hexdigest()
 
     def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
         """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""

@@ -1,4 +1,4 @@
-"""What verifying a candidate does to whole buffers, as LLVM IR text: copy parts, fill and judge, shared by a team.
+"""What verifying a candidate does to whole buffers, as LLVM IR text: copy parts, fill, digest and judge, for a team.
 
 Each function is called like a kernel, once per thread: ``void f(ptr args, ptr results, i64 tid, ptr team)``. ``args``
 holds i64 words, the last of them the thread count; thread ``tid`` takes the ``tid``-th part of the elements, whole
@@ -7,6 +7,8 @@ cache lines where that goes, and leaves what it found in its own 64 bytes of ``r
     tg_fill   args to, byte, bytes, threads
     tg_judge  args got (f32), expected (f64), allowed (f64), elements, threads
               i64 1 where |got - expected| <= allowed for all, else 0; double, the greatest |got - expected|
+    tg_digest args from, bytes (a multiple of 64), threads
+              eight i64: lane l of word w after word ends as mix((l ^ w) * odd), which no single word leaves as it was
     tg_stride1, 2, 4, 8 by bytes of an element
               args to, from, row, to step, from step, rows, rank, dims, threads
               rows of ``row`` elements, steps in bytes; dims holds (extent, to step, from step) of each outer dimension
@@ -17,7 +19,7 @@ from __future__ import annotations
 __all__ = ["BULK_EXPORTS", "MOST_DIMS", "RESULT_BYTES", "bulk_text"]
 
 _SIZES = (1, 2, 4, 8)
-BULK_EXPORTS = ("tg_fill", "tg_judge", *(f"tg_stride{size}" for size in _SIZES))
+BULK_EXPORTS = ("tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in _SIZES))
 MOST_DIMS = 32
 RESULT_BYTES = 64
 
@@ -74,6 +76,38 @@ define void @tg_fill(ptr %args, ptr %results, i64 %tid, ptr %team) {
   %pt = inttoptr i64 %to1 to ptr
   %byte32 = trunc i64 %byte to i32
   %rc = call ptr @memset(ptr %pt, i32 %byte32, i64 %length)
+  ret void
+}
+
+; Each step is one to one in the lane, so that words which differ leave lanes that differ; the shift lets high bits,
+; which a product passes on upwards alone, take part in the low ones.
+define void @tg_digest(ptr %args, ptr %results, i64 %tid, ptr %team) {
+entry:
+  %from = call i64 @word(ptr %args, i64 0)
+  %n = call i64 @word(ptr %args, i64 1)
+  %threads = call i64 @word(ptr %args, i64 2)
+  %next = add i64 %tid, 1
+  %start = call i64 @part(i64 %n, i64 %tid, i64 %threads)
+  %stop = call i64 @part(i64 %n, i64 %next, i64 %threads)
+  %bytes = inttoptr i64 %from to ptr
+  br label %head
+head:
+  %i = phi i64 [ %start, %entry ], [ %i1, %step ]
+  %lanes = phi <8 x i64> [ splat (i64 -3750763034362895579), %entry ], [ %lanes1, %step ]
+  %more = icmp ult i64 %i, %stop
+  br i1 %more, label %step, label %out
+step:
+  %p = getelementptr i8, ptr %bytes, i64 %i
+  %words = load <8 x i64>, ptr %p, align 1
+  %x = xor <8 x i64> %lanes, %words
+  %y = mul <8 x i64> %x, splat (i64 -7046029254386353131)
+  %z = lshr <8 x i64> %y, splat (i64 32)
+  %lanes1 = xor <8 x i64> %y, %z
+  %i1 = add i64 %i, 64
+  br label %head
+out:
+  %at = call ptr @result(ptr %results, i64 %tid)
+  store <8 x i64> %lanes, ptr %at, align 8
   ret void
 }
 

@@ -1,10 +1,14 @@
 """One candidate from its code to its row, between two processes: the bench runs it, the referee judges what it wrote.
 
-    bench: run on the first set --> referee: right? --> bench: time --> contends: referee: still right?
-                                                                              the other sets, one by one
+    bench: run on the first set --> right? --> bench: time --> contends: still right?
+                                                                         the other sets, one by one
 
-Nothing is timed that the referee has not found right. What the bench says is held against what it was asked, since it
-runs candidates; what the referee says is believed, since it runs none.
+    right?   the digest of the outputs is one that was right before, or the bench hands them in and the referee judges;
+             who beats the best time is judged on everything after the timing
+
+Nothing is timed that was not found right. What the bench says is held against what it was asked, since it runs
+candidates; what the referee says is believed, since it runs none. Neither is told which digests were right. The same
+bytes come again after the timing, from candidates that sum in the same order, and wherever results are exact.
 """
 
 from __future__ import annotations
@@ -12,19 +16,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Protocol
 
 from tunegrad.devices import referee, worker
-from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.ending import Died, Ending, TimedOut
 from tunegrad.devices.handover import outputs_of
-from tunegrad.devices.job import CONTENDING, CompiledCandidate, Limits
+from tunegrad.devices.job import CONTENDING, CompiledCandidate, Limits, Parameter
 from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 
-__all__ = ["Caller", "Examination", "Result", "Unprepared"]
+__all__ = ["Caller", "Examination", "Result", "Rights", "Unprepared"]
 
 _HOPELESS = 8.0
 _HOPELESS_S = 2e-3
@@ -43,7 +47,9 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unprepared:
-    """One of the two processes has nothing for the kernel yet."""
+    """A process has nothing for the kernel yet, or none any more; ``why`` says more of it, if there is more."""
+
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,27 @@ class _Ended(Exception):
 
 
 class _Missing(Exception):
-    """A process has nothing for the kernel."""
+    """A process has nothing for the kernel; the text is that of ``Unprepared``."""
+
+
+_MOST_RIGHTS = 1 << 17
+
+
+@dataclass(slots=True)
+class Rights:
+    """What the referee found right, by the digest of the outputs. Mutable: it learns with every verdict.
+
+    For as long as inputs are drawn from one seed. The oldest half is forgotten when there are many.
+    """
+
+    verdicts: dict[tuple[str, int, tuple[Parameter, ...], str], Verdict] = field(default_factory=dict)
+
+    def add(self, kernel_key: str, index: int, outputs: tuple[Parameter, ...], written: str, verdict: Verdict) -> None:
+        """Remember a verdict without an error."""
+        self.verdicts[kernel_key, index, outputs, written] = verdict
+        if len(self.verdicts) > _MOST_RIGHTS:
+            for old in list(self.verdicts)[: _MOST_RIGHTS // 2]:
+                del self.verdicts[old]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +106,7 @@ class Examination:
     """One candidate. Mutable: it learns how many input sets there are once the referee has told.
 
     ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of its code.
+    ``trusted``: the bench is believed what its outputs' digest is.
     """
 
     bench: Caller
@@ -89,9 +116,11 @@ class Examination:
     compiled: CompiledCandidate
     policy: Policy
     best_s: float
+    rights: Rights = field(default_factory=Rights)
     end_s: float = 0.0
     sets: int = 0
     code: bytes = b""
+    trusted: bool = True
 
     def run(self) -> Result | Unprepared | Died | TimedOut:
         """What came of it; an ending of the bench's process stands for itself."""
@@ -105,8 +134,8 @@ class Examination:
             if first.state != "ran":
                 return Result(replace(facts, status=Status(first.state), error=first.damage))
             return self._examine(first, start, facts)
-        except _Missing:
-            return Unprepared()
+        except _Missing as missing:
+            return Unprepared(str(missing))
         except _Ended as ended:
             return ended.ending
 
@@ -114,7 +143,7 @@ class Examination:
         best_s = self.best_s or math.inf
         samples: tuple[float, ...] = ()
         timing_s = 0.0
-        fault = self._judge(first.damage, 0, _Fault())
+        fault = self._judge(first, 0, _Fault())
         if first.once_s > max(_HOPELESS_S, best_s * _HOPELESS):
             samples = (first.once_s,)
         elif not fault.error:
@@ -122,10 +151,9 @@ class Examination:
             timed = self._ask(worker.time_loaded, self.policy, best_s, first.once_s, reply=Timed, index=0)
             samples, timing_s = timed.samples_s, time.monotonic() - began
             self._hold_against(samples, timing_s)
-            if timed.damage:
-                fault = _Fault(f"after {len(samples)} samples: {timed.damage}", True, fault.max_error)
-            elif median(samples) <= CONTENDING * best_s:
-                fault = self._others(self._after(len(samples), fault))
+            if timed.damage or median(samples) <= CONTENDING * best_s:
+                self.trusted = median(samples) > best_s
+                fault = self._others(self._after(timed, fault))
         measurement = replace(
             facts,
             status=Status.WRONG if fault.error else Status.OK,
@@ -137,37 +165,48 @@ class Examination:
         )
         return Result(measurement, damaged=fault.damaged)
 
-    def _after(self, samples: int, before: _Fault) -> _Fault:
+    def _after(self, timed: Timed, before: _Fault) -> _Fault:
         """What the launches that were timed made of the outputs. An inout is another value after each of them."""
-        if any(p.role == "inout" for p in self.compiled.io.params):
+        if not timed.damage and any(p.role == "inout" for p in self.compiled.io.params):
             return before
-        ran = self._ask(worker.hand_in, reply=Ran, index=0)
-        fault = self._judge(ran.damage, 0, before)
-        return replace(fault, error=f"after {samples} samples: {fault.error}") if fault.error else fault
+        fault = self._judge(timed, 0, before)
+        return replace(fault, error=f"after {len(timed.samples_s)} samples: {fault.error}") if fault.error else fault
 
     def _others(self, fault: _Fault) -> _Fault:
         """The input sets after the first: for who may win."""
         for index in range(1, self.sets):
             if not fault.error:
                 ran = self._ask(worker.run, index, reply=Ran, index=index)
-                fault = self._judge(ran.damage, index, fault)
+                fault = self._judge(ran, index, fault)
         return fault
 
-    def _judge(self, damage: str, index: int, before: _Fault) -> _Fault:
-        """What the last run did wrong: damage first, then its outputs, which the referee looks at."""
-        if damage:
-            return _Fault(damage, True, before.max_error)
-        outputs, limit_s = outputs_of(self.compiled.io), self.limits.reference_s
-        began = time.monotonic()
+    def _judge(self, ran: Ran | Timed, index: int, before: _Fault) -> _Fault:
+        """What the last run did wrong: damage first, then its outputs."""
+        if ran.damage:
+            return _Fault(ran.damage, True, before.max_error)
+        outputs = outputs_of(self.compiled.io)
+        verdict = self.rights.verdicts.get((self.kernel_key, index, outputs, ran.written))
+        if verdict is None or not self.trusted:
+            self._ask(worker.hand_in, index, reply=Ran, index=index)
+            verdict = self._verdict(outputs, index)
+            if not verdict.error:
+                self.rights.add(self.kernel_key, index, outputs, ran.written, verdict)
+        self.sets = verdict.sets
+        return _Fault(verdict.error, max_error=max(before.max_error, verdict.max_error))
+
+    def _verdict(self, outputs: tuple[Parameter, ...], index: int) -> Verdict:
+        """What the referee says of the outputs that were handed in."""
+        began, limit_s = time.monotonic(), self.limits.reference_s
         ending = self.referee.call(referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict)
         self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
-        if not isinstance(ending, Finished):
+        if isinstance(ending, Died):  # of nothing that a candidate did: another one starts
+            raise _Missing(f"referee: {ending.text}")
+        if isinstance(ending, TimedOut):
             raise InternalError(f"referee of kernel {self.kernel_key}: {ending.text}")
         verdict: Verdict = ending.value
         if not verdict.sets:
             raise _Missing
-        self.sets = verdict.sets
-        return _Fault(verdict.error, max_error=max(before.max_error, verdict.max_error))
+        return verdict
 
     def _ask(self, function: Callable[..., Any], *arguments: object, reply: Any, index: int) -> Any:
         """A reply of the bench to what was asked; anything else is its end."""

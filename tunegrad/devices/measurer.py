@@ -20,7 +20,7 @@ from tunegrad.devices import referee, worker
 from tunegrad.devices.codegen import OptLevel
 from tunegrad.devices.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
-from tunegrad.devices.examine import Examination, Result, Unprepared
+from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.handover import Places
 from tunegrad.devices.host import default_threads, host_target
 from tunegrad.devices.isolated import IsolatedWorker
@@ -109,6 +109,7 @@ class CpuMeasurer:
             Confinement(reads=True),
         )
         self._peaks: MachineLimits | None = None
+        self._rights = Rights()
         self._used = 0
 
     def begin_compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> Compiling:
@@ -258,32 +259,43 @@ class CpuMeasurer:
         self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float
     ) -> tuple[Result | Died | TimedOut, bool]:
         """One try, and whether the bench's process had run no other candidate. A damaged bench is gone afterwards."""
-        for prepared in (False, True):
-            if prepared:
+        for missed in range(3):  # one may have nothing yet, and one may die of the machine's doing
+            if missed:
                 self._prepare(candidate, compiled)
             examination = Examination(
-                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s
+                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s, self._rights
             )
             found = examination.run()
             if not isinstance(found, Unprepared):
                 break
         if isinstance(found, Unprepared):
-            raise InternalError(f"{candidate.kernel_key}: the bench or the referee keeps nothing of it")
+            why = found.why or "the bench or the referee keeps nothing of it"
+            raise InternalError(f"{candidate.kernel_key}: {why}")
         alone, self._used = self._used != self._bench.started, self._bench.started
         if isinstance(found, Result) and found.damaged:
             self._bench.close()
         return found, alone
 
     def _prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
-        """Let the referee draw inputs and know what they must give, and the bench copy the inputs."""
+        """Let the referee draw inputs and know what they must give, and the bench copy the inputs.
+
+        Neither runs a candidate meanwhile: a process that dies of something else is replaced, once.
+        """
         key, limit_s = candidate.kernel_key, self.limits.reference_s
-        drawn = self._referee.call(referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places)
-        if not isinstance(drawn, Finished):
-            raise InternalError(f"reference of kernel {key}: {drawn.text}")
-        copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
-        if not isinstance(copied, Finished):
-            raise InternalError(f"inputs of kernel {key}: {copied.text}")
-        self._memory.clear()
+        for last in (False, True):
+            drawn = self._referee.call(
+                referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places
+            )
+            if isinstance(drawn, Finished):
+                copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
+                self._memory.clear()
+                if isinstance(copied, Finished):
+                    return
+                failed = f"inputs of kernel {key}: {copied.text}"
+            else:
+                failed = f"reference of kernel {key}: {drawn.text}"
+            if last:
+                raise InternalError(failed)
 
 
 def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -110,11 +111,11 @@ class WorkerPool:
         if started is not self._under_way:
             raise InternalError(f"{function.__name__}: its calls were given up")
         try:
-            endings = self._gather(function, started.futures, len(started.calls), limit_s)
+            endings = self._gather(started.futures, len(started.calls), limit_s)
             lost = [index for index, ending in enumerate(endings) if ending is None]
             if lost:  # a pool that broke lost calls that were not to blame: they get a second one
                 futures = self._schedule(function, [started.calls[index] for index in lost], limit_s)
-                again = self._gather(function, futures, len(lost), limit_s)
+                again = self._gather(futures, len(lost), limit_s)
                 for index, ending in zip(lost, again, strict=True):
                     endings[index] = ending
         finally:
@@ -151,16 +152,14 @@ class WorkerPool:
             self._rebuild()
             raise
 
-    def _gather(
-        self, function: Callable[..., Any], futures: list[Future[Any]] | None, count: int, limit_s: float
-    ) -> list[Ending | None]:
+    def _gather(self, futures: list[Future[Any]] | None, count: int, limit_s: float) -> list[Ending | None]:
         """What came of calls in one pool; None for a call that was lost with it."""
         if futures is None:
             return [None] * count
         rounds = -(-count // self._workers)
-        patience_s = self._start_s + rounds * (limit_s + 1.0)
+        end_s = time.monotonic() + self._start_s + rounds * (limit_s + 1.0)
         try:
-            endings = [self._ending(function, future, limit_s, patience_s) for future in futures]
+            endings = [self._ending(future, limit_s, max(0.0, end_s - time.monotonic())) for future in futures]
         except BaseException:  # an interrupt, or a bug: nothing of this batch may go on running
             self._rebuild()
             raise
@@ -168,17 +167,14 @@ class WorkerPool:
             self._rebuild()
         return endings
 
-    def _ending(
-        self, function: Callable[..., Any], future: Future[Any], limit_s: float, patience_s: float
-    ) -> Ending | None:
+    def _ending(self, future: Future[Any], limit_s: float, patience_s: float) -> Ending | None:
         try:
             return Finished(future.result(timeout=patience_s))
         except ProcessExpired as error:
             return Died(error.exitcode)
         except TimeoutError:
             if not future.done() and not future.running():
-                message = f"{function.__name__}: no worker took the call within {patience_s:g} s"
-                raise InternalError(message) from None
+                return None  # no worker took it: one was killed while it held the pool's lock
             return TimedOut(limit_s)
         except (CancelledError, BrokenProcessPool):
             return None

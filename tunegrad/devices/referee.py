@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset, same_bytes
+from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
 from tunegrad.devices.handover import Bytes, Places, hand_over, output_places
-from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter
+from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
 from tunegrad.devices.native import Team
 from tunegrad.devices.replies import Verdict
 from tunegrad.devices.shared import Mapped
@@ -26,17 +26,6 @@ from tunegrad.ir.contraction import one_blas_thread
 __all__ = ["Referee", "judge", "prepare_kernel", "refer", "start_referee"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Right:
-    """An output that was right, and its greatest error.
-
-    The same bytes are right again: after the timing, and where another candidate sums in the same order.
-    """
-
-    values: Array
-    max_error: float
-
-
 class Referee:
     """References of the latest kernels. ``memory`` is shared with the bench."""
 
@@ -44,7 +33,6 @@ class Referee:
         self._hooks, self._limits, self._seed, self._memory = hooks, limits, seed, memory
         self._bulk = Bulk(team)
         self._kernels = DatasetCache(limits.cache_bytes)
-        self._right: dict[tuple[str, int, Parameter], _Right] = {}
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
         """Compute the references of kernels that are not here yet, several at once: numpy's work needs no lock."""
@@ -71,19 +59,23 @@ class Referee:
         self._kernels.put(kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
 
     def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:
-        """Compare the outputs that lie in the shared memory with what set ``index`` must give."""
+        """Compare the outputs that lie in the shared memory with what set ``index`` must give; then wipe them out.
+
+        Right ones would be of use to a candidate that looks for them.
+        """
         kernel = self._kernels.get(kernel_key)
         if kernel is None:
             return Verdict()
+        verdict = self._compared(kernel, outputs, index)
+        for _, got in output_places(outputs, self._memory):
+            self._bulk.fill(got, 0)
+        return verdict
+
+    def _compared(self, kernel: Dataset, outputs: Sequence[Parameter], index: int) -> Verdict:
         max_error = 0.0
         for param, got in output_places(outputs, self._memory):
             bar = kernel.bar(param, index)
             if bar is None:
-                continue
-            at = kernel_key, index, param
-            right = self._right.get(at)
-            if right is not None and same_bytes(right.values, got):
-                max_error = max(max_error, right.max_error)
                 continue
             found = self._bulk.judge(bar, got)
             here = found.max_error if index == 0 else 0.0  # errors of special numbers are as large as these are
@@ -96,9 +88,6 @@ class Referee:
                     f"tolerance {found.allowed:.3g} ({found.bad} bad of {bar.expected.size} compared)"
                 )
                 return Verdict(len(kernel.sets), error, max_error)
-            if any(key != kernel_key for key, *_ in self._right):
-                self._right.clear()  # those of one kernel are kept
-            self._right[at] = _Right(got.copy(), here)
         return Verdict(len(kernel.sets), "", max_error)
 
 

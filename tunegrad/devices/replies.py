@@ -34,22 +34,25 @@ def identity(code: bytes, kernel_key: str, index: int) -> str:
 class Ran:
     """One run on one input set, ``once_s`` seconds long. ``damage``: what it wrote outside its buffers, in words.
 
-    ``unprepared``: this process has no inputs for the kernel. In the last two states ``damage`` says why.
+    ``written``: the digest of its outputs. ``unprepared``: this process has no inputs for the kernel. In the last two
+    states ``damage`` says why.
     """
 
     measured: Digest
     state: Literal["ran", "unprepared", "compile_error", "out_of_resources"] = "ran"
     once_s: Seconds = 0.0
     damage: Text = ""
+    written: Digest = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Samples in seconds, and the damage that was found after them."""
+    """Samples in seconds, and what was found after them: damage, and the digest of the outputs."""
 
     measured: Digest
     samples_s: Samples
     damage: Text = ""
+    written: Digest = ""
 
 
 @dataclass(frozen=True, slots=True)
