@@ -23,7 +23,8 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -32,7 +33,7 @@ from tunegrad.devices.confine import Confinement, Protections, begin
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
 
-__all__ = ["PRELOADED", "IsolatedWorker"]
+__all__ = ["PRELOADED", "IsolatedWorker", "start_fork_server"]
 
 PRELOADED = ("tunegrad.devices.worker", "tunegrad.devices.isolated")
 """What the fork server has imported, so that workers start fast."""
@@ -43,6 +44,15 @@ _LEAVING_S = 5.0
 _STARTS = 2
 _FRAMES, _MOST_TEXT = 3, 4000
 """Of what is told of a function that raised: frames of its traceback, and letters."""
+
+
+def start_fork_server(modules: Iterable[str] = ()) -> None:
+    """Start the process that workers are forked from, where there is none yet, and do not wait until it is ready.
+
+    It imports ``modules`` as well: what all workers would otherwise import, each of them, while they start.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*PRELOADED, *modules])
+    forkserver.ensure_running()
 
 
 class IsolatedWorker:

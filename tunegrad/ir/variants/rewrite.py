@@ -40,7 +40,7 @@ _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 
 _weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
-"""Transformed weights by what they are made of, as long as some schedule has them: a tune rewrites it again and again."""
+"""Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites it again and again."""
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:

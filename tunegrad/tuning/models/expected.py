@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.pool import Ending, Finished
 from tunegrad.errors import WrongResult
+from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, Node
@@ -162,6 +163,7 @@ def evaluated(
     nodes: list[FlatNode], outputs: tuple[int, ...], inputs: tuple[Argument, ...], number: int
 ) -> tuple[Expected, ...] | None:
     """What every output must be on one set of inputs; None where there is too little memory."""
+    one_blas_thread()
     graph = unflat(nodes, outputs)
     arrays = drawn(inputs, number)
     try:
