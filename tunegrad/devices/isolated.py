@@ -15,7 +15,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import secrets
 import select
 import signal
@@ -28,7 +27,7 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Request, answer, receive
+from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Packed, Request, answer, receive
 from tunegrad.devices.confine import Confinement, Protections, begin
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
@@ -87,7 +86,7 @@ class IsolatedWorker:
         """
         running = self._ready(function)
         nonce = secrets.token_hex(8)
-        request = pickle.dumps(Request(nonce, function, arguments))
+        request = Packed(Request(nonce, function, arguments))
         try:
             ending = running.ask(request, nonce, reply_type, limit_s)
         except BaseException:
@@ -163,7 +162,7 @@ class _Running:
         self.process, self.channel = process, channel
         self.protections = Protections(False, 0, False, False, False, False)
 
-    def ask(self, request: bytes, nonce: str, reply_type: Any, limit_s: float) -> Ending:
+    def ask(self, request: Packed, nonce: str, reply_type: Any, limit_s: float) -> Ending:
         """One call; the process is gone unless it gave a value."""
         end_s = time.monotonic() + limit_s
         try:
