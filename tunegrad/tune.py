@@ -37,6 +37,9 @@ __all__ = ["EXPLAIN_BUDGET_S", "doctor", "explain", "show", "tune", "tune_callab
 EXPLAIN_BUDGET_S = 20.0
 """How long ``explain`` times, unless it is told otherwise."""
 
+_WORKERS = ("tunegrad.tuning.models.work",)
+"""What the workers of a session need: they are forked from a process that imports it while the model is built."""
+
 
 def tune(
     model: TuneSettings | str,
@@ -88,6 +91,9 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 
     A kernel that several models share is searched once; its time counts as often as all of them use it.
     """
+    from tunegrad.devices.isolated import start_fork_server
+
+    start_fork_server(_WORKERS)
     from tunegrad.tuning.costs import Costs
     from tunegrad.tuning.session import run_sessions
     from tunegrad.tuning.workload import workload_of_spec
@@ -118,6 +124,9 @@ def tune_callable(
 
     The settings are those of ``tune``. Raises UserError in one line.
     """
+    from tunegrad.devices.isolated import start_fork_server
+
+    start_fork_server(_WORKERS)
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tunegrad.devices import landlock
@@ -61,6 +62,19 @@ def process() -> int:
     return os.getpid()
 
 
+def doubled(arrays: dict[str, Any]) -> list[tuple[str, str, list[int], float]]:
+    """Name, dtype, shape and twice the sum of arrays; each that may be written to is overwritten."""
+    found = [(name, x.dtype.str, list(x.shape), 2.0 * float(x.sum(dtype="f8"))) for name, x in arrays.items()]
+    for x in arrays.values():
+        if x.flags.writeable:
+            x.fill(0)
+    return found
+
+
+def imported(module: str) -> bool:
+    return module in sys.modules
+
+
 def babble(data: bytes) -> int:
     os.write(3, data)
     return 1
@@ -80,6 +94,38 @@ def worker() -> Iterator[IsolatedWorker]:
 
 def test_value_comes_back_as_the_type_that_was_asked_for(worker):
     assert worker.call(pair, 3, limit_s=5.0, reply_type=Pair) == Finished(Pair(3, "xxx"))
+
+
+def test_arrays_arrive_as_they_are_and_are_the_workers_own(worker):
+    grid = np.arange(1 << 20, dtype="f4").reshape(1 << 10, 1 << 10)
+    frozen = np.arange(3, dtype="i8")
+    frozen.flags.writeable = False
+    arrays = {
+        "large": grid,
+        "turned": np.arange(6, dtype="f4").reshape(2, 3).T,
+        "part": np.arange(40, dtype="f4").reshape(8, 5)[::3, 1:5],
+        "none": np.zeros((0, 4), "f8"),
+        "one": np.array([7], "u2"),
+        "frozen": frozen,
+    }
+    ending = worker.call(doubled, arrays, limit_s=5.0, reply_type=list[tuple[str, str, list[int], float]])
+    assert ending == Finished(doubled({name: x.copy() for name, x in arrays.items()}))
+    assert grid[0, 1] == 1.0, "what the worker overwrote is its copy"
+
+
+def test_workers_have_what_the_fork_server_was_told_to_import():
+    script = """if __name__ == "__main__":
+    from tunegrad.devices.isolated import IsolatedWorker, start_fork_server
+    from test_isolated_worker import imported, ready
+    start_fork_server(["wave"])
+    worker = IsolatedWorker(ready, (), 30.0)
+    print(worker.call(imported, "wave", limit_s=5.0, reply_type=bool).value)
+    worker.close()
+"""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, env=here, capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "True\n"
 
 
 def test_value_of_another_type_ends_the_worker(worker):

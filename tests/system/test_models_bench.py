@@ -22,6 +22,7 @@ from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.finals import Contestant
 from tunegrad.tuning.model_finals import settle_in_model
 from tunegrad.tuning.models import LocalBench, Models
+from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import KernelUse, Workload
 from tunegrad.variants import variant_text
@@ -77,6 +78,48 @@ def test_parts_are_sent_once_and_again_to_a_fresh_worker(
         bench.renew()
         bench.latencies(model, 1)
         assert names == ["check", "put", "check", "put", "check", "runs"]
+
+
+def evaluations(bench: LocalBench, monkeypatch: pytest.MonkeyPatch) -> list[Evaluation]:
+    """What is begun to be evaluated from now on."""
+    begun: list[Evaluation] = []
+    evaluate = bench._evaluate
+
+    def spy(models: Any) -> Evaluation:
+        begun.append(evaluate(models))
+        return begun[-1]
+
+    monkeypatch.setattr(bench, "_evaluate", spy)
+    return begun
+
+
+def test_a_graph_is_evaluated_once_when_it_is_expected(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = workload_in(tmp_path)
+    with bench_here() as bench:
+        begun = evaluations(bench, monkeypatch)
+        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        model = Models(store, TARGET, here(), bench).of(work)
+        for _ in range(2):
+            bench.check([model])
+            assert bench.judged(model)
+            bench.renew()
+        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+    assert len(begun) == 1
+
+
+def test_an_evaluation_that_was_given_up_is_begun_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = workload_in(tmp_path)
+    with bench_here() as bench:
+        begun = evaluations(bench, monkeypatch)
+        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        begun[0].calls.close()
+        assert begun[0].calls.lost
+        assert bench.judged(Models(store, TARGET, here(), bench).of(work))
+    assert len(begun) == 2
 
 
 def test_a_schedule_that_lowers_to_another_program_than_the_verified_one_is_refused(

@@ -245,3 +245,21 @@ def test_bound_of_the_larger_tile_is_not_idle() -> None:
     plan = conv.plan()
     made = rewrite(plan, {kernel_of(plan).key: "winograd4"})
     assert np.abs(ran(made, conv.inputs) - ran(plan, conv.inputs, as_float64=True)).max() > bound(conv, "winograd2")
+
+
+def test_weights_are_transformed_once_while_a_schedule_has_them() -> None:
+    plan = chain()
+    first, second = all_as(plan, "winograd4"), all_as(plan, "winograd4")
+    arrays = [[b.data.array for b in made.buffers if b.data] for made in (first, second)]
+    assert all(a is b for a, b in zip(*arrays, strict=True))
+
+
+def test_weights_of_other_values_are_transformed_anew() -> None:
+    plans = [schedule(fold_constants((_convolved(seed).node,))) for seed in (0, 1)]
+    assert plans[0].kernels().keys() == plans[1].kernels().keys()
+    a, b = (next(x.data.array for x in all_as(p, "winograd2").buffers if x.data) for p in plans)
+    assert not np.array_equal(a, b)
+
+
+def _convolved(seed: int) -> Tensor:
+    return Tensor.input("x", (1, 6, 7, 7)).conv2d(constant(6, 6, 3, 3, seed=seed), padding=1)

@@ -1,6 +1,6 @@
 """The one descriptor between this process and a worker that runs generated code, and what passes through it.
 
-    here --> worker     length, pickle                              the worker trusts who started it
+    here --> worker     lengths, pickle, arrays beside it           the worker trusts who started it
     worker --> here     length, MessagePack of a given type         its length is bounded, and nothing of it is run
 
 Reading and writing here has a deadline, so that half a frame, or no end of frames, holds nobody up.
@@ -20,7 +20,7 @@ import msgspec
 
 from tunegrad.errors import InternalError
 
-__all__ = ["Channel", "ChannelClosed", "ForgedReply", "Kind", "Overdue", "Request", "answer", "receive"]
+__all__ = ["Channel", "ChannelClosed", "ForgedReply", "Kind", "Overdue", "Packed", "Request", "answer", "receive"]
 
 Kind = Literal["ready", "value", "failed"]
 
@@ -47,6 +47,22 @@ class Request(msgspec.Struct, frozen=True):
     arguments: tuple[Any, ...]
 
 
+class Packed:
+    """A request as bytes: its pickle, and the memory of its arrays as it is, which is neither copied nor pickled."""
+
+    def __init__(self, request: Request) -> None:
+        arrays: list[pickle.PickleBuffer] = []
+        body = pickle.dumps(request, protocol=5, buffer_callback=arrays.append)
+        self._raw = [a.raw() for a in arrays]
+        lengths = [len(body), *(a.nbytes for a in self._raw)]
+        self._head = b"".join([_LENGTH.pack(len(lengths)), *map(_LENGTH.pack, lengths), body])
+
+    @property
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """What is sent, in order."""
+        return self._head, *(a for a in self._raw if a.nbytes)
+
+
 class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What comes back: the value as MessagePack of the type that was asked for, or text that says what failed."""
 
@@ -68,11 +84,12 @@ class Channel:
         poll.register(self._socket, select.POLLIN | select.POLLRDHUP)
         return not poll.poll(0)
 
-    def send(self, request: bytes, end_s: float) -> None:
-        """Send a pickled request. Raises ChannelClosed, Overdue."""
+    def send(self, request: Packed, end_s: float) -> None:
+        """Send a request. Raises ChannelClosed, Overdue."""
         try:
-            self._limit(end_s)
-            self._socket.sendall(_LENGTH.pack(len(request)) + request)
+            for piece in request.pieces:
+                self._limit(end_s)
+                self._socket.sendall(piece)
         except TimeoutError as error:
             raise Overdue from error
         except OSError as error:
@@ -113,8 +130,9 @@ class Channel:
 
 def receive(end: socket.socket) -> Request:
     """In the worker: the next request. Raises EOFError when there will be none."""
-    (length,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
-    request = pickle.loads(_exactly(end, length))  # noqa: S301  # from the process that started this one
+    (count,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
+    body, *arrays = [_exactly(end, n) for (n,) in _LENGTH.iter_unpack(_exactly(end, count * _LENGTH.size))]
+    request = pickle.loads(body, buffers=arrays)  # noqa: S301  # from the process that started this one
     if not isinstance(request, Request):
         raise InternalError(f"worker: {type(request).__name__} is no Request")
     return request

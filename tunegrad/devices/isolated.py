@@ -15,7 +15,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import secrets
 import select
 import signal
@@ -23,16 +22,17 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Request, answer, receive
+from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Packed, Request, answer, receive
 from tunegrad.devices.confine import Confinement, Protections, begin
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
 
-__all__ = ["PRELOADED", "IsolatedWorker"]
+__all__ = ["PRELOADED", "IsolatedWorker", "start_fork_server"]
 
 PRELOADED = ("tunegrad.devices.worker", "tunegrad.devices.isolated")
 """What the fork server has imported, so that workers start fast."""
@@ -43,6 +43,15 @@ _LEAVING_S = 5.0
 _STARTS = 2
 _FRAMES, _MOST_TEXT = 3, 4000
 """Of what is told of a function that raised: frames of its traceback, and letters."""
+
+
+def start_fork_server(modules: Iterable[str] = ()) -> None:
+    """Start the process that workers are forked from, where there is none yet, and do not wait until it is ready.
+
+    It imports ``modules`` as well: what all workers would otherwise import, each of them, while they start.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*PRELOADED, *modules])
+    forkserver.ensure_running()
 
 
 class IsolatedWorker:
@@ -77,7 +86,7 @@ class IsolatedWorker:
         """
         running = self._ready(function)
         nonce = secrets.token_hex(8)
-        request = pickle.dumps(Request(nonce, function, arguments))
+        request = Packed(Request(nonce, function, arguments))
         try:
             ending = running.ask(request, nonce, reply_type, limit_s)
         except BaseException:
@@ -153,7 +162,7 @@ class _Running:
         self.process, self.channel = process, channel
         self.protections = Protections(False, 0, False, False, False, False)
 
-    def ask(self, request: bytes, nonce: str, reply_type: Any, limit_s: float) -> Ending:
+    def ask(self, request: Packed, nonce: str, reply_type: Any, limit_s: float) -> Ending:
         """One call; the process is gone unless it gave a value."""
         end_s = time.monotonic() + limit_s
         try:

@@ -129,8 +129,12 @@ class CpuMeasurer:
 
     def run(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
         """Run a function of tunegrad's own in the compile workers, which run no candidate; once per argument list."""
+        return self.begin(function, calls, limit_s).wait()
+
+    def begin(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Started:
+        """Begin to ``run``, after what is under way. What is compiled or measured next waits until it has ended."""
         self.settle()
-        return self._compilers.map(function, calls, limit_s)
+        return self._compilers.start(function, calls, limit_s)
 
     def settle(self) -> None:
         """Return once nothing compiles."""

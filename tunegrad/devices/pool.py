@@ -55,6 +55,11 @@ class Started:
             self._endings = self._pool.collect(self)
         return self._endings
 
+    @property
+    def lost(self) -> bool:
+        """Whether the calls were given up, by whoever waited for them, before they had all ended."""
+        return self._endings is None and not self._pool.runs(self)
+
     def close(self) -> None:
         """Give up what was not waited for: nothing of it goes on running."""
         self._pool.give_up(self)
@@ -104,6 +109,10 @@ class WorkerPool:
         if pool is not None:
             pool.stop()  # type: ignore[no-untyped-call]
             pool.join()
+
+    def runs(self, started: Started) -> bool:
+        """Whether these calls are under way, or have ended and nobody has their endings yet."""
+        return started is self._under_way
 
     def collect(self, started: Started) -> list[Ending]:
         """Wait for calls that were started: see ``Started.wait``."""

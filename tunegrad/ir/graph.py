@@ -79,7 +79,7 @@ MOVEMENT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConstData:
     """An array with identity by content: ``digest`` stands for the bytes in hashes and comparisons."""
 
@@ -96,8 +96,9 @@ class ConstData:
     @staticmethod
     def of(array: NDArray[np.generic], name: str = "") -> ConstData:
         a = np.ascontiguousarray(array).reshape(np.shape(array))
-        head = f"{a.dtype.str}{a.shape}".encode()
-        return ConstData(hashlib.sha256(head + a.tobytes()).hexdigest(), name, a)
+        hashed = hashlib.sha256(f"{a.dtype.str}{a.shape}".encode())
+        hashed.update(a.reshape(-1).view(np.uint8).data)
+        return ConstData(hashed.hexdigest(), name, a)
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,7 @@ class _Session:
                 Space(use.kernel, self.target).fixed()  # an illegal one is the user's error, at once
         begun_s = time.monotonic()
         with self.costs.part("plans"):
+            self._expect()
             deciding = self._deciding(measurer)
             share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
             heats = Heats(
@@ -273,6 +274,18 @@ class _Session:
             observer.observe(event)
 
     # ---- steps
+
+    def _expect(self) -> None:
+        """Begin to evaluate the models, for which the compile workers have time while their plans are looked at.
+
+        Not where other machines measure: one of them may be this one.
+        """
+        if self.site.runs_models and self.settings.ray is None:
+            try:
+                self.site.bench.expect([(work.fusion.drafts.targets, work.inputs) for work in self.workloads])
+            except KeyboardInterrupt:
+                if not self.interrupt.requested:
+                    raise
 
     def _deciding(self, measurer: SessionMeasurer) -> Deciding:
         seconds = partial(self._default_seconds, measurer)

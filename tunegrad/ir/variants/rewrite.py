@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -37,6 +38,9 @@ _MOVED = "channels_last"
 _MOST_KNOWN = 4096
 _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
+
+_weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
+"""Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites it again and again."""
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
@@ -78,7 +82,7 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     if variant == _GATHERED:
         windows = _im2col(kernel)
         return (windows.gather, windows.product)
-    made = _winograd(kernel, variant)
+    made = _winograd(kernel, variant, _names(kernel))
     return (made.transform, made.product, made.finish)
 
 
@@ -111,11 +115,17 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
     return split(kernel, int(chunks), int(lanes or 1))
 
 
-def _winograd(kernel: Kernel, variant: str) -> Winograd:
+@remembered(_MOST_KNOWN)
+def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
     conv = match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):
         raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
     return winograd(kernel, conv, int(variant.removeprefix("winograd")))
+
+
+def _names(kernel: Kernel) -> tuple[str, ...]:
+    """What the parameters are called: kernels of one text may differ in that, and variants name parameters."""
+    return tuple(p.name for p in kernel.params)
 
 
 def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
@@ -136,7 +146,6 @@ class _Rewriting:
     """The buffers so far. Mutable: each variant adds some."""
 
     buffers: list[Buffer]
-    made: dict[tuple[str, str], Winograd] = field(default_factory=dict)
 
     def replaced(self, launch: Launch, variant: str) -> list[Launch]:
         """The launches of a variant in place of one."""
@@ -149,8 +158,7 @@ class _Rewriting:
             return self._halves(launch, halves)
         if variant == _GATHERED:
             return self._gathered(launch, _im2col(launch.kernel))
-        key = launch.kernel.key, variant
-        made = self.made[key] = self.made.get(key) or _winograd(launch.kernel, variant)
+        made = _winograd(launch.kernel, variant, _names(launch.kernel))
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         weights = self.buffers[place[made.conv.w.param]]
         name = f"{variant} {weights.name}"
@@ -202,11 +210,16 @@ class _Rewriting:
     def _constant(self, made: Winograd, kernel: Kernel, weights: Buffer, name: str) -> int:
         if weights.data is None:
             raise InternalError(f"kernel {kernel.name}: weights {weights} are no constant")
-        flat = weights.layout.pack(np.asarray(weights.data.array).reshape(weights.shape))
-        u = made.weights(kernel.param(made.conv.w.param).layout.unpack(flat).astype(np.float32))
-        data = ConstData.of(u, f"U of {name}")
-        place, layout = len(self.buffers), Layout.row_major(u.shape)
-        self.buffers.append(Buffer(place, F32, u.shape, layout, "const", data.name, data))
+        layout = kernel.param(made.conv.w.param).layout
+        key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, made.tile
+        data = _weights.get(key)
+        if data is None:
+            array = np.asarray(weights.data.array).reshape(weights.shape)
+            if weights.layout != layout:
+                array = layout.unpack(weights.layout.pack(array))
+            data = _weights[key] = ConstData.of(made.weights(array.astype(np.float32, copy=False)), f"U of {name}")
+        place, shape = len(self.buffers), data.array.shape
+        self.buffers.append(Buffer(place, F32, shape, Layout.row_major(shape), "const", data.name, data))
         return place
 
 

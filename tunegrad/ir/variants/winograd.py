@@ -95,7 +95,7 @@ class Winograd:
         """
         o, c, r, s = self.conv.w_dims
         g = np.asarray(_G[self.tile])
-        wide = np.transpose(w, (r, s, c, o)).astype(np.float64)
+        wide = np.transpose(w, (r, s, c, o)).astype(np.float64, order="C")
         u = np.kron(g, g) @ wide.reshape(9, -1)
         return u.astype(np.float32).reshape(-1, *wide.shape[2:])
 

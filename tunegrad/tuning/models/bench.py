@@ -33,7 +33,7 @@ from tunegrad.runtime import Argument
 from tunegrad.tuning.interrupt import Interrupt
 
 from . import work
-from .expected import Judge
+from .expected import Evaluation, Judge
 from .inputs import SETS
 from .model import Compiled, WholeModel
 from .work import RUNS, Answer, Order
@@ -67,11 +67,14 @@ _REPLY_BYTES = 256 << 20
 
 
 class ModelBench(Protocol):
-    """Runs whole models. Every method but ``compile`` and ``renew`` raises CandidateFailure where one can not run.
+    """Runs whole models. Those methods that run some raise CandidateFailure where one can not run.
 
     WrongResult: its outputs are not what they must be, or it wrote where it must not; nothing of it was timed, or
     counts. CandidateCrashed, CandidateTimeout: the worker ended. Of several models it does not say which one did it.
     """
+
+    def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
+        """Begin to evaluate graphs on their inputs, while other work goes on: models of them will be compared."""
 
     def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
         """Compile kernels under action texts, on all cores; what is there is not compiled again."""
@@ -101,14 +104,14 @@ class ModelBench(Protocol):
 class LocalBench:
     """A bench on this machine. ``compiler`` compiles a batch on all cores; ``close`` ends the worker.
 
-    ``judges`` says what a graph's outputs must be; None where nobody can tell. Calls wait for what compiles first.
+    ``evaluate`` begins to compute what graphs' outputs must be. Calls wait for what compiles first.
     """
 
     def __init__(
         self,
         target: Target,
         compiler: Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]],
-        judges: Callable[[tuple[Node, ...], tuple[Argument, ...]], Judge | None],
+        evaluate: Callable[[Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]], Evaluation],
         limits: Limits,
         interrupt: Interrupt | None = None,
     ) -> None:
@@ -121,7 +124,15 @@ class LocalBench:
         self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
         self._took_s: dict[Order, float] = {}
         self._graph_s: dict[tuple[Node, ...], float] = {}
-        self._evaluate, self._judges = judges, dict[tuple[Node, ...], Judge | None]()
+        self._evaluate, self._judges = evaluate, dict[tuple[Node, ...], Judge | None]()
+        self._begun: Evaluation | None = None
+
+    def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
+        """See ``ModelBench``."""
+        fresh = [(graph, inputs) for graph, inputs in models if graph not in self._judges]
+        if fresh:
+            with self._interrupt.breakable():
+                self._begun = self._evaluate(fresh)
 
     # ---- code
 
@@ -209,8 +220,12 @@ class LocalBench:
 
     def _judge(self, model: WholeModel) -> Judge | None:
         if model.graph not in self._judges:
+            begun = self._begun
             with self._interrupt.breakable():
-                self._judges[model.graph] = self._evaluate(model.graph, model.inputs)
+                if begun is None or begun.calls.lost or model.graph not in begun.graphs:
+                    begun = self._evaluate([(model.graph, model.inputs)])
+                found = begun.judges()
+            self._judges.update(found)
         return self._judges[model.graph]
 
     def _compare(self, judge: Judge | None, outputs: Sequence[bytes], number: int, count: int) -> None:

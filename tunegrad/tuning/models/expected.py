@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.pool import Ending, Finished
 from tunegrad.errors import WrongResult
+from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, Node
@@ -28,7 +29,7 @@ from tunegrad.runtime import Argument
 
 from .inputs import SETS, drawn
 
-__all__ = ["EVALUATE_S", "Expected", "Judge", "Workers", "evaluated", "expected_of"]
+__all__ = ["EVALUATE_S", "Evaluation", "Expected", "Judge", "Workers", "evaluated", "expected_of"]
 
 Array = NDArray[Any]
 
@@ -143,17 +144,48 @@ def _numbers(raw: bytes, dtype: DType) -> Array:
     return to_compute(values, dtype).astype(np.float64 if dtype.is_float else np.int64)
 
 
+class Begun(Protocol):
+    """Calls under way."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody gave them up."""
+
+    def wait(self) -> list[Ending]:
+        """Their endings, in the order of the calls."""
+
+
 class Workers(Protocol):
     """Processes that can be killed, and run no candidate."""
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
-        """Run a function once per argument list, in parallel."""
+    def begin(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Begun:
+        """Begin to run a function once per argument list, in parallel."""
 
 
-def expected_of(workers: Workers, graph: tuple[Node, ...], inputs: tuple[Argument, ...]) -> Judge | None:
-    """What a graph's outputs must be; None where evaluating it takes too long, or too much memory."""
-    nodes, outputs = flat(graph)
-    endings = workers.run(evaluated, [(nodes, outputs, inputs, i) for i in range(SETS)], EVALUATE_S)
+Graph = tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Graphs that are being evaluated in workers, all sets of inputs of each."""
+
+    graphs: tuple[Graph, ...]
+    calls: Begun
+
+    def judges(self) -> dict[Graph, Judge | None]:
+        """What each graph's outputs must be; None where evaluating it takes too long, or too much memory. Waits."""
+        endings = self.calls.wait()
+        rows = [endings[i : i + SETS] for i in range(0, len(endings), SETS)]
+        return {graph: _judge(graph, row) for graph, row in zip(self.graphs, rows, strict=True)}
+
+
+def expected_of(workers: Workers, models: Sequence[tuple[Graph, tuple[Argument, ...]]]) -> Evaluation:
+    """Begin to evaluate graphs on their inputs."""
+    calls = [(*flat(graph), inputs, i) for graph, inputs in models for i in range(SETS)]
+    return Evaluation(tuple(graph for graph, _ in models), workers.begin(evaluated, calls, EVALUATE_S))
+
+
+def _judge(graph: Graph, endings: Sequence[Ending]) -> Judge | None:
     sets = [e.value for e in endings if isinstance(e, Finished) and e.value is not None]
     return Judge(tuple(n.dtype for n in graph), tuple(sets)) if len(sets) == SETS else None
 
@@ -162,6 +194,7 @@ def evaluated(
     nodes: list[FlatNode], outputs: tuple[int, ...], inputs: tuple[Argument, ...], number: int
 ) -> tuple[Expected, ...] | None:
     """What every output must be on one set of inputs; None where there is too little memory."""
+    one_blas_thread()
     graph = unflat(nodes, outputs)
     arrays = drawn(inputs, number)
     try:

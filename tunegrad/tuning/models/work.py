@@ -87,6 +87,11 @@ class _Engine:
         self.buffers.append(Buffer(nbytes))
         return self.buffers[-1].bytes
 
+    def untouched(self, nbytes: int) -> NDArray[np.uint8]:
+        """As ``allocate``, for what is written whole before it is read: its pages come only then."""
+        self.buffers.append(Buffer(nbytes, touched=False))
+        return self.buffers[-1].bytes
+
     def bind(self, entries: Sequence[Entry]) -> BoundPlan:
         return self.cpu.bind(entries)
 
@@ -174,7 +179,7 @@ class _Shelf:
         )
         engine = _Engine(self._engine)
         codes = {key: self._linked(program) for key, program in order.programs}
-        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine.allocate))
+        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine.untouched))
         return _Held(runner, engine, tuple(drawn(order.inputs, i) for i in range(SETS)))
 
     def _linked(self, program: str) -> Code:
