@@ -216,12 +216,15 @@ def make_dataset(
 
 
 def _thinned(r: Reference, index: int, most: int) -> Reference:
-    """About ``most`` elements of a large reference of a further set: every element is compared with the first one's."""
+    """``most`` elements of a large reference of a further set: every element is compared with the first one's.
+
+    The first one, the last one, and one at random of every stretch between them.
+    """
     if index == 0 or r.values.size <= most:
         return r
-    rng = np.random.default_rng(r.values.size)
-    ends = np.array([0, r.values.size - 1])
-    at = np.unique(np.concatenate([ends, rng.integers(0, r.values.size, most)]))
+    starts = np.linspace(0, r.values.size, most + 1).astype(np.int64)
+    at = np.random.default_rng(r.values.size).integers(starts[:-1], starts[1:])
+    at[0], at[-1] = 0, r.values.size - 1
     return replace(r, values=r.values[at], indices=at if r.indices is None else r.indices[at])
 
 

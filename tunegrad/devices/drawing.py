@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import Literal
 
@@ -166,8 +167,11 @@ def random_rows(rng: np.random.Generator, kernel: Kernel, count: int) -> Array:
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
 
 
+@lru_cache(maxsize=8)
 def _gaps(p: Param) -> NDArray[np.bool_]:
+    """Kept: a kernel's input sets come one after the other."""
     empty: NDArray[np.bool_] = p.layout.pack(np.ones(p.shape, np.uint8)) == 0
+    empty.flags.writeable = False
     return empty
 
 
