@@ -198,8 +198,9 @@ def make_dataset(
 ) -> Dataset:
     """Draw the inputs of a kernel and compute what its outputs must be, unless the references are ``known``."""
     sets: list[InputSet] = []
-    for index, kind in enumerate(KINDS):
-        inputs = _inputs(candidate, io, hooks, seed + index, kind)
+    kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
+    for index, kind in enumerate(kinds):
+        inputs = _inputs(candidate, io, hooks, seed + KINDS.index(kind), kind)
         if sets:
             _share(inputs, sets[0].inputs, io)
         if known is not None:

@@ -10,29 +10,26 @@ The choices follow from kernel and seed alone, so every process makes the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.buffers import poison
-from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, constants_of, draw_inputs, signed
+from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, draw_inputs
 from tunegrad.devices.job import Array, KernelIO, Reference
+from tunegrad.devices.reaches import applied, reaches, sign_of
 from tunegrad.devices.tolerance import Bar
-from tunegrad.ir.exact import Drawn, fold_steps, roundings
+from tunegrad.ir.exact import Drawn, fold_steps
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.numeric import to_compute
 
 __all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
-
-_REACHES = (128, 16, 4, 1)
-"""Greatest integers of an exact set that are tried: bf16 holds 256."""
 
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
@@ -58,8 +55,8 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
     """The inputs of one set, in each buffer's layout; padding is poison."""
     how = Draw(kind, domain_of(kernel, io))
     if kind == "exact":
-        sign = _sign(kernel) if signed(how.domain) else 0
-        for reach, exact in _reaches(kernel, how.domain, sign):
+        sign = sign_of(kernel, how.domain)
+        for reach, exact in reaches(kernel, how.domain):
             arrays = _drawn(kernel, io, seed, replace(how, reach=reach, sign=sign))
             if exact or _sound(kernel, arrays):
                 return arrays
@@ -79,7 +76,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     Sums of both signs that something is divided by come near zero in a few rows, where any rounding is too much: such
     a kernel has no normal numbers.
     """
-    if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+    if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in applied(s.expr)):
         return DOMAINS[0]
     domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
     best, most = domains[0], -1.0
@@ -96,7 +93,7 @@ def _divides_by_a_sum(kernel: Kernel) -> bool:
     """Whether a sum that may have either sign is divided by, or has its logarithm or a power taken."""
     sums = {r.name for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)}
     for s in kernel.stages:
-        for x in _applied(s.expr):
+        for x in applied(s.expr):
             if x.op in _SENSITIVE and x.dtype.is_float and _reads(x.args[-1 if x.op is Op.DIV else 0], sums):
                 return True
     return False
@@ -177,7 +174,7 @@ def _gaps(p: Param) -> NDArray[np.bool_]:
 
 def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
     drawn = draw_inputs(io, seed, kernel.key, how)
-    divides = any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in _applied(s.expr))
+    divides = any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in applied(s.expr))
     for p in kernel.params:
         if p.role == "out":
             continue
@@ -191,40 +188,11 @@ def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Arra
 
 
 def _levels(kernel: Kernel) -> range:
-    if any(x.op in _JUMPS and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+    if any(x.op in _JUMPS and x.dtype.is_float for s in kernel.stages for x in applied(s.expr)):
         return range(3, MILDEST)
     if _steps(kernel) > _LONG:
         return range(MILDEST, MILDEST)
     return range(1 if kernel.reduces else 0, MILDEST)
-
-
-def _sign(kernel: Kernel) -> Literal[-1, 0, 1]:
-    """The sign on which a maximum (or minimum) that starts at zero, or takes padding in, is seen; 0: no such fold."""
-    folds = {r.op for r in kernel.reduces}
-    return -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
-
-
-def _reaches(kernel: Kernel, domain: Domain, sign: Literal[-1, 0, 1]) -> list[tuple[int, bool]]:
-    """Reaches of an exact set, and whether all results are exact: those with the fewest rounded fold steps first.
-
-    Among these, those with the most exact results, and then the greatest.
-    """
-
-    def score(reach: int) -> tuple[int, int, bool]:
-        drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}
-        found = roundings(kernel, drawn).values()
-        exact = [r.count == 0 for r in found]
-        return -sum(r.terms for r in found), sum(exact), all(exact)
-
-    scores = {reach: score(reach) for reach in _REACHES}
-    best_first = sorted(_REACHES, key=lambda reach: scores[reach][:2], reverse=True)
-    return [(reach, scores[reach][2]) for reach in best_first]
-
-
-def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Literal[-1, 0, 1]) -> Drawn:
-    if not (p.dtype.is_float or p.dtype.is_pair):
-        return Drawn(8.0, 1.0)
-    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain) and not sign)
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
@@ -264,18 +232,3 @@ def _multiples(values: Array, unit: float) -> bool:
         if not (scaled == np.rint(scaled)).all():  # NaN is no number
             return False
     return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
-
-
-def _applied(x: Expr) -> Iterator[Apply]:
-    """Every operation of an expression, once; shared ones are visited once."""
-    stack, seen = [x], set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Apply):
-            yield node
-            stack.extend(node.args)
-        elif isinstance(node, Cast):
-            stack.append(node.x)
