@@ -263,8 +263,10 @@ def same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 def _share(inputs: dict[str, Array], first: Mapping[str, Array], io: KernelIO) -> None:
     """Constants are those of the first set: one array for both."""
     for param in io.params:
-        if param.role == "const" and same_bytes(inputs[param.name], first[param.name]):
-            inputs[param.name] = first[param.name]
+        if param.role == "const":
+            mine, theirs = inputs[param.name], first[param.name]
+            if mine.ctypes.data == theirs.ctypes.data or same_bytes(mine, theirs):
+                inputs[param.name] = theirs
 
 
 def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int, kind: Kind) -> dict[str, Array]:

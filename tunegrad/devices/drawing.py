@@ -28,12 +28,16 @@ from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.remembered import remembered
 
 __all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
 
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
-"""A trial of a set takes about that many steps of the interpreter, and points between these."""
+"""A trial of a set takes about that many operations, and points between these."""
+
+_PART = 1 << 14
+"""Values are looked at in parts that fit into a cache."""
 
 _LONG = 1 << 20
 """Where one element takes more steps than this, no level of special values is tried but the one with zeros."""
@@ -141,16 +145,26 @@ def drawn_values(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Drawn
 def _values(p: Param, memory: Array) -> Drawn | None:
     gaps = gaps_of(p)
     stored = memory if gaps is None else memory[~gaps]
-    if p.dtype.is_pair:
-        stored = np.stack([stored << 16, stored & np.uint32(0xFFFF0000)]).view(np.float32)
-    values = stored if p.dtype.is_pair else to_compute(stored, p.dtype)
-    if not values.size or not (p.dtype.is_float or p.dtype.is_pair):
+    if not (p.dtype.is_float or p.dtype.is_pair):
+        values = to_compute(stored, p.dtype)
         return Drawn(float(np.abs(values.astype(np.float64)).max(initial=0.0)), 1.0)
-    unit = next((u for u in (1.0, 0.25, 2.0**-8) if _multiples(values, u)), None)
-    if unit is None:
-        return None
-    negative = int((values < 0).sum()) * 2 - values.size
-    return Drawn(float(np.abs(values).max()), unit, negative**2 <= 36 * values.size)
+    parts = np.array_split(stored, -(-stored.size // _PART)) if stored.size else []
+    unit, size, negative = 1.0, 0.0, 0
+    for part in parts:
+        values = _numbers(part, p)
+        found = next((u for u in (1.0, 0.25, 2.0**-8) if u <= unit and _multiples(values, u)), None)
+        if found is None:
+            return None
+        unit, size = found, max(size, float(values.max()), -float(values.min()))
+        negative += int(np.count_nonzero(values < 0))
+    count = stored.size * (2 if p.dtype.is_pair else 1)
+    return Drawn(size, unit, (2 * negative - count) ** 2 <= 36 * count)
+
+
+def _numbers(stored: Array, p: Param) -> Array:
+    if not p.dtype.is_pair:
+        return to_compute(stored, p.dtype)
+    return np.stack([stored << 16, stored & np.uint32(0xFFFF0000)]).view(np.float32)
 
 
 def gaps_of(p: Param) -> NDArray[np.bool_] | None:
@@ -174,17 +188,23 @@ def _gaps(p: Param) -> NDArray[np.bool_]:
 
 def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
     drawn = draw_inputs(io, seed, kernel.key, how)
-    divides = any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in applied(s.expr))
+    divides = _divides_integers(kernel)
     for p in kernel.params:
-        if p.role == "out":
+        gaps = None if p.role == "out" else gaps_of(p)
+        changed = p.role != "out" and divides and p.dtype.is_int
+        if not changed and gaps is None:
             continue
-        values = drawn[p.name]
-        if divides and p.dtype.is_int:
+        values = drawn[p.name] = drawn[p.name].copy()  # constants are kept
+        if changed:
             values[(values == 0) | (values == np.iinfo(values.dtype).min)] = 1  # least // -1 is out of range
-        gaps = gaps_of(p)
         if gaps is not None:
             values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn
+
+
+@remembered(64)
+def _divides_integers(kernel: Kernel) -> bool:
+    return any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in applied(s.expr))
 
 
 def _levels(kernel: Kernel) -> range:
@@ -208,11 +228,17 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
 
 def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dict[str, Array]:
     """Every output at random points."""
-    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _steps(kernel)), max(1, kernel.points))
+    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
     points = random_rows(np.random.default_rng(0), kernel, count)
     env = {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
     found = interpret_at(kernel, arrays, env, as_float64=as_float64)
     return {name: values for name, (_, values) in found.items()}
+
+
+@remembered(64)
+def _operations(kernel: Kernel) -> int:
+    """Operations that one point of the shared axes takes, one at least for a step."""
+    return sum(prod(a.extent for a in s.axes) * max(1, sum(1 for _ in applied(s.expr))) for s in kernel.stages)
 
 
 def _steps(kernel: Kernel) -> int:
@@ -226,9 +252,7 @@ def _finite(values: Mapping[str, Array]) -> float:
 
 
 def _multiples(values: Array, unit: float) -> bool:
-    """Whether all are finite multiples of ``unit``; the first few decide for most."""
-    for part in (values.reshape(-1)[:256], values):
-        scaled = part if unit == 1.0 else part * values.dtype.type(1 / unit)
-        if not (scaled == np.rint(scaled)).all():  # NaN is no number
-            return False
-    return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
+    """Whether all are finite multiples of ``unit``."""
+    scaled = values if unit == 1.0 else values * values.dtype.type(1 / unit)
+    whole = (scaled == np.rint(scaled)).all()  # NaN is no number
+    return bool(whole and np.isfinite(values.min()) and np.isfinite(values.max()))

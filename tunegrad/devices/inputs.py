@@ -56,6 +56,9 @@ _OFTEN = 64
 _TABLE = 1 << 16
 """Numbers are picked from that many, in memory form: so that 16 random bits are one number."""
 
+_PART = 1 << 17
+"""So many are picked at once: the bits fit into a cache."""
+
 _PERIOD = (1 << 22) - 3
 """Longer arrays repeat themselves: to draw 2^26 numbers takes longer than all that is done with them. A prime, so that
 no schedule takes elements that far apart for each other."""
@@ -79,11 +82,11 @@ class Draw:
 def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None) -> dict[str, npt.NDArray[Any]]:
     """A flat array for every parameter that a kernel reads; the same in every process for the same arguments.
 
-    Constants do not depend on ``seed``, only on the kernel and its domain.
+    Constants do not depend on ``seed``, only on the kernel and its domain; nobody can write to them.
     """
     how = how or Draw()
     return {
-        p.name: _constant(p, kernel_key, how.domain).copy()
+        p.name: _constant(p, kernel_key, how.domain)
         if p.role == "const"
         else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), how)
         for p in io.params
@@ -96,9 +99,10 @@ def _constant(param: Parameter, kernel_key: str, domain: Domain) -> npt.NDArray[
     """A kernel's constant; kept, since its other input sets have it, too."""
     rng = np.random.default_rng(_entropy(kernel_key, param.name, 0))
     kind = buffer_dtype(param.dtype)
-    if not (kind.is_float or kind.is_pair):
-        return draw(param, rng)
-    return _picked(_constants(_number(kind), domain), rng, param)
+    plain = not (kind.is_float or kind.is_pair)
+    values = draw(param, rng) if plain else _picked(_constants(_number(kind), domain), rng, param)
+    values.flags.writeable = False
+    return values
 
 
 def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) -> npt.NDArray[Any]:
@@ -124,7 +128,11 @@ def _picked(table: npt.NDArray[Any], rng: np.random.Generator, param: Parameter)
     """Elements of a table at random, the two of a pair each by itself."""
     pair = buffer_dtype(param.dtype).is_pair
     count = param.elements * (2 if pair else 1)
-    values = table.take(rng.bit_generator.random_raw(-(-count // 4)).view(np.uint16)[:count])
+    values = np.empty(count, table.dtype)
+    for start in range(0, count, _PART):
+        part = values[start : start + _PART]
+        bits = rng.bit_generator.random_raw(-(-part.size // 4)).view(np.uint16)
+        np.take(table, bits[: part.size], out=part, mode="wrap")
     return values.view(np.uint32) if pair else values
 
 

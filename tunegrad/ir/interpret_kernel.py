@@ -212,9 +212,11 @@ class _Run:
         if offset is None:
             offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
         memory, dtype = self.memory[x.param], self.params[x.param].dtype
-        view = self._view(memory, offset, env) if x.valid.always else None
-        if view is not None:
+        view = self._view(memory, offset, env, within=x.valid.always)
+        if view is not None and x.valid.always:
             return self._read(view, dtype)
+        if view is not None:
+            return self._read(np.where(_holds(x.valid, env), view, np.zeros((), memory.dtype)), dtype)
         where = _at(offset, env)
         if x.valid.always:
             return self._read(np.asarray(memory[where]), dtype)
@@ -223,10 +225,15 @@ class _Run:
             return self._read(np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype), dtype)
         return self._read(np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype)), dtype)
 
-    def _view(self, memory: Array, offset: Index, env: Mapping[str, Array]) -> Array | None:
-        """What a load reads, as a part of the memory: no index of each element. None where its steps are not known."""
-        if self.grid and offset.hi < memory.size:
+    def _view(self, memory: Array, offset: Index, env: Mapping[str, Array], *, within: bool) -> Array | None:
+        """What a load reads, as a part of the memory: no index of each element. None where its steps are not known.
+
+        ``within``: nothing beside the memory is read; else there is anything there.
+        """
+        if self.grid and (not within or offset.hi < memory.size):
             return _strided(memory, offset, self.grid)
+        if not within:
+            return None
         step = offset.coefficient(self.along) if self.along else None
         if step is None or step <= 0:
             return None
@@ -248,14 +255,21 @@ class _Run:
 
 
 def _strided(memory: Array, offset: Index, axes: tuple[Axis, ...]) -> Array | None:
-    """What a load reads at every point of ``axes``; of extent 1 along those that it does not depend on."""
+    """What a load reads at every point of ``axes``; of extent 1 along those that it does not depend on.
+
+    Where it reads beside the memory it finds zeros there.
+    """
     steps = [offset.coefficient(a.name) for a in axes]
     known = [s for s in steps if s is not None and s >= 0]
     if len(known) < len(steps) or not memory.size:
         return None
     shape = [a.extent if s else 1 for a, s in zip(axes, known, strict=True)]
+    last = offset.const + sum(s * (extent - 1) for s, extent in zip(known, shape, strict=True))
+    before, after = max(0, -offset.const), max(0, last + 1 - memory.size)
+    if before or after:
+        memory = np.concatenate([np.zeros(before, memory.dtype), memory, np.zeros(after, memory.dtype)])
     strides = [s * memory.itemsize for s in known]
-    return np.lib.stride_tricks.as_strided(memory[offset.const :], shape, strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(memory[offset.const + before :], shape, strides, writeable=False)
 
 
 def _at(index: Index, env: dict[str, Array]) -> Array:
