@@ -80,7 +80,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     Sums of both signs that something is divided by come near zero in a few rows, where any rounding is too much: such
     a kernel has no normal numbers.
     """
-    if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in applied(s.expr)):
+    if not _float_operations(kernel) & _PARTIAL:
         return DOMAINS[0]
     domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
     best, most = domains[0], -1.0
@@ -208,7 +208,7 @@ def _divides_integers(kernel: Kernel) -> bool:
 
 
 def _levels(kernel: Kernel) -> range:
-    if any(x.op in _JUMPS and x.dtype.is_float for s in kernel.stages for x in applied(s.expr)):
+    if _float_operations(kernel) & _JUMPS:
         return range(3, MILDEST)
     if _steps(kernel) > _LONG:
         return range(MILDEST, MILDEST)
@@ -233,6 +233,12 @@ def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dic
     env = {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
     found = interpret_at(kernel, arrays, env, as_float64=as_float64)
     return {name: values for name, (_, values) in found.items()}
+
+
+@remembered(64)
+def _float_operations(kernel: Kernel) -> frozenset[Op]:
+    """Which operations give floats somewhere in the kernel."""
+    return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
 
 
 @remembered(64)

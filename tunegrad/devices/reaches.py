@@ -106,7 +106,8 @@ def _keeps_digits(x: Expr) -> bool:
 def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
     """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are exact."""
     sign = sign_of(kernel, domain)
-    found = roundings(kernel, {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}).values()
+    drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params if p.role != "out"}
+    found = roundings(kernel, drawn).values()
     exact = [r.count == 0 for r in found]
     return -sum(r.terms for r in found), sum(exact), all(exact)
 
