@@ -259,6 +259,22 @@ def _returns_early_after_the_first_run(text: str) -> str:
     return "@ran = internal global i32 0\n" + text[: head.end()] + early + text[head.end() :]
 
 
+def _shorter(mask: int) -> Callable[[str], str]:
+    """What is loaded loses low bits of its significand, as where a shorter type computes."""
+
+    def cut(found: re.Match[str]) -> str:
+        name, kind, rest = found[1], found[2], found[3]
+        lanes = re.match(r"<(\d+) x float>", kind)
+        whole = f"<{lanes[1]} x i32>" if lanes else "i32"
+        kept = f"splat (i32 {mask})" if lanes else f"{mask}"
+        return (
+            f"{name}.all = load {kind}, {rest}\n  {name}.bits = bitcast {kind} {name}.all to {whole}\n"
+            f"  {name}.cut = and {whole} {name}.bits, {kept}\n  {name} = bitcast {whole} {name}.cut to {kind}\n"
+        )
+
+    return lambda text: re.sub(r"(%\w+) = load ((?:<\d+ x )?float>?), (.*)\n", cut, text)
+
+
 def _sum_for_difference(text: str) -> str:
     """The code of another kernel of the same buffers."""
     return text.replace(" fsub ", " fadd ")
@@ -267,6 +283,9 @@ def _sum_for_difference(text: str) -> str:
 IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "lanes_rotated": _lanes_rotated,
     "conversion_truncates": _conversion_truncates,
+    "computed_in_bf16": _shorter(-1 << 16),
+    "computed_in_tf32": _shorter(-1 << 13),
+    "product_of_inputs_in_tf32": _shorter(-1 << 13),
     "shares_overlap": _shares_overlap,
     "share_left_out": _share_left_out,
     "nothing_computed": _nothing_computed,

@@ -22,6 +22,7 @@ from tunegrad.artifact import build
 from tunegrad.devices import Buffer, BufferTable, Executable, Hooks, KernelIO, Lowered, Reference, compile_llvm
 from tunegrad.devices.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
 from tunegrad.devices.inputs import Kind
+from tunegrad.devices.reaches import kinds_of
 from tunegrad.devices.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.contraction import one_blas_thread
@@ -38,6 +39,7 @@ __all__ = [
     "SAMPLED_WORK",
     "Payload",
     "inputs",
+    "kinds",
     "lower",
     "reference",
     "sample_points",
@@ -46,7 +48,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-HOOKS = Hooks("tunegrad.candidate:lower", "tunegrad.candidate:inputs", "tunegrad.candidate:reference")
+HOOKS = Hooks(
+    "tunegrad.candidate:lower", "tunegrad.candidate:inputs", "tunegrad.candidate:reference", "tunegrad.candidate:kinds"
+)
 
 SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""
@@ -103,6 +107,11 @@ def lower(payload: Payload) -> Lowered:
         return build(payload.kernel, Schedule.parse(payload.actions), payload.target)
     except IllegalAction as error:
         raise CompileFailure(f"illegal: {error}") from error
+
+
+def kinds(payload: Payload) -> tuple[Kind, ...]:
+    """The kinds of a kernel's input sets, the one that is timed first."""
+    return kinds_of(payload.kernel)
 
 
 def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -> dict[str, Array]:

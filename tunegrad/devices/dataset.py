@@ -198,8 +198,9 @@ def make_dataset(
 ) -> Dataset:
     """Draw the inputs of a kernel and compute what its outputs must be, unless the references are ``known``."""
     sets: list[InputSet] = []
-    for index, kind in enumerate(KINDS):
-        inputs = _inputs(candidate, io, hooks, seed + index, kind)
+    kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
+    for index, kind in enumerate(kinds):
+        inputs = _inputs(candidate, io, hooks, seed + KINDS.index(kind), kind)
         if sets:
             _share(inputs, sets[0].inputs, io)
         if known is not None:
@@ -216,12 +217,15 @@ def make_dataset(
 
 
 def _thinned(r: Reference, index: int, most: int) -> Reference:
-    """About ``most`` elements of a large reference of a further set: every element is compared with the first one's."""
+    """``most`` elements of a large reference of a further set: every element is compared with the first one's.
+
+    The first one, the last one, and one at random of every stretch between them.
+    """
     if index == 0 or r.values.size <= most:
         return r
-    rng = np.random.default_rng(r.values.size)
-    ends = np.array([0, r.values.size - 1])
-    at = np.unique(np.concatenate([ends, rng.integers(0, r.values.size, most)]))
+    starts = np.linspace(0, r.values.size, most + 1).astype(np.int64)
+    at = np.random.default_rng(r.values.size).integers(starts[:-1], starts[1:])
+    at[0], at[-1] = 0, r.values.size - 1
     return replace(r, values=r.values[at], indices=at if r.indices is None else r.indices[at])
 
 
@@ -259,8 +263,10 @@ def same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 def _share(inputs: dict[str, Array], first: Mapping[str, Array], io: KernelIO) -> None:
     """Constants are those of the first set: one array for both."""
     for param in io.params:
-        if param.role == "const" and same_bytes(inputs[param.name], first[param.name]):
-            inputs[param.name] = first[param.name]
+        if param.role == "const":
+            mine, theirs = inputs[param.name], first[param.name]
+            if mine.ctypes.data == theirs.ctypes.data or same_bytes(mine, theirs):
+                inputs[param.name] = theirs
 
 
 def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int, kind: Kind) -> dict[str, Array]:

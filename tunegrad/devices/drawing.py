@@ -10,32 +10,34 @@ The choices follow from kernel and seed alone, so every process makes the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.buffers import poison
-from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, constants_of, draw_inputs, signed
+from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, draw_inputs
 from tunegrad.devices.job import Array, KernelIO, Reference
+from tunegrad.devices.reaches import applied, reaches, sign_of
 from tunegrad.devices.tolerance import Bar
-from tunegrad.ir.exact import Drawn, fold_steps, roundings
+from tunegrad.ir.exact import Drawn, fold_steps
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.remembered import remembered
 
 __all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
 
-_REACHES = (128, 16, 4, 1)
-"""Greatest integers of an exact set that are tried: bf16 holds 256."""
-
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
-"""A trial of a set takes about that many steps of the interpreter, and points between these."""
+"""A trial of a set takes about that many operations, and points between these."""
+
+_PART = 1 << 14
+"""Values are looked at in parts that fit into a cache."""
 
 _LONG = 1 << 20
 """Where one element takes more steps than this, no level of special values is tried but the one with zeros."""
@@ -57,8 +59,8 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
     """The inputs of one set, in each buffer's layout; padding is poison."""
     how = Draw(kind, domain_of(kernel, io))
     if kind == "exact":
-        sign = _sign(kernel) if signed(how.domain) else 0
-        for reach, exact in _reaches(kernel, how.domain, sign):
+        sign = sign_of(kernel, how.domain)
+        for reach, exact in reaches(kernel, how.domain):
             arrays = _drawn(kernel, io, seed, replace(how, reach=reach, sign=sign))
             if exact or _sound(kernel, arrays):
                 return arrays
@@ -78,7 +80,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     Sums of both signs that something is divided by come near zero in a few rows, where any rounding is too much: such
     a kernel has no normal numbers.
     """
-    if not any(x.op in _PARTIAL and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+    if not _float_operations(kernel) & _PARTIAL:
         return DOMAINS[0]
     domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
     best, most = domains[0], -1.0
@@ -95,7 +97,7 @@ def _divides_by_a_sum(kernel: Kernel) -> bool:
     """Whether a sum that may have either sign is divided by, or has its logarithm or a power taken."""
     sums = {r.name for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)}
     for s in kernel.stages:
-        for x in _applied(s.expr):
+        for x in applied(s.expr):
             if x.op in _SENSITIVE and x.dtype.is_float and _reads(x.args[-1 if x.op is Op.DIV else 0], sums):
                 return True
     return False
@@ -143,16 +145,26 @@ def drawn_values(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Drawn
 def _values(p: Param, memory: Array) -> Drawn | None:
     gaps = gaps_of(p)
     stored = memory if gaps is None else memory[~gaps]
-    if p.dtype.is_pair:
-        stored = np.stack([stored << 16, stored & np.uint32(0xFFFF0000)]).view(np.float32)
-    values = stored if p.dtype.is_pair else to_compute(stored, p.dtype)
-    if not values.size or not (p.dtype.is_float or p.dtype.is_pair):
+    if not (p.dtype.is_float or p.dtype.is_pair):
+        values = to_compute(stored, p.dtype)
         return Drawn(float(np.abs(values.astype(np.float64)).max(initial=0.0)), 1.0)
-    unit = next((u for u in (1.0, 0.25, 2.0**-8) if _multiples(values, u)), None)
-    if unit is None:
-        return None
-    negative = int((values < 0).sum()) * 2 - values.size
-    return Drawn(float(np.abs(values).max()), unit, negative**2 <= 36 * values.size)
+    parts = np.array_split(stored, -(-stored.size // _PART)) if stored.size else []
+    unit, size, negative = 1.0, 0.0, 0
+    for part in parts:
+        values = _numbers(part, p)
+        found = next((u for u in (1.0, 0.25, 2.0**-8) if u <= unit and _multiples(values, u)), None)
+        if found is None:
+            return None
+        unit, size = found, max(size, float(values.max()), -float(values.min()))
+        negative += int(np.count_nonzero(values < 0))
+    count = stored.size * (2 if p.dtype.is_pair else 1)
+    return Drawn(size, unit, (2 * negative - count) ** 2 <= 36 * count)
+
+
+def _numbers(stored: Array, p: Param) -> Array:
+    if not p.dtype.is_pair:
+        return to_compute(stored, p.dtype)
+    return np.stack([stored << 16, stored & np.uint32(0xFFFF0000)]).view(np.float32)
 
 
 def gaps_of(p: Param) -> NDArray[np.bool_] | None:
@@ -166,61 +178,41 @@ def random_rows(rng: np.random.Generator, kernel: Kernel, count: int) -> Array:
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
 
 
+@lru_cache(maxsize=8)
 def _gaps(p: Param) -> NDArray[np.bool_]:
+    """Kept: a kernel's input sets come one after the other."""
     empty: NDArray[np.bool_] = p.layout.pack(np.ones(p.shape, np.uint8)) == 0
+    empty.flags.writeable = False
     return empty
 
 
 def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
     drawn = draw_inputs(io, seed, kernel.key, how)
-    divides = any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in _applied(s.expr))
+    divides = _divides_integers(kernel)
     for p in kernel.params:
-        if p.role == "out":
+        gaps = None if p.role == "out" else gaps_of(p)
+        changed = p.role != "out" and divides and p.dtype.is_int
+        if not changed and gaps is None:
             continue
-        values = drawn[p.name]
-        if divides and p.dtype.is_int:
+        values = drawn[p.name] = drawn[p.name].copy()  # constants are kept
+        if changed:
             values[(values == 0) | (values == np.iinfo(values.dtype).min)] = 1  # least // -1 is out of range
-        gaps = gaps_of(p)
         if gaps is not None:
             values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn
 
 
+@remembered(64)
+def _divides_integers(kernel: Kernel) -> bool:
+    return any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in applied(s.expr))
+
+
 def _levels(kernel: Kernel) -> range:
-    if any(x.op in _JUMPS and x.dtype.is_float for s in kernel.stages for x in _applied(s.expr)):
+    if _float_operations(kernel) & _JUMPS:
         return range(3, MILDEST)
     if _steps(kernel) > _LONG:
         return range(MILDEST, MILDEST)
     return range(1 if kernel.reduces else 0, MILDEST)
-
-
-def _sign(kernel: Kernel) -> Literal[-1, 0, 1]:
-    """The sign on which a maximum (or minimum) that starts at zero, or takes padding in, is seen; 0: no such fold."""
-    folds = {r.op for r in kernel.reduces}
-    return -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
-
-
-def _reaches(kernel: Kernel, domain: Domain, sign: Literal[-1, 0, 1]) -> list[tuple[int, bool]]:
-    """Reaches of an exact set, and whether all results are exact: those with the fewest rounded fold steps first.
-
-    Among these, those with the most exact results, and then the greatest.
-    """
-
-    def score(reach: int) -> tuple[int, int, bool]:
-        drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params}
-        found = roundings(kernel, drawn).values()
-        exact = [r.count == 0 for r in found]
-        return -sum(r.terms for r in found), sum(exact), all(exact)
-
-    scores = {reach: score(reach) for reach in _REACHES}
-    best_first = sorted(_REACHES, key=lambda reach: scores[reach][:2], reverse=True)
-    return [(reach, scores[reach][2]) for reach in best_first]
-
-
-def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Literal[-1, 0, 1]) -> Drawn:
-    if not (p.dtype.is_float or p.dtype.is_pair):
-        return Drawn(8.0, 1.0)
-    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain) and not sign)
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
@@ -236,11 +228,23 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
 
 def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dict[str, Array]:
     """Every output at random points."""
-    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _steps(kernel)), max(1, kernel.points))
+    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
     points = random_rows(np.random.default_rng(0), kernel, count)
     env = {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
     found = interpret_at(kernel, arrays, env, as_float64=as_float64)
     return {name: values for name, (_, values) in found.items()}
+
+
+@remembered(64)
+def _float_operations(kernel: Kernel) -> frozenset[Op]:
+    """Which operations give floats somewhere in the kernel."""
+    return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
+
+
+@remembered(64)
+def _operations(kernel: Kernel) -> int:
+    """Operations that one point of the shared axes takes, one at least for a step."""
+    return sum(prod(a.extent for a in s.axes) * max(1, sum(1 for _ in applied(s.expr))) for s in kernel.stages)
 
 
 def _steps(kernel: Kernel) -> int:
@@ -254,24 +258,7 @@ def _finite(values: Mapping[str, Array]) -> float:
 
 
 def _multiples(values: Array, unit: float) -> bool:
-    """Whether all are finite multiples of ``unit``; the first few decide for most."""
-    for part in (values.reshape(-1)[:256], values):
-        scaled = part if unit == 1.0 else part * values.dtype.type(1 / unit)
-        if not (scaled == np.rint(scaled)).all():  # NaN is no number
-            return False
-    return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
-
-
-def _applied(x: Expr) -> Iterator[Apply]:
-    """Every operation of an expression, once; shared ones are visited once."""
-    stack, seen = [x], set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Apply):
-            yield node
-            stack.extend(node.args)
-        elif isinstance(node, Cast):
-            stack.append(node.x)
+    """Whether all are finite multiples of ``unit``."""
+    scaled = values if unit == 1.0 else values * values.dtype.type(1 / unit)
+    whole = (scaled == np.rint(scaled)).all()  # NaN is no number
+    return bool(whole and np.isfinite(values.min()) and np.isfinite(values.max()))

@@ -11,7 +11,7 @@ normal numbers are outside the domain of a kernel (a logarithm's), all numbers a
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.job import KernelIO, Parameter
-from tunegrad.ir.dtypes import DType, buffer_dtype
+from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 from tunegrad.ir.exact import Drawn
 from tunegrad.ir.numeric import to_memory
 
@@ -45,11 +45,19 @@ _STEPS: dict[str, tuple[int, int, float, bool]] = {
 }
 """Constants: least and most multiple of a unit, the unit, and whether both signs occur."""
 
+_NOT_FINITE = np.array([np.nan, np.inf, -np.inf])
+
 _LARGE = {"f16": 2.0**6, "bf16": 2.0**16, "f32": 2.0**16, "f64": 2.0**16}
 _TINY = {"f16": 2.0**-13, "bf16": 2.0**-40, "f32": 2.0**-40, "f64": 2.0**-40}
 """Products of two are no denormal numbers of f32, and those of f16 are normal."""
 
 _OFTEN = 64
+
+_TABLE = 1 << 16
+"""Numbers are picked from that many, in memory form: so that 16 random bits are one number."""
+
+_PART = 1 << 17
+"""So many are picked at once: the bits fit into a cache."""
 
 _PERIOD = (1 << 22) - 3
 """Longer arrays repeat themselves: to draw 2^26 numbers takes longer than all that is done with them. A prime, so that
@@ -74,11 +82,11 @@ class Draw:
 def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None) -> dict[str, npt.NDArray[Any]]:
     """A flat array for every parameter that a kernel reads; the same in every process for the same arguments.
 
-    Constants do not depend on ``seed``, only on the kernel and its domain.
+    Constants do not depend on ``seed``, only on the kernel and its domain; nobody can write to them.
     """
     how = how or Draw()
     return {
-        p.name: _constant(p, kernel_key, how.domain).copy()
+        p.name: _constant(p, kernel_key, how.domain)
         if p.role == "const"
         else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), how)
         for p in io.params
@@ -91,10 +99,10 @@ def _constant(param: Parameter, kernel_key: str, domain: Domain) -> npt.NDArray[
     """A kernel's constant; kept, since its other input sets have it, too."""
     rng = np.random.default_rng(_entropy(kernel_key, param.name, 0))
     kind = buffer_dtype(param.dtype)
-    if not (kind.is_float or kind.is_pair):
-        return draw(param, rng)
-    least, most, unit, signed = _STEPS[domain]
-    return _stored(_integers(rng, _count(param), least, most, signed) * np.float32(unit), kind)
+    plain = not (kind.is_float or kind.is_pair)
+    values = draw(param, rng) if plain else _picked(_constants(_number(kind), domain), rng, param)
+    values.flags.writeable = False
+    return values
 
 
 def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) -> npt.NDArray[Any]:
@@ -105,14 +113,27 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
         return rng.integers(0, 2, param.elements).astype(bool)
     if kind.is_int:
         return _drawn_integers(param, kind, rng, how)
-    if how.kind == "exact":
-        values = _integers(rng, _count(param), 1, how.reach, signed(how.domain))
-        return _stored(how.sign * np.abs(values) if how.sign else values, kind)
-    count = _count(param)
-    values = _ordinary(rng, min(count, _PERIOD), how.domain, kind)
-    if how.kind == "special":
-        _make_special(values, kind, rng, how)
-    return _stored(values if values.size == count else np.resize(values, count), kind)
+    table = _table(_number(kind), how)
+    if how.kind == "exact":  # no part repeats itself: each sign is one of its own
+        return _picked(table, rng, param)
+    part = replace(param, elements=min(param.elements, _PERIOD))
+    values = _picked(table, rng, part)
+    if how.kind == "special" and how.level < 2 and values.size and not kind.is_pair:
+        count = max(3, values.size // _OFTEN) if how.level == 0 else 3
+        values[rng.integers(0, values.size, count)] = np.resize(_stored(_NOT_FINITE, kind), count)
+    return values if values.size == param.elements else np.resize(values, param.elements)
+
+
+def _picked(table: npt.NDArray[Any], rng: np.random.Generator, param: Parameter) -> npt.NDArray[Any]:
+    """Elements of a table at random, the two of a pair each by itself."""
+    pair = buffer_dtype(param.dtype).is_pair
+    count = param.elements * (2 if pair else 1)
+    values = np.empty(count, table.dtype)
+    for start in range(0, count, _PART):
+        part = values[start : start + _PART]
+        bits = rng.bit_generator.random_raw(-(-part.size // 4)).view(np.uint16)
+        np.take(table, bits[: part.size], out=part, mode="wrap")
+    return values.view(np.uint32) if pair else values
 
 
 def _drawn_integers(param: Parameter, kind: DType, rng: np.random.Generator, how: Draw) -> npt.NDArray[Any]:
@@ -132,46 +153,56 @@ def _drawn_integers(param: Parameter, kind: DType, rng: np.random.Generator, how
     return np.where(rng.integers(0, 4, n) == 0, edges[rng.integers(0, len(edges), n)], values)
 
 
-def _integers(rng: np.random.Generator, n: int, least: int, most: int, signed: bool) -> npt.NDArray[np.float32]:
-    """Integers from ``least`` to ``most``, of both signs where ``signed``; none is zero where ``least`` is not."""
-    span = most - least + 1
-    drawn = rng.integers(0, span * (2 if signed else 1), n, dtype=np.uint16)
-    sizes = drawn & np.uint16(span - 1) if span & (span - 1) == 0 else drawn % np.uint16(span)
-    values = (sizes + np.uint16(least)).astype(np.float32)
-    if signed:
-        np.negative(values, where=drawn >= span, out=values)
-    return values
+@lru_cache(maxsize=16)
+def _table(kind: DType, how: Draw) -> npt.NDArray[Any]:
+    """What the numbers of a set are picked from, as they are stored."""
+    if how.kind == "exact":
+        values = _integers(1, how.reach, signed(how.domain))
+        return _stored(how.sign * np.abs(values) if how.sign else values, kind)
+    values = _ordinary(how.domain, kind)
+    return _stored(_specials(values, kind, how) if how.kind == "special" else values, kind)
 
 
-def _ordinary(rng: np.random.Generator, n: int, domain: Domain, kind: DType) -> npt.NDArray[Any]:
-    wide = np.float64 if kind.name == "f64" else np.float32
+@lru_cache(maxsize=4)
+def _constants(kind: DType, domain: Domain) -> npt.NDArray[Any]:
+    least, most, unit, both = _STEPS[domain]
+    return _stored(_integers(least, most, both) * np.float32(unit), kind)
+
+
+def _integers(least: int, most: int, both: bool) -> npt.NDArray[np.float32]:
+    """A table of the integers from ``least`` to ``most``, half of them negative where ``both`` signs occur."""
+    at = np.arange(_TABLE)
+    values = (at // 2 % (most - least + 1) + least).astype(np.float32)
+    return np.where(at % 2 == 1, -values, values) if both else values
+
+
+def _ordinary(domain: Domain, kind: DType) -> npt.NDArray[Any]:
+    """A table of ordinary numbers: the same ones in every process."""
+    values: npt.NDArray[np.float64]
     if domain in ("normal", "small"):
-        values: npt.NDArray[Any] = rng.standard_normal(n, dtype=wide)
-        return _away_from_zero(values) * wide(1 if domain == "normal" else 2.0**-6)
-    uniform = rng.random(n, dtype=wide)
-    if domain == "unit":
-        return _away_from_zero(uniform * wide(1.8) - wide(0.9))
-    return (uniform * wide(1.5) + wide(0.5)) * wide(1 if domain == "positive" else 8)
+        half = np.abs(np.random.default_rng(0).standard_normal(_TABLE // 2))
+        values = _away_from_zero(np.concatenate([half, -half])) * (1 if domain == "normal" else 2.0**-6)
+    else:
+        uniform = (np.arange(_TABLE) + 0.5) / _TABLE
+        if domain == "unit":
+            values = _away_from_zero(uniform * 1.8 - 0.9)
+        else:
+            values = (uniform * 1.5 + 0.5) * (1 if domain == "positive" else 8)
+    return values if kind.name == "f64" else values.astype(np.float32)
 
 
-def _make_special(values: npt.NDArray[Any], kind: DType, rng: np.random.Generator, how: Draw) -> None:
-    """Put special values among ordinary ones; negative ones only where the domain has them."""
-    if how.level >= MILDEST or not values.size:
-        return
-    choice = rng.integers(0, 32, values.size, dtype=np.uint8)
-    values[choice < 2] = 0.0
-    values[(choice == 2) | (choice == 3)] = -0.0
+def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[Any]:
+    """A table with special values among ordinary ones; negative ones only where the domain has them."""
+    if how.level >= MILDEST:
+        return values
+    choice = np.arange(_TABLE) % 32
+    values = np.where(choice < 2, 0.0, np.where(choice < 4, -0.0, values)).astype(values.dtype)
     if how.level > 2:
-        return
-    name = "bf16" if kind.is_pair else kind.name
-    sign = np.sign(values) if signed(how.domain) else 1.0
-    values[...] = np.where((choice >> 2) == 1, sign * _TINY[name], values)
-    if how.domain != "unit":
-        values[...] = np.where((choice >> 2) == 2, sign * _LARGE[name], values)
-    if how.level < 2 and not kind.is_pair:
-        count = max(3, values.size // _OFTEN) if how.level == 0 else 3
-        at = rng.integers(0, values.size, count)
-        values[at] = np.resize(np.array([np.nan, np.inf, -np.inf]), count)
+        return values
+    sign = np.sign(values) if signed(how.domain) else np.ones_like(values)
+    values = np.where(choice >> 2 == 1, sign * values.dtype.type(_TINY[kind.name]), values)
+    large = sign * values.dtype.type(_LARGE[kind.name])
+    return values if how.domain == "unit" else np.where(choice >> 2 == 2, large, values)
 
 
 def constants_of(domain: Domain) -> Drawn:
@@ -185,20 +216,21 @@ def signed(domain: Domain) -> bool:
     return _STEPS[domain][3]
 
 
-def _count(param: Parameter) -> int:
-    return param.elements * (2 if buffer_dtype(param.dtype).is_pair else 1)
+def _number(kind: DType) -> DType:
+    """What a parameter's elements are made of: a pair is two of bf16."""
+    return BF16 if kind.is_pair else kind
 
 
 def _stored(values: npt.NDArray[Any], kind: DType) -> npt.NDArray[Any]:
     """Numbers as memory of ``kind``; bf16 ones are cut off, not rounded: they are drawn anyway."""
-    if kind.is_pair or kind.name == "bf16":
-        halves = values.astype(np.float32).view(np.uint32) >> 16
-        return halves[0::2] | (halves[1::2] << 16) if kind.is_pair else halves.astype(np.uint16)
+    if kind.name == "bf16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return to_memory(values, kind)
 
 
 def _away_from_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    values[np.abs(values) < 1e-3] = 1e-3  # f16 has denormals below 6e-5
+    small = np.abs(values) < 1e-3  # f16 has denormals below 6e-5
+    values[small] = np.copysign(1e-3, values[small])
     return values
 
 

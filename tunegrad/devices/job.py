@@ -134,16 +134,17 @@ class Reference:
 class Hooks:
     """Functions the workers import, as ``package.module:function``; an empty one means the default.
 
-    ``lower(payload) -> Lowered`` runs in the compile workers. In the referee, once per kernel and input set:
-    ``inputs(payload, io, seed, kind) -> dict of flat arrays`` (default: drawn by ``inputs.draw_inputs``), and
-    ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it a candidate is timed and
-    not compared, which only tests of the device do). Input set 0 is of ordinary numbers, set 1 of integers, set 2 of
-    special values: see ``inputs``.
+    ``lower(payload) -> Lowered`` runs in the compile workers. In the referee, once per kernel:
+    ``kinds(payload) -> kinds of its input sets``, the first of which is timed (default: ``inputs.KINDS``). Once per
+    kernel and input set: ``inputs(payload, io, seed, kind) -> dict of flat arrays`` (default: drawn by
+    ``inputs.draw_inputs``), and ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it
+    a candidate is timed and not compared, which only tests of the device do).
     """
 
     lower: str = ""
     inputs: str = ""
     reference: str = ""
+    kinds: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
 from tunegrad.devices.handover import Bytes, Places, hand_over, output_places
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
+from tunegrad.devices.kept import KeptInputs
 from tunegrad.devices.native import Team
 from tunegrad.devices.replies import Verdict
 from tunegrad.devices.shared import Mapped
@@ -26,6 +27,10 @@ from tunegrad.ir.contraction import one_blas_thread
 __all__ = ["Referee", "judge", "prepare_kernel", "refer", "start_referee"]
 
 
+_SHARE = 4
+"""Inputs that were drawn are kept in at most this share of what references may take."""
+
+
 class Referee:
     """References of the latest kernels. ``memory`` is shared with the bench."""
 
@@ -33,29 +38,33 @@ class Referee:
         self._hooks, self._limits, self._seed, self._memory = hooks, limits, seed, memory
         self._bulk = Bulk(team)
         self._kernels = DatasetCache(limits.cache_bytes)
+        self._inputs = KeptInputs(limits.cache_bytes // _SHARE)
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
         """Compute the references of kernels that are not here yet, several at once: numpy's work needs no lock."""
         fresh = {c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None}
         with ThreadPoolExecutor(threads) as pool:
             for key, made in zip(fresh, pool.map(lambda asked: self._made(*asked), fresh.values()), strict=True):
+                self._inputs.put(key, [s.inputs for s in made.sets])
                 self._keep(key, made)
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> Places:
-        """Draw a kernel's inputs and hand them over; compute its references, unless they are here."""
-        kept = self._kernels.get(candidate.kernel_key)
-        known = None if kept is None else kept.references
-        made = self._made(candidate, io, known)
-        places = hand_over([s.inputs for s in made.sets], self._memory)
-        if kept is None:
-            self._keep(candidate.kernel_key, made)
-        return places
+        """Hand a kernel's inputs over; draw them, and compute its references, unless they are here."""
+        key = candidate.kernel_key
+        kept, drawn = self._kernels.get(key), self._inputs.get(key)
+        if kept is None or drawn is None:
+            made = self._made(candidate, io, None if kept is None else kept.references)
+            drawn = [s.inputs for s in made.sets]
+            self._inputs.put(key, drawn)
+            if kept is None:
+                self._keep(key, made)
+        return hand_over(drawn, self._memory)
 
     def _made(self, candidate: Candidate, io: KernelIO, known: References | None = None) -> Dataset:
         return make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
 
     def _keep(self, kernel_key: str, made: Dataset) -> None:
-        """Keep the references; the inputs are the bench's."""
+        """Keep the references."""
         self._kernels.put(kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
 
     def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:

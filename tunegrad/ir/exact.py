@@ -17,6 +17,7 @@ from .dtypes import DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from .index import Var
 from .kernel import Kernel, Reduce, Store
+from .remembered import remembered
 
 __all__ = ["Drawn", "Rounded", "fold_steps", "roundings"]
 
@@ -68,7 +69,13 @@ _ANY = _Known(inf, 1.0)
 
 def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded]:
     """How every output is rounded, for inputs of which this much is known; None: any values."""
-    walk = _Walk(k, drawn)
+    return dict(_roundings(k, tuple((p.name, drawn.get(p.name)) for p in k.params)))
+
+
+@remembered(64)
+def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
+    """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as well."""
+    walk = _Walk(k, dict(drawn))
     found: dict[str, Rounded] = {}
     for s in k.stages:
         known = walk.known(s.expr, {})

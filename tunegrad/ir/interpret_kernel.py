@@ -1,14 +1,16 @@
 """What a kernel means, run with numpy: the oracle for schedules, and the reference for verification.
 
-Points of the shared axes are taken in chunks; a stage's own axes are a second dimension, so every array here is
-(points, own points) or broadcasts to it. ``as_float64`` does all float arithmetic and accumulation in f64, and
-gives float results as f64; explicit casts to f16 and bf16 still round. Sums of products at all points are matrix
-products then: see ``contraction``.
+Points of the shared axes are taken in chunks: boxes of them, with a dimension for each axis, or any points, with one
+dimension. A stage's own axes follow, with a dimension for each or one for all, so every array here has a shape of
+(*points, *own points) or broadcasts to it. In boxes what a load reads is a part of the memory, mostly.
+``as_float64`` does all float arithmetic and accumulation in f64, and gives float results as f64; explicit casts to f16
+and bf16 still round. Sums of products at all points are matrix products then: see ``contraction``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -39,10 +41,11 @@ def interpret(k: Kernel, arrays: Mapping[str, Array], *, as_float64: bool = Fals
     contracted = _contractions(k) if as_float64 else {}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
     step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages if not _among(s, contracted))]))
-    for first in range(0, k.points, step):
-        flat = np.arange(first, min(k.points, first + step), dtype=np.int64)
-        known = {name: v[first : first + len(flat)].reshape(-1, 1) for name, v in sums.items()}
-        for param, offsets, values in run.at(_unravel(flat, k.axes), known):
+    extents = [a.extent for a in k.axes]
+    for box in _boxes(k.axes, step):
+        part = tuple(slice(r.first, r.first + r.extent) for r in box)
+        known = {name: v.reshape(extents)[part] for name, v in sums.items()}
+        for param, offsets, values in run.at(_Points.of_box(box), known):
             outputs[param][offsets] = values
     return outputs
 
@@ -70,7 +73,7 @@ def interpret_at(
     found: dict[str, list[tuple[Array, Array]]] = {}
     for first in range(0, count, step):
         part = {n: np.asarray(v[first : first + step], np.int64) for n, v in points.items()}
-        for param, offsets, values in run.at(part):
+        for param, offsets, values in run.at(_Points.of(part, min(step, count - first))):
             found.setdefault(param, []).append((offsets, values))
     return {p: (np.concatenate([o for o, _ in f]), np.concatenate([v for _, v in f])) for p, f in found.items()}
 
@@ -102,6 +105,73 @@ def _memory_dtype(dtype: DType, as_float64: bool) -> np.dtype[np.generic]:
     return F64.numpy if as_float64 and dtype.is_float else dtype.numpy
 
 
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A part of an axis: a dimension of arrays, along which its values are consecutive."""
+
+    name: str
+    first: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Points of axes: each one's values, which broadcast to ``shape``. ``box``: what they are, where they are one."""
+
+    values: Mapping[str, Array]
+    shape: tuple[int, ...]
+    box: tuple[_Span, ...] | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, Array], count: int) -> _Points:
+        """Any points; one alone is a box."""
+        if count == 1:
+            return _Points.of_box(tuple(_Span(name, int(v[0]), 1) for name, v in values.items()))
+        return _Points(values, (count,))
+
+    @staticmethod
+    def of_box(box: tuple[_Span, ...]) -> _Points:
+        values = {
+            r.name: np.arange(r.first, r.first + r.extent, dtype=np.int64).reshape(
+                [r.extent if other is r else 1 for other in box]
+            )
+            for r in box
+        }
+        return _Points(values, tuple(r.extent for r in box), box)
+
+    def with_own(self, own: _Points) -> _Points:
+        """These points, each with all of ``own``, which are the last dimensions."""
+        values = {n: v.reshape(v.shape + (1,) * len(own.shape)) for n, v in self.values.items()}
+        box = None if self.box is None or own.box is None else self.box + own.box
+        return _Points({**values, **own.values}, self.shape + own.shape, box)
+
+
+def _boxes(axes: tuple[Axis, ...], most: int) -> Iterator[tuple[_Span, ...]]:
+    """All points of the axes in order, in boxes of about ``most`` points."""
+    whole = len(axes)
+    while whole and _extent(axes[whole - 1 :]) <= most:
+        whole -= 1
+    if not whole:
+        yield tuple(_Span(a.name, 0, a.extent) for a in axes)
+        return
+    cut = axes[whole - 1]
+    step = max(1, most // _extent(axes[whole:]))
+    rest = tuple(_Span(a.name, 0, a.extent) for a in axes[whole:])
+    for at in np.ndindex(*(a.extent for a in axes[: whole - 1])):
+        outer = tuple(_Span(a.name, i, 1) for a, i in zip(axes, at, strict=False))
+        for first in range(0, cut.extent, step):
+            yield (*outer, _Span(cut.name, first, min(step, cut.extent - first)), *rest)
+
+
+def _own(axes: tuple[Axis, ...], first: int, extent: int) -> _Points:
+    """A part of a stage's own points: a box where it is all of them, or of one axis."""
+    if extent == _extent(axes):
+        return _Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
+    if len(axes) == 1:
+        return _Points.of_box((_Span(axes[0].name, first, extent),))
+    return _Points(_unravel(np.arange(first, first + extent, dtype=np.int64), axes), (extent,))
+
+
 class _Run:
     """One kernel on one set of arrays."""
 
@@ -110,10 +180,10 @@ class _Run:
         self.params = {p.name: p for p in k.params}
         self.memory: dict[str, Array] = {}
         self.offsets: dict[tuple[str, tuple[Index, ...]], Index] = {}
-        self.grid: tuple[Axis, ...] = ()
-        """Axes at all points of which ``evaluate`` is, one dimension for each."""
-        self.along = ""
-        """The reduce axis along which one sum runs, its values consecutive; where there is none, ''."""
+        self.points = _Points({}, ())
+        """Where expressions are evaluated now."""
+        self.own = 0
+        """How many of the dimensions of these points are the stage's own."""
         for p in k.params:
             if p.role == "out":
                 continue
@@ -124,59 +194,45 @@ class _Run:
 
     def evaluate(self, x: Expr, axes: tuple[Axis, ...]) -> Array:
         """An expression that reads no reduction, at every point of ``axes``: one dimension for each, or of extent 1."""
-        env = {
-            a.name: np.arange(a.extent, dtype=np.int64).reshape([a.extent if b is a else 1 for b in axes]) for a in axes
-        }
-        self.grid = axes
-        try:
-            return self._eval(x, env, {}, {})
-        finally:
-            self.grid = ()
+        self.points = _Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
+        return self._eval(x, {}, {})
 
-    def at(
-        self, points: Mapping[str, Array], known: Mapping[str, Array] | None = None
-    ) -> list[tuple[str, Array, Array]]:
+    def at(self, points: _Points, known: Mapping[str, Array] | None = None) -> list[tuple[str, Array, Array]]:
         """(parameter, offsets, values in memory form) of every store at the given points of the shared axes.
 
         ``known``: reductions that were worked out before, one value for each point.
         """
-        shared = {n: v.reshape(-1, 1) for n, v in points.items()}
-        count = len(next(iter(points.values()))) if points else 1
         values: dict[str, Array] = dict(known or {})
         written: list[tuple[str, Array, Array]] = []
         memo: dict[int, Array] = {}
         for s in self.kernel.stages:
             if isinstance(s, Reduce):
                 if s.name not in values:
-                    values[s.name] = self._fold(s, shared, values, count)
+                    values[s.name] = self._fold(s, points, values)
             else:
-                written.append(self._store(s, shared, values, count, {} if s.axes else memo))
+                written.append(self._store(s, points, values, {} if s.axes else memo))
         return written
 
-    def _fold(self, s: Reduce, shared: dict[str, Array], values: dict[str, Array], count: int) -> Array:
+    def _fold(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
         dtype = self._dtype(s.dtype)
-        total = np.full((count, 1), identity(s.op, s.dtype), dtype)
+        total = np.full(points.shape, identity(s.op, s.dtype), dtype)
         extent = _extent(s.axes)
-        self.along = s.axes[0].name if count == 1 and len(s.axes) == 1 else ""
         for first in range(0, extent, CHUNK):
-            flat = np.arange(first, min(extent, first + CHUNK), dtype=np.int64)
-            env = shared | {n: v.reshape(1, -1) for n, v in _unravel(flat, s.axes).items()}
-            x = np.broadcast_to(self._eval(s.expr, env, values, {}), (count, len(flat)))
+            self._go_to(points, _own(s.axes, first, min(CHUNK, extent - first)))
+            x = np.broadcast_to(self._eval(s.expr, values, {}), self.points.shape).reshape(*points.shape, -1)
             with np.errstate(all="ignore"):
-                part = FOLDS[s.op].reduce(x, axis=1, dtype=dtype, keepdims=True)
-                total = FOLDS[s.op](total, part)
-        self.along = ""
+                part = FOLDS[s.op].reduce(x, axis=-1, dtype=dtype)
+                total = np.asarray(FOLDS[s.op](total, part))
         return total
 
     def _store(
-        self, s: Store, shared: dict[str, Array], values: dict[str, Array], count: int, memo: dict[int, Array]
+        self, s: Store, points: _Points, values: dict[str, Array], memo: dict[int, Array]
     ) -> tuple[str, Array, Array]:
         p = self.params[s.param]
-        own = _unravel(np.arange(_extent(s.axes), dtype=np.int64), s.axes)
-        env = shared | {n: v.reshape(1, -1) for n, v in own.items()}
-        shape = (count, _extent(s.axes))
+        self._go_to(points, _own(s.axes, 0, _extent(s.axes)))
+        shape, env = self.points.shape, self.points.values
         offsets = np.broadcast_to(_at(p.layout.offset(s.index), env), shape)
-        x = np.broadcast_to(self._eval(s.expr, env, values, memo), shape)
+        x = np.broadcast_to(self._eval(s.expr, values, memo), shape)
         if not (self.as_float64 and p.dtype.is_float):
             x = to_memory(x, p.dtype)
         if not s.valid.always:
@@ -184,37 +240,44 @@ class _Run:
             return s.param, offsets[kept], x[kept]
         return s.param, offsets.reshape(-1), x.reshape(-1)
 
-    def _eval(self, x: Expr, env: dict[str, Array], values: dict[str, Array], memo: dict[int, Array]) -> Array:
+    def _go_to(self, points: _Points, own: _Points) -> None:
+        """Evaluate there from now on: at all of ``own`` for each of the points."""
+        self.points, self.own = points.with_own(own), len(own.shape)
+
+    def _eval(self, x: Expr, values: dict[str, Array], memo: dict[int, Array]) -> Array:
         found = memo.get(id(x))
         if found is None:
-            found = memo[id(x)] = self._compute(x, env, values, memo)
+            found = memo[id(x)] = self._compute(x, values, memo)
         return found
 
-    def _compute(self, x: Expr, env: dict[str, Array], values: dict[str, Array], memo: dict[int, Array]) -> Array:
+    def _compute(self, x: Expr, values: dict[str, Array], memo: dict[int, Array]) -> Array:
         if isinstance(x, Const):
             return np.asarray(x.value, self._dtype(x.dtype))
         if isinstance(x, Load):
-            return self._load(x, env)
+            return self._load(x)
         if isinstance(x, Value):
-            return values[x.stage]
+            value = values[x.stage]
+            return value.reshape(value.shape + (1,) * self.own)
         if isinstance(x, IndexValue):
-            return _at(x.index, env).astype(self._dtype(x.dtype))
+            return _at(x.index, self.points.values).astype(self._dtype(x.dtype))
         if isinstance(x, Inside):
-            return _holds(x.valid, env)
+            return _holds(x.valid, self.points.values)
         if isinstance(x, Cast):
-            return self._wide(convert(self._eval(x.x, env, values, memo), self._cast_to(x.dtype)))
-        result = compute(x.op, *(self._eval(a, env, values, memo) for a in x.args))
+            return self._wide(convert(self._eval(x.x, values, memo), self._cast_to(x.dtype)))
+        result = compute(x.op, *(self._eval(a, values, memo) for a in x.args))
         return result if x.dtype.is_bool else np.asarray(result.astype(self._dtype(x.dtype), copy=False))
 
-    def _load(self, x: Load, env: dict[str, Array]) -> Array:
-        key = (x.param, x.index)
+    def _load(self, x: Load) -> Array:
+        key, env = (x.param, x.index), self.points.values
         offset = self.offsets.get(key)
         if offset is None:
             offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
         memory, dtype = self.memory[x.param], self.params[x.param].dtype
-        view = self._view(memory, offset, env) if x.valid.always else None
-        if view is not None:
+        view = None if self.points.box is None else _strided(memory, offset, self.points.box, beside=not x.valid.always)
+        if view is not None and x.valid.always:
             return self._read(view, dtype)
+        if view is not None:
+            return self._read(np.where(_holds(x.valid, env), view, np.zeros((), memory.dtype)), dtype)
         where = _at(offset, env)
         if x.valid.always:
             return self._read(np.asarray(memory[where]), dtype)
@@ -222,17 +285,6 @@ class _Run:
         if not memory.size:
             return self._read(np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype), dtype)
         return self._read(np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype)), dtype)
-
-    def _view(self, memory: Array, offset: Index, env: Mapping[str, Array]) -> Array | None:
-        """What a load reads, as a part of the memory: no index of each element. None where its steps are not known."""
-        if self.grid and offset.hi < memory.size:
-            return _strided(memory, offset, self.grid)
-        step = offset.coefficient(self.along) if self.along else None
-        if step is None or step <= 0:
-            return None
-        run = env[self.along]
-        start = int(_at(offset, {**env, self.along: run[:, :1]}).reshape(-1)[0])
-        return memory[start : start + step * (run.size - 1) + 1 : step].reshape(1, -1)
 
     def _read(self, stored: Array, dtype: DType) -> Array:
         return self._wide(to_compute(stored, dtype))
@@ -247,23 +299,33 @@ class _Run:
         return x.astype(np.float64) if self.as_float64 and x.dtype.kind == "f" else x
 
 
-def _strided(memory: Array, offset: Index, axes: tuple[Axis, ...]) -> Array | None:
-    """What a load reads at every point of ``axes``; of extent 1 along those that it does not depend on."""
-    steps = [offset.coefficient(a.name) for a in axes]
+def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bool) -> Array | None:
+    """What a load reads in a box, as a part of the memory; of extent 1 along what it does not depend on.
+
+    None where its steps are not known, or not forwards. ``beside``: it may read beside the memory, and finds zeros.
+    """
+    steps = [offset.coefficient(r.name) for r in box]
     known = [s for s in steps if s is not None and s >= 0]
     if len(known) < len(steps) or not memory.size:
         return None
-    shape = [a.extent if s else 1 for a, s in zip(axes, known, strict=True)]
+    shape = [r.extent if s else 1 for r, s in zip(box, known, strict=True)]
+    first = offset.const + sum(s * r.first for s, r in zip(known, box, strict=True))
+    last = first + sum(s * (extent - 1) for s, extent in zip(known, shape, strict=True))
+    before, after = max(0, -first), max(0, last + 1 - memory.size)
+    if before or after:
+        if not beside:
+            return None
+        memory = np.concatenate([np.zeros(before, memory.dtype), memory, np.zeros(after, memory.dtype)])
     strides = [s * memory.itemsize for s in known]
-    return np.lib.stride_tricks.as_strided(memory[offset.const :], shape, strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(memory[first + before :], shape, strides, writeable=False)
 
 
-def _at(index: Index, env: dict[str, Array]) -> Array:
+def _at(index: Index, env: Mapping[str, Array]) -> Array:
     """An index at arrays of axis values."""
     return np.asarray(index.evaluate(cast(Any, env)))
 
 
-def _holds(valid: Valid, env: dict[str, Array]) -> Array:
+def _holds(valid: Valid, env: Mapping[str, Array]) -> Array:
     result = np.asarray(not valid.never)
     for r in valid.ranges:
         index = _at(r.index, env)

@@ -1,0 +1,98 @@
+"""Which input sets a kernel has: two where an exact one shows all that ordinary numbers would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tunegrad.candidate import HOOKS, Payload, inputs, kinds, lower, reference
+from tunegrad.devices import Candidate, host_target
+from tunegrad.devices.dataset import make_dataset
+from tunegrad.devices.inputs import KINDS
+from tunegrad.devices.job import Limits
+from tunegrad.devices.tolerance import compare
+from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+
+TARGET = host_target(1)
+
+Make = Callable[[], Tensor]
+
+
+def x(*shape: int, dtype: str = "f32", name: str = "x") -> Tensor:
+    return Tensor.input(name, shape, dtype)
+
+
+def w(*shape: int) -> Tensor:
+    return Tensor.constant(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+def payload_of(make: Make) -> Payload:
+    return Payload(kernel_of(make), "", TARGET)
+
+
+def kernel_of(make: Make) -> Kernel:
+    return schedule(fold_constants((make().node,))).launches[-1].kernel
+
+
+PLAIN: dict[str, Make] = {
+    "product": lambda: x(24, 512) @ w(512, 16) + w(16),
+    "convolution": lambda: x(1, 512, 7, 7).conv2d(w(8, 512, 3, 3), padding=1).maximum(0.0),
+    "sum": lambda: x(64, 40) + x(64, 40, name="y"),
+    "clamped sum": lambda: (x(64, 40) - x(64, 40, name="y")).maximum(0.0),
+    "padded": lambda: x(5, 7).pad(((1, 2), (0, 3))),
+}
+
+OTHERS: dict[str, Make] = {
+    "product of inputs": lambda: x(24, 512) @ x(512, 16, name="y"),  # two wide factors are too wide for f32
+    "mean": lambda: x(64, 49).mean(1),
+    "maximum over axes": lambda: x(64, 49).max(1),
+    "softmax": lambda: x(8, 16).softmax(-1),
+    "clamped between": lambda: x(64).maximum(0.0).minimum(6.0),  # large integers are all 6
+    "16 bits": lambda: x(64, 40, dtype="f16") + 1.0,
+    "padded with a number": lambda: x(5, 7).pad(((1, 2), (0, 3)), value=2.5),
+    "integers": lambda: x(64, dtype="i32") * 3 + 1,
+    "converted": lambda: x(64).cast("i32"),
+}
+
+
+@pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
+def test_plain_kernels_have_an_exact_and_a_special_set(make: Make) -> None:
+    payload = payload_of(make)
+    assert kinds(payload) == ("exact", "special")
+    made = make_dataset(Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, Limits(), 0, None)
+    first, _ = made.sets
+    assert [r.roundings for r in first.references.values()] == [0]
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_kernels_have_an_ordinary_set_first(make: Make) -> None:
+    assert kinds(payload_of(make)) == KINDS == ("ordinary", "exact", "special")
+
+
+@pytest.mark.parametrize("digits", [8, 11], ids=["bf16", "f16 and tf32"])
+@pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
+def test_one_input_in_a_shorter_type_is_wrong_on_the_exact_set(make: Make, digits: int) -> None:
+    payload = payload_of(make)
+    arrays = inputs(payload, lower(payload).io, 0, "exact")
+    (right,) = reference(payload, arrays).values()
+    assert compare(right.values.astype(np.float32), "f32", right).first < 0
+    for p in payload.kernel.params:
+        if p.role == "in":
+            cut = arrays[p.name].view(np.uint32) & np.uint32(0xFFFFFFFF << (24 - digits) & 0xFFFFFFFF)
+            (got,) = reference(payload, {**arrays, p.name: cut.view(np.float32)}).values()
+            verdict = compare(got.values.astype(np.float32), "f32", right)
+            assert verdict.bad * 50 > right.values.size  # every tile of an output has some
+
+
+def test_constants_are_too_short_to_show_it() -> None:
+    """So it is on ordinary sets: constants are the same in all sets, multiples of 1/4 up to 2."""
+    payload = payload_of(PLAIN["product"])
+    arrays = inputs(payload, lower(payload).io, 0, "ordinary")
+    for p in payload.kernel.params:
+        if p.role == "const":
+            assert np.isin(np.abs(arrays[p.name]), np.arange(1, 9) / 4).all()

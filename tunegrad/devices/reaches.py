@@ -1,0 +1,118 @@
+"""How far the integers of an exact set reach, and whether such a set shows all that an ordinary one would.
+
+A kernel of sums, products and clamps at zero in f32 is exact for integers of up to thousands: more digits than any
+shorter type holds. A lost term shows as a wrong sum, an input, a product or a sum in a shorter type as a rounded one,
+and nothing of it is within a tolerance, since there is none. Ordinary numbers show no more, and some less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from tunegrad.devices.inputs import DOMAINS, KINDS, Domain, Kind, constants_of, signed
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.exact import Drawn, roundings
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op
+from tunegrad.ir.kernel import Kernel, Param
+from tunegrad.ir.remembered import remembered
+
+__all__ = ["applied", "kinds_of", "reaches", "sign_of"]
+
+_REACHES = (128, 16, 4, 1)
+"""Greatest integers of an exact set that are tried: bf16 holds 256."""
+
+_WIDE = (1 << 14, 1 << 12, 2560)
+"""Those that show every shorter type: one integer in ten of 1 to 2560 has more digits than the 11 of f16."""
+
+_PLAIN = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.FMA, Op.NEG))
+_CLAMPS = frozenset((Op.MAX, Op.MIN))
+
+Sign = Literal[-1, 0, 1]
+
+
+def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
+    """The input sets of a kernel, the one that is timed first. No ordinary one where an exact one shows all."""
+    return KINDS if _wide(kernel) is None else ("exact", "special")
+
+
+def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:
+    """Reaches of an exact set, the best first, and whether all results are exact.
+
+    One that shows every shorter type, where there is one. Then those with the fewest rounded fold steps come first;
+    among these, those with the most exact results, and then the greatest.
+    """
+    wide = _wide(kernel)
+    if wide is not None:
+        yield wide, True
+    scores = {reach: _score(kernel, domain, reach) for reach in _REACHES}
+    for reach in sorted(_REACHES, key=lambda reach: scores[reach][:2], reverse=True):
+        yield reach, scores[reach][2]
+
+
+def sign_of(kernel: Kernel, domain: Domain) -> Sign:
+    """The sign on which a maximum (or minimum) that starts at zero, or takes padding in, is seen; 0: both signs."""
+    folds = {r.op for r in kernel.reduces}
+    return 0 if not signed(domain) else -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
+
+
+def applied(x: Expr) -> Iterator[Apply]:
+    """Every operation of an expression, once; shared ones are visited once."""
+    for node in _nodes(x):
+        if isinstance(node, Apply):
+            yield node
+
+
+def _nodes(x: Expr) -> Iterator[Expr]:
+    stack, seen = [x], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, Apply):
+            stack.extend(node.args)
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+
+
+@remembered(64)
+def _wide(kernel: Kernel) -> int | None:
+    """The greatest reach that shows every shorter type, and for which all results are exact; None: there is none."""
+    if not _plain(kernel):
+        return None
+    return next((reach for reach in _WIDE if _score(kernel, DOMAINS[0], reach)[2]), None)
+
+
+def _plain(kernel: Kernel) -> bool:
+    """Whether a kernel takes f32, and makes sums and products of it, clamped at zero if at all.
+
+    Its domain is that of normal numbers: everything has a sum and a product.
+    """
+    roles = {p.role for p in kernel.params}
+    sums = "in" in roles and all(p.dtype == F32 for p in kernel.params) and all(r.op is Op.ADD for r in kernel.reduces)
+    return sums and all(_keeps_digits(x) for s in kernel.stages for x in _nodes(s.expr))
+
+
+def _keeps_digits(x: Expr) -> bool:
+    if isinstance(x, Cast):
+        return False
+    if not isinstance(x, Apply) or x.op in _PLAIN:
+        return True
+    return x.op in _CLAMPS and any(isinstance(a, Const) and a.value == 0 for a in x.args)
+
+
+def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
+    """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are exact."""
+    sign = sign_of(kernel, domain)
+    drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params if p.role != "out"}
+    found = roundings(kernel, drawn).values()
+    exact = [r.count == 0 for r in found]
+    return -sum(r.terms for r in found), sum(exact), all(exact)
+
+
+def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Sign) -> Drawn:
+    if not (p.dtype.is_float or p.dtype.is_pair):
+        return Drawn(8.0, 1.0)
+    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain) and not sign)
