@@ -49,13 +49,18 @@ def split(families: Sequence[Family]) -> None:
     for g in sorted(moduli - {1}, reverse=True):
         if not any(c % g == 0 for terms, _ in rests for _, c in terms) and all(0 <= c < g for _, x in rests for c in x):
             continue
-        parts = [_low(terms, x, g, f.facts) for (terms, x), f in zip(rests, families, strict=True)]
-        if any(low is None for low in parts):
+        parts: list[_Terms] = []
+        for (terms, x), f in zip(rests, families, strict=True):
+            low = _low(terms, x, g, f.facts)
+            if low is None:
+                break
+            parts.append(low)
+        if len(parts) < len(families):
             continue
         for n, (terms, x) in enumerate(rests):
             digits[n].append(tuple([(a, c // g) for a, c in terms if c % g == 0]))
             constants[n].append([c // g for c in x])
-        rests = [(low, [c % g for c in x]) for low, (_, x) in zip(parts, rests, strict=True) if low is not None]
+        rests = [(low, [c % g for c in x]) for low, (_, x) in zip(parts, rests, strict=True)]
     for n, (f, (terms, x)) in enumerate(zip(families, rests, strict=True)):
         f.digits = (*digits[n], terms)
         f.constants_of = list(zip(*constants[n], x, strict=True))

@@ -39,6 +39,8 @@ __all__ = [
 class Op(StrEnum):
     """The closed set of scalar operations."""
 
+    __hash__ = str.__hash__  # that of an enumeration is a call of Python's, and lowering looks ops up all the time
+
     NEG = "neg"
     EXP = "exp"
     LOG = "log"

@@ -231,7 +231,7 @@ class Index:
 
     def substitute(self, env: Mapping[str, Index]) -> Index:
         """The sum with variables replaced (all at once), simplified again."""
-        if env.keys().isdisjoint(self.names()):
+        if not env or env.keys().isdisjoint(self.names()):
             return self
         same: list[tuple[Atom, int]] = []
         pieces: list[Index] = []
@@ -267,20 +267,18 @@ class Index:
 
     def at(self, point: Mapping[str, int]) -> Index:
         """The sum with variables at fixed values."""
-        if point.keys().isdisjoint(self.names()):
-            return self
         same: list[tuple[Atom, int]] = []
         const = self.const
         for term in self.terms:
             atom, c = term
-            if not isinstance(atom, Var):
+            if type(atom) is not Var:
                 return self.substitute({n: Index((), v) for n, v in point.items()})
             value = point.get(atom.name)
             if value is None:
                 same.append(term)
             else:
                 const += c * value
-        return Index(tuple(same), const)
+        return self if len(same) == len(self.terms) else Index(tuple(same), const)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """Its value (ints, or numpy integer arrays of one shape) for the variables' values in ``env``."""
@@ -560,7 +558,7 @@ class Valid:
 
     def substitute(self, env: Mapping[str, Index]) -> Valid:
         """The condition with variables replaced."""
-        if not self.ranges or env.keys().isdisjoint(self.names()):
+        if not self.ranges or not env or env.keys().isdisjoint(self.names()):
             return self
         return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
 

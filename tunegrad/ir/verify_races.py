@@ -16,9 +16,8 @@ a barrier that some of those who wait at it may never reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import combinations
 from typing import Literal, Never
 
@@ -80,6 +79,18 @@ def _facts(around: _Around, mask: Valid | None) -> Facts:
         elif x.taken:
             found += condition_facts(x.condition.valid)
     return found if mask is None else found + condition_facts(mask)
+
+
+def _facts_of(around: _Around, mask: Valid | None) -> Callable[[], Facts]:
+    """``_facts``, worked out when first asked for."""
+    found: list[Facts] = []
+
+    def facts() -> Facts:
+        if not found:
+            found.append(_facts(around, mask))
+        return found[0]
+
+    return facts
 
 
 _Key = tuple[object, ...]
@@ -172,7 +183,7 @@ class _Seen:
         mask = None if i.mask is None else self.tests.get(i.mask)
         if self.accesses and self.accesses[-1].extended(i, around, self._now, mask):
             return
-        family = Family(i.offset.terms, cache(partial(_facts, around, mask)), [i.offset.const])
+        family = Family(i.offset.terms, _facts_of(around, mask), [i.offset.const])
         self.accesses.append(_Accesses([i], around, before, self._now, mask, family))
 
 

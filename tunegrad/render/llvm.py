@@ -10,7 +10,9 @@ meet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType
@@ -93,6 +95,7 @@ class _Renderer(Memory):
         self.registers: dict[str, _Held] = {}
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
+        self._handlers = self._handled()
 
     # -- module
 
@@ -264,41 +267,39 @@ class _Renderer(Memory):
                 self.instr(i)
 
     def instr(self, i: Instr) -> None:
-        match i:  # the most frequent first
-            case Compute():
-                self.compute(i)
-            case Load():
-                self.load(i)
-            case Read(id, name, t):
-                self.bind(id, t, self.registers[name].value)
-            case Write(name, value, t):
-                self.registers[name] = _Held(ltype(t), self.value(value))
-            case Splat(id, arg, t):
-                self.bind(id, t, self.splat(self.value(arg), t))
-            case Store():
-                self.store(i)
-            case Register(name, t):
-                self.registers[name] = _Held(ltype(t), "poison")
-            case Number(id, value, t):
-                self.bind(id, t, literal(value, t))
-            case For():
-                self.loop(i)
-            case If():
-                self.branch(i)
-            case Convert():
-                self.convert(i)
-            case Fold():
-                self.fold(i)
-            case Select(id, mask, yes, no, t):
-                m = f"{_mask_type(t.lanes)} {self.value(mask)}"
-                self.define(id, t, f"select {m}, {ltype(t)} {self.value(yes)}, {ltype(t)} {self.value(no)}")
-            case Position():
-                self.position(i)
-            case Test():
-                self.test(i)
-            case Barrier():
-                if self.program.threads > 1:
-                    self.emit("call void @tg_barrier(ptr %team)")
+        self._handlers[type(i)](i)
+
+    def _handled(self) -> dict[type, Callable[[Any], None]]:
+        """What emits an instruction, by its type."""
+        return {
+            Compute: self.compute, Load: self.load, Read: self._read, Write: self._write, Splat: self._splat,
+            Store: self.store, Register: self._register, Number: self._number, For: self.loop, If: self.branch,
+            Convert: self.convert, Fold: self.fold, Select: self._select, Position: self.position, Test: self.test,
+            Barrier: self._barrier,
+        }  # fmt: skip
+
+    def _read(self, i: Read) -> None:
+        self.names[i.id], self.types[i.id] = self.registers[i.name].value, i.vtype
+
+    def _write(self, i: Write) -> None:
+        self.registers[i.name] = _Held(ltype(i.vtype), self.names[i.value])
+
+    def _splat(self, i: Splat) -> None:
+        self.bind(i.id, i.vtype, self.splat(self.value(i.arg), i.vtype))
+
+    def _register(self, i: Register) -> None:
+        self.registers[i.name] = _Held(ltype(i.vtype), "poison")
+
+    def _number(self, i: Number) -> None:
+        self.bind(i.id, i.vtype, literal(i.value, i.vtype))
+
+    def _select(self, i: Select) -> None:
+        kind, mask = ltype(i.vtype), f"{_mask_type(i.vtype.lanes)} {self.value(i.mask)}"
+        self.define(i.id, i.vtype, f"select {mask}, {kind} {self.value(i.yes)}, {kind} {self.value(i.no)}")
+
+    def _barrier(self, _: Barrier) -> None:
+        if self.program.threads > 1:
+            self.emit("call void @tg_barrier(ptr %team)")
 
     def loop(self, f: For) -> None:
         limit = self._minimum(f.stops)
@@ -452,15 +453,17 @@ class _Renderer(Memory):
         if i.lanes == 1:
             self.bind_bool(i.id, 1, self.condition(i.valid))
             return
-        held = [i.valid.at({i.lane: lane}) for lane in range(i.lanes)]
+        held: list[Valid] = []
+        for lane in range(i.lanes):
+            v = i.valid.at({i.lane: lane})
+            if v.ranges and self._affine(i):
+                self.bind_bool(i.id, i.lanes, self._vector_test(i))
+                return
+            held.append(v)
         if all(v.always or v.never for v in held):
             self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">")
             return
-        self.bind_bool(
-            i.id,
-            i.lanes,
-            self._vector_test(i) if self._affine(i) else self.assemble_bits([self.condition(v) for v in held]),
-        )
+        self.bind_bool(i.id, i.lanes, self.assemble_bits([self.condition(v) for v in held]))
 
     def _affine(self, i: Test) -> bool:
         return all(r.index.coefficient(i.lane) is not None for r in i.valid)

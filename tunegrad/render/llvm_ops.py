@@ -69,6 +69,7 @@ class Ops:
         self.types: dict[int, VType] = {}
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
+        self._fma: dict[tuple[str, int], tuple[str, str]] = {}
 
     @abstractmethod
     def emit(self, text: str) -> None:
@@ -79,7 +80,8 @@ class Ops:
         return self.count
 
     def fresh(self) -> str:
-        return f"%t{self.number()}"
+        self.count += 1
+        return f"%t{self.count}"
 
     def bind(self, to: int, t: VType, name: str) -> None:
         self.names[to], self.types[to] = name, t
@@ -224,9 +226,21 @@ class Ops:
     # -- arithmetic
 
     def compute(self, i: Compute) -> None:
-        args = [self.value(a) for a in i.args]
-        source = self.types[i.args[0]]
-        self.bind(i.id, i.vtype, self._apply(i.op, args, source))
+        names = self.names
+        args = [names[a] for a in i.args]
+        self.names[i.id], self.types[i.id] = self._apply(i.op, args, self.types[i.args[0]]), i.vtype
+
+    def _sum_of_products(self, a: list[str], s: VType) -> str:
+        """The operation of most instructions: its text is made of the same parts each time."""
+        key = s.dtype.name, s.lanes
+        parts = self._fma.get(key)
+        if parts is None:
+            ty = ltype(s)
+            name = f"llvm.fmuladd.{_suffix(_SCALAR[s.dtype.name], s.lanes)}"
+            self.declared.add(f"{ty} @{name}({ty}, {ty}, {ty})")
+            parts = self._fma[key] = f"call {ty} @{name}({ty} ", f", {ty} "
+        call, comma = parts
+        return self._named(f"{call}{a[0]}{comma}{a[1]}{comma}{a[2]})")
 
     def _named(self, code: str) -> str:
         name = self.fresh()
@@ -234,6 +248,8 @@ class Ops:
         return name
 
     def _apply(self, op: Op, a: list[str], s: VType) -> str:
+        if op is Op.FMA and s.dtype.is_float:
+            return self._sum_of_products(a, s)
         ty = ltype(s)
         if op in _COMPARE:
             kind = _COMPARE[op][0 if s.dtype.is_float else 1]
@@ -261,8 +277,6 @@ class Ops:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
         if op in _FLOAT:
             return self._named(f"{_FLOAT[op]} {ty} {a[0]}, {a[1]}")
-        if op is Op.FMA:
-            return self._named(self.call(ty, f"llvm.fmuladd.{suffix}", [(ty, x) for x in a]))
         if op is Op.NEG:
             return self._named(f"fneg {ty} {a[0]}")
         if op is Op.RECIP:

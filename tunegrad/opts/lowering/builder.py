@@ -22,14 +22,16 @@ class Builder:
     def __init__(self) -> None:
         self.next_id = 0
         self.blocks: list[list[Instr]] = [[]]
-        self.known: list[dict[Hashable, Known]] = [{}]
+        self.known: dict[Hashable, Known] = {}
+        self.added: list[list[Hashable]] = [[]]
 
     def open(self) -> None:
         self.blocks.append([])
-        self.known.append({})
+        self.added.append([])
 
     def close(self) -> tuple[Instr, ...]:
-        self.known.pop()
+        for key in self.added.pop():
+            del self.known[key]
         return tuple(self.blocks.pop())
 
     def add(self, instr: Instr) -> None:
@@ -40,13 +42,12 @@ class Builder:
         return self.next_id
 
     def find(self, key: Hashable) -> Known | None:
-        for level in reversed(self.known):
-            if key in level:
-                return level[key]
-        return None
+        return self.known.get(key)
 
     def remember(self, key: Hashable, value: Known) -> Known:
-        self.known[-1][key] = value
+        """Keep a value for this block and those inside it; ``key`` must not be known yet."""
+        self.known[key] = value
+        self.added[-1].append(key)
         return value
 
     def number(self, value: float | int | bool, dtype: DType, lanes: int = 1) -> int:
@@ -77,7 +78,7 @@ class Builder:
         """Whether ``valid`` holds; per lane when it depends on ``lane``."""
         per_lane = bool(lane) and lane in valid.names()
         width = lanes if per_lane else 1
-        key = ("test", valid.key, width)
+        key = ("test", valid, width)
         found = self.find(key)
         if found is not None:
             return found
@@ -91,7 +92,7 @@ class Builder:
         """``buffer[offset]``, a vector when the offset or the condition depends on the lane."""
         if valid.never:
             return self.number(0.0 if dtype.is_float else 0, dtype), 1
-        key = ("load", buffer, offset.key, valid.key)
+        key = ("load", buffer, offset, valid)
         found = self.find(key)
         if found is not None:
             return found

@@ -20,15 +20,17 @@ from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Apply, Expr, Inside, Op, leaves
 from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
-from tunegrad.ir.kernel import Reduce, Store, identity
+from tunegrad.ir.kernel import Kernel, Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Barrier, For, If, Read, Register, VType, Write
+from tunegrad.ir.remembered import remembered
 
 from ..keeping import kept_of
 from ..staging import CopyPlan
 from .builder import Builder, Known
 from .chains import Cut, cut_of, has_wide_partials
 from .copies import emit_copies
+from .over import Over
 from .shape import AxisShape, loop_stops
 from .values import Point, Values, fix, fix_valid
 
@@ -54,6 +56,7 @@ class Region:
     ) -> None:
         self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes
         self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
+        self.over = Over(tree)
         self.allocs: list[Alloc] = []
         self.results: dict[tuple[str, Point], Known] = {}
         self.assumed: frozenset[str] = frozenset()
@@ -84,17 +87,12 @@ class Region:
         tree = self.tree
         if tree.target.kind == "gpu":
             return ALWAYS, frozenset()
-        axes = dict(tree.index)
+        over = self.over.condition
         outer = {x.name for x in tree.outer}
         found: dict[str, Range] = {}
-        for i, stage in enumerate(tree.kernel.stages):
-            if isinstance(stage, Store):
-                found.update((r.key, r) for r in stage.valid.substitute(axes))
-            for x in leaves(stage.expr):
-                valid = x.valid if isinstance(x, Inside) else ALWAYS
-                if isinstance(x, ExprLoad) and (i, x.param) not in self.plans:
-                    valid = x.valid
-                found.update((r.key, r) for r in valid.substitute(axes))
+        for i, param, valid in _conditions(tree.kernel):
+            if (i, param) not in self.plans:
+                found.update((r.key, r) for r in over(valid))
         for shape in self.shapes.values():
             if shape.mode == "mask":
                 r = Range(tree.axis_index(shape.axis), 0, shape.extent)
@@ -200,7 +198,7 @@ class Region:
         return found
 
     def _new_values(self, i: int, env: Env) -> Values:
-        values = Values(self.tree, self.b, self.plans, self.shapes, i, env, self.assumed)
+        values = Values(self.tree, self.b, self.plans, self.shapes, i, env, self.assumed, self.over)
         values.results = self.results
         return values
 
@@ -518,6 +516,19 @@ class Region:
                 self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes, stream)
 
         self._loops(i, 0, {}, limits, body)
+
+
+@remembered(64)
+def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
+    """The conditions of a kernel, with the stage that asks, and the parameter of a load ("" where it is none)."""
+    found: dict[tuple[int, str, Valid], None] = {}
+    for i, stage in enumerate(kernel.stages):
+        if isinstance(stage, Store):
+            found[i, "", stage.valid] = None
+        for x in leaves(stage.expr):
+            if isinstance(x, ExprLoad | Inside):
+                found[i, x.param if isinstance(x, ExprLoad) else "", x.valid] = None
+    return tuple([c for c in found if c[2].ranges])
 
 
 def _register(stage: str, point: Point) -> str:

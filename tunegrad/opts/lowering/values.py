@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
@@ -11,6 +13,7 @@ from tunegrad.ir.looptree import LoopTree
 from ..keeping import Kept, kept_of, readers_of
 from ..staging import CopyPlan, tails
 from .builder import Builder, Known
+from .over import Over
 from .shape import AxisShape
 
 __all__ = ["Point", "Values"]
@@ -33,7 +36,8 @@ class Values:
         shapes: dict[str, AxisShape],
         stage: int,
         env: dict[str, Index],
-        assumed: frozenset[str] = frozenset(),
+        assumed: frozenset[str],
+        over: Over,
     ) -> None:
         self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = (
             tree,
@@ -43,19 +47,21 @@ class Values:
             stage,
             env,
         )
-        self.assumed = assumed
+        self.assumed, self._over = assumed, over
         # stages without axes of their own run at the same points: they share what they compute
         alone = tree.kernel.stages[stage].axes or any(s == stage for s, _ in plans)
         self.scope = stage if alone else -1
         loop = tree.lane_loop(stage)
         self.lane = loop.name if loop else ""
         self.lanes = loop.extent if loop else 1
-        self.axes = dict(tree.index)
+        self.masked = {a for a, shape in shapes.items() if shape.mode == "mask"}
         self.ahead = dict(tree.prefetched)
         self.results: dict[tuple[str, Point], Known] = {}
         self._deps: dict[int, frozenset[str]] = {}
         self._sites: dict[int, tuple[str, Index, Valid]] = {}
         self._keep: list[Expr] = []
+        self._point: Point = ()
+        self._here: dict[frozenset[str], Point] = {}
         self.kept: dict[int, tuple[str, Index, DType]] = {}
         self.kept_here: tuple[str, Index, DType] | None = None
         for made in tree.kept:
@@ -78,21 +84,21 @@ class Values:
             if plan is not None:
                 found = (plan_buffer(plan), plan.read.substitute(self.env), ALWAYS)
             else:
-                offset = self.tree.kernel.param(x.param).layout.offset([i.substitute(self.axes) for i in x.index])
-                valid = self.needed(x.valid) & self.masks(set().union(*(i.names() for i in x.index)))
+                offset, axes = self._over.offset(x)
+                valid = self.needed(x.valid) & self.masks(axes)
                 found = (x.param, offset.substitute(self.env), valid.substitute(self.env))
             self._sites[id(x)] = found
             self._keep.append(x)
         return found
 
-    def masks(self, axes: set[str]) -> Valid:
+    def masks(self, axes: Iterable[str]) -> Valid:
         """That masked axes are within their extents."""
-        masked = {a for a in axes if a in self.shapes and self.shapes[a].mode == "mask"}
+        masked = self.masked.intersection(axes) if self.masked else self.masked
         return self.unassumed(tails(self.tree, masked)) if masked else ALWAYS
 
     def needed(self, valid: Valid) -> Valid:
         """A condition over axes as one over loops, less what a branch around already made sure of."""
-        return self.unassumed(valid.substitute(self.axes))
+        return self.unassumed(self._over.condition(valid))
 
     def unassumed(self, valid: Valid) -> Valid:
         if not self.assumed or not valid.ranges:
@@ -101,7 +107,7 @@ class Values:
 
     def over(self, index: Index) -> Index:
         """An index over axes as one over loops."""
-        return index.substitute(self.axes).substitute(self.env)
+        return self._over.index(index).substitute(self.env)
 
     def deps(self, x: Expr) -> frozenset[str]:
         """Names of the loops that an expression depends on."""
@@ -115,7 +121,7 @@ class Values:
 
     def _depends(self, x: Expr) -> frozenset[str]:
         if isinstance(x, Apply):
-            return frozenset().union(*(self.deps(a) for a in x.args))
+            return frozenset().union(*[self.deps(a) for a in x.args])
         if isinstance(x, Cast):
             return self.deps(x.x)
         if isinstance(x, Load):
@@ -131,13 +137,24 @@ class Values:
 
     def emit(self, x: Expr, point: Point, active: int | None) -> Known:
         """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be read."""
-        deps = self.deps(x)
-        here = tuple(p for p in point if p[0] in deps)
-        key = ("expr", self.scope, id(x), here, active if self.lane in deps else None)
-        found = self.builder.find(key)
-        return found if found is not None else self.builder.remember(key, self._emit(x, here, point, active))
+        b = self.builder
+        if isinstance(x, Const):
+            return b.number(x.value, x.dtype), 1
+        deps = self._deps.get(id(x))
+        if deps is None:
+            deps = self.deps(x)
+        if point is not self._point:
+            self._point, self._here = point, {}
+        here = self._here.get(deps)
+        if here is None:
+            here = self._here[deps] = tuple([p for p in point if p[0] in deps])
+        key = (self.scope, id(x), here, active if self.lane in deps else None)
+        found = b.known.get(key)
+        return found if found is not None else b.remember(key, self._emit(x, here, point, active))
 
-    def _emit(self, x: Expr, here: Point, point: Point, active: int | None) -> Known:
+    def _emit(
+        self, x: Apply | Cast | IndexValue | Inside | Load | Value, here: Point, point: Point, active: int | None
+    ) -> Known:
         b = self.builder
         if id(x) in self.kept:
             buffer, offset, dtype = self.kept[id(x)]
@@ -145,8 +162,6 @@ class Values:
             if active is not None and self.lane in offset.names():
                 valid = valid & self.first_lanes(active)
             return b.load(buffer, fix(offset, here), valid, dtype, self.lane, self.lanes)
-        if isinstance(x, Const):
-            return b.number(x.value, x.dtype), 1
         if isinstance(x, Load):
             buffer, offset, valid = self.site(x)
             valid = fix_valid(valid, here)
