@@ -152,8 +152,9 @@ class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
     Timing stops early where a candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the
-    inputs that the bench keeps, the references that the referee keeps, and those that this process does. ``quiet_s``:
-    how long a moment is waited for in which nothing disturbs the timing of a candidate that may be good.
+    inputs that the bench keeps, the references that the referee keeps (and a quarter as much of inputs), and those that
+    this process does. ``quiet_s``: how long a moment is waited for in which nothing disturbs the timing of a candidate
+    that may be good.
     """
 
     compile_s: float = 5.0
