@@ -185,10 +185,16 @@ class BeamSearcher(OneByOne):
             option.gain += min(1.0, max(-1.0, gain))
 
     def _knob(self, name: str) -> _Knob:
-        return self._knobs.setdefault(name, _Knob())
+        found = self._knobs.get(name)
+        if found is None:
+            found = self._knobs[name] = _Knob()
+        return found
 
     def _option(self, name: str, choice: int) -> _Option:
-        return self._options.setdefault((name, choice), _Option())
+        found = self._options.get((name, choice))
+        if found is None:
+            found = self._options[name, choice] = _Option()
+        return found
 
     # ---- proposing ---------------------------------------------------------------------------------------------------
 
