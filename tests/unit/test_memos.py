@@ -52,6 +52,16 @@ def test_schedule_with_other_actions_prints_anew() -> None:
     assert replace(schedule, actions=Schedule.parse("unroll(axis=b)").actions).text == "unroll(axis=b)"
 
 
+def test_what_sketches_find_for_one_target_is_not_taken_for_another() -> None:
+    small = replace(host_target(1), vector_bytes=16, registers=16)
+    large = replace(host_target(2), vector_bytes=64, registers=32)
+    kernel = gemm()
+    found = [Space(kernel, target).defaults()[0].text for target in (small, large, small)]
+    alone = [Space(gemm(), target).defaults()[0].text for target in (small, large, small)]
+    assert found == alone
+    assert found[0] != found[1]
+
+
 def test_schedule_that_has_printed_is_still_the_same_value() -> None:
     fresh, printed = Schedule.parse("tile(axis=a, size=4)"), Schedule.parse("tile(axis=a, size=4)")
     assert printed.text

@@ -222,7 +222,7 @@ class Index:
         """How much it grows when variable ``name`` grows by one; None when that is not one constant."""
         result = 0
         for atom, c in self.terms:
-            if isinstance(atom, Var):
+            if type(atom) is Var:
                 if atom.name == name:
                     result = c
             elif name in atom.names:

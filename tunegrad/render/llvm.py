@@ -68,6 +68,10 @@ def render_llvm(program: Program, target: Target | None = None) -> str:
     return _Renderer(program, target.avx512, target.bf16_dot).module()
 
 
+_NO_REGISTERS = frozenset((Compute, Load, Read, Splat, Number, Store, Convert, Fold, Select, Position, Test))
+"""Instructions that write and declare no register, and hold none that do; most are."""
+
+
 @dataclass(slots=True)
 class _Scope:
     """A loop body (or the function): where addresses that depend on its variable are computed."""
@@ -95,6 +99,7 @@ class _Renderer(Memory):
         self.registers: dict[str, _Held] = {}
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
+        self.read_only = frozenset(b.name for b in program.params if b.role != "out")
         self._handlers = self._handled()
 
     # -- module
@@ -109,7 +114,7 @@ class _Renderer(Memory):
         self.scopes.append(_Scope(pre, {}))
         self.out.append(pre)
         self.block(p.body)
-        body = "\n".join(self._flatten(self.out))
+        body = "\n".join([x if isinstance(x, str) else "\n".join(x) for x in self.out if x])
         args = ", ".join([*(f"ptr noalias nocapture {self.pointer[b.name]}" for b in buffers), "i64 %tid", "ptr %team"])
         text = [
             f"define internal void @{name}.body({args}) noinline nounwind {{",
@@ -149,15 +154,6 @@ class _Renderer(Memory):
             names.append(f"ptr %p{i}")
         args = ", ".join([*names, "i64 %tid", "ptr %team"])
         return [*lines, f"  call void @{p.name}.body({args})", "  ret void", "}"]
-
-    def _flatten(self, out: list[str | list[str]]) -> list[str]:
-        flat: list[str] = []
-        for x in out:
-            if isinstance(x, str):
-                flat.append(x)
-            else:
-                flat.extend(x)
-        return flat
 
     def emit(self, text: str) -> None:
         self.out.append(f"  {text}")
@@ -256,8 +252,12 @@ class _Renderer(Memory):
     # -- blocks
 
     def block(self, body: tuple[Instr, ...]) -> None:
-        written = {b.name for b in self.program.params if b.role == "out"}
-        groups = runs_of(body, {b.name for b in self.program.params} - written)
+        groups = runs_of(body, self.read_only)
+        if not groups:
+            handlers = self._handlers
+            for i in body:
+                handlers[type(i)](i)
+            return
         together = {load.id: group for group in groups for load in group}
         for i in body:
             if isinstance(i, Load) and i.id in together:
@@ -362,6 +362,8 @@ class _Renderer(Memory):
             own: set[str] = set()
             names: dict[str, None] = {}
             for i in body:
+                if type(i) in _NO_REGISTERS:
+                    continue
                 if isinstance(i, Write):
                     if i.name not in own:
                         names[i.name] = None

@@ -29,10 +29,10 @@ def runs_of(body: Sequence[Instr], read_only: Iterable[str]) -> list[tuple[Load,
 
     Only of buffers that the program does not write, so that a group may be loaded where its first load stands.
     """
-    buffers = set(read_only)
+    buffers = frozenset(read_only)
     found: dict[tuple[str, str, int, int, Index], dict[int, Load]] = defaultdict(dict)
     for i in body:
-        if isinstance(i, Load) and i.buffer in buffers and i.mask is None and i.vtype.lanes in (4, 8, 16):
+        if type(i) is Load and i.buffer in buffers and i.mask is None and i.vtype.lanes in (4, 8, 16):
             step = i.offset.coefficient(i.lane) if i.lane else None
             if step is not None and step >= _LEAST_STEP:
                 key = (i.buffer, i.lane, step, i.vtype.lanes, i.offset + -i.offset.const)

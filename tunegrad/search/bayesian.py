@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -185,14 +186,19 @@ def _value(row: Row) -> float:
     return row.log_s if row.log_s < math.inf else _FAILED
 
 
+@lru_cache(maxsize=256)
+def _distribution(options: int) -> BaseDistribution:
+    """What a decision of so many options is drawn from; Optuna takes copies."""
+    from optuna.distributions import CategoricalDistribution
+
+    return CategoricalDistribution(tuple(range(options)))
+
+
 def _frozen(row: Row) -> FrozenTrial:
     """A row as a finished trial."""
-    from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial
 
     trace = row.schedule.trace
-    asked: dict[str, BaseDistribution] = {
-        _parameter(d.name, d.options): CategoricalDistribution(tuple(range(d.options))) for d in trace
-    }
+    asked: dict[str, BaseDistribution] = {_parameter(d.name, d.options): _distribution(d.options) for d in trace}
     params = {_parameter(d.name, d.options): d.choice for d in trace}
     return create_trial(value=_value(row), params=params, distributions=asked)

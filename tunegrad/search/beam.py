@@ -185,10 +185,16 @@ class BeamSearcher(OneByOne):
             option.gain += min(1.0, max(-1.0, gain))
 
     def _knob(self, name: str) -> _Knob:
-        return self._knobs.setdefault(name, _Knob())
+        found = self._knobs.get(name)
+        if found is None:
+            found = self._knobs[name] = _Knob()
+        return found
 
     def _option(self, name: str, choice: int) -> _Option:
-        return self._options.setdefault((name, choice), _Option())
+        found = self._options.get((name, choice))
+        if found is None:
+            found = self._options[name, choice] = _Option()
+        return found
 
     # ---- proposing ---------------------------------------------------------------------------------------------------
 
@@ -238,18 +244,24 @@ class BeamSearcher(OneByOne):
     def _scored(self) -> list[_Scored]:
         """(score, parent, change) of every untried move of the beam."""
         found: list[_Scored] = []
-        uniform, known = self.rng.uniform, self._options
+        random, known = self.rng.random, self._options
+        factors: dict[_Change, float] = {}
         for parent in self._beam:
             speed = math.exp(2.0 * (self._beam[0].row.log_s - parent.row.log_s))
             tried = parent.tried
             for d in parent.row.schedule.trace:
-                worth = self._knob(d.name).expected * speed
+                name = d.name
+                worth = self._knob(name).expected * speed
                 for choice, near in _others(d.choice, d.options):
-                    change = d.name, choice
-                    if change not in tried:
+                    change = name, choice
+                    if change in tried:
+                        continue
+                    factor = factors.get(change)
+                    if factor is None:
                         option = known.get(change)
-                        factor = 1.0 if option is None else option.factor
-                        found.append((worth * near * uniform(0.8, 1.0) * factor, parent, change))
+                        factor = factors[change] = 1.0 if option is None else option.factor
+                    # between 0.8 and 1, as Random.uniform draws it
+                    found.append((worth * near * (0.8 + (1.0 - 0.8) * random()) * factor, parent, change))
         return found
 
     def _second(self, scored: list[_Scored], parent: _Parent, change: _Change) -> _Change | None:

@@ -126,7 +126,7 @@ class Builder:
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
         lanes = max([w for _, w in args])
-        ids = tuple([self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True)])
+        ids = tuple([a[0] if a[1] == lanes else self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True)])
         i = self.new()
         self.add(Compute(i, op, ids, VType(dtype, lanes)))
         return i, lanes

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar, cast
 
 from tunegrad.ir.kernel import Kernel, Reduce, Stage, loads
 
-__all__ = ["Access", "accesses", "contiguous_axes", "output_stride", "reduce_work"]
+__all__ = ["Access", "accesses", "contiguous_axes", "once", "output_stride", "reduce_work"]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +25,17 @@ class Access:
     strides: tuple[tuple[str, int | None], ...]
     masked: bool
     nbytes: int
+    _by_axis: dict[str, int | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_axis", dict(self.strides))
 
     def stride(self, axis: str) -> int | None:
         """Elements per step of ``axis``; 0 when the load does not depend on it."""
-        for name, stride in self.strides:
-            if name == axis:
-                return stride
-        return 0
+        return self._by_axis.get(axis, 0)
 
     def depends(self, axis: str) -> bool:
-        return any(a == axis for a, _ in self.strides)
+        return axis in self._by_axis
 
 
 @dataclass(slots=True)
@@ -39,6 +45,7 @@ class _Known:
     kernel: Kernel
     accesses: dict[int, tuple[Access, ...]] = field(default_factory=dict)
     output_strides: dict[str, int | None] = field(default_factory=dict)
+    others: dict[Hashable, object] = field(default_factory=dict)
 
 
 _KNOWN: OrderedDict[int, _Known] = OrderedDict()
@@ -54,6 +61,14 @@ def _known(kernel: Kernel) -> _Known:
         if len(_KNOWN) > _MOST_KNOWN:
             _KNOWN.popitem(last=False)
     return found
+
+
+def once(kernel: Kernel, key: Hashable, find: Callable[[], T]) -> T:
+    """What ``find`` says of a kernel, asked for once; ``key`` says what it is. Nobody may change it."""
+    others = _known(kernel).others
+    if key not in others:
+        others[key] = find()
+    return cast("T", others[key])
 
 
 def accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:

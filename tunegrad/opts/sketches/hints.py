@@ -9,6 +9,7 @@ from tunegrad.ir.target import Target
 from ..actions import Action, Keep, Prefetch, Stream
 from ..choosing import Recorder
 from ..keeping import readers_of
+from .analysis import once
 
 __all__ = ["keep_hints", "memory_hints"]
 
@@ -28,14 +29,15 @@ def memory_hints(
     if target.kind != "cpu":
         return []
     actions: list[Action] = []
-    everything = sum(p.nbytes for p in kernel.params)
-    for p in kernel.params:
-        if p.nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4):
+    sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
+    everything = sum(sizes)
+    for p, nbytes in zip(kernel.params, sizes, strict=True):
+        if nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4):
             continue
         if p.role == "out":
             if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.cached_bytes)):
                 actions.append(Stream(p.name))
-        elif p.nbytes > target.cached_bytes // 2 or row_bytes:
+        elif nbytes > target.cached_bytes // 2 or row_bytes:
             near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
             ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
             actions += [Prefetch(p.name, ahead)] if ahead else []

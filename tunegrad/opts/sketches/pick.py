@@ -16,7 +16,7 @@ from tunegrad.ir.target import Target
 
 from ..actions import Action
 from ..choosing import Recorder
-from .analysis import accesses, contiguous_axes
+from .analysis import accesses, contiguous_axes, once
 from .dots import sketch_dots
 from .items import sketch_items
 from .rows import sketch_rows
@@ -31,7 +31,7 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
         return sketch_items(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)
-    forms = _forms(kernel, target)
+    forms = once(kernel, ("forms", target), lambda: _forms(kernel, target))
     form = ask.pick("form", forms, 0)
     return sketch_dots(kernel, target, ask) if form == "dots" else sketch_tiles(kernel, target, ask)
 

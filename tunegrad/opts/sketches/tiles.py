@@ -9,6 +9,8 @@ for k0:                                    block of the longest reduce axis, par
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -19,7 +21,7 @@ from tunegrad.ir.target import Target
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from ..choosing import Recorder
 from ..staging import MAX_SCRATCH_BYTES
-from .analysis import Access, accesses, output_stride
+from .analysis import Access, accesses, once, output_stride
 from .hints import memory_hints
 from .tiling import Levels, balance, blocks, vector_lanes
 
@@ -161,12 +163,21 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 def _facts(kernel: Kernel, target: Target, shared: list[Axis], ask: Recorder) -> _Facts:
     """Picks the axes of the register tile and looks at how the operands lie to them."""
-    reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     found = accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
-    lane = _lane_axis(kernel, shared, found, ask)
+    lane = ask.pick("lane", once(kernel, "lanes", lambda: _lane_axes(kernel, shared, found)))
+    row: Axis | None = None
+    if len(shared) > 1:
+        row = ask.pick("row", once(kernel, ("rows", lane.name), lambda: _row_axes(kernel, shared, lane, found)))
+    key = "facts", target, lane.name, None if row is None else row.name
+    return once(kernel, key, lambda: _facts_of(kernel, target, shared, found, lane, row))
+
+
+def _facts_of(
+    kernel: Kernel, target: Target, shared: list[Axis], found: tuple[Access, ...], lane: Axis, row: Axis | None
+) -> _Facts:
+    reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     item = kernel.param(kernel.stores[0].param).dtype.itemsize
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
-    row = _row_axis(kernel, shared, lane, found, ask)
     facts = _Facts(kernel, target, found, reduces, lane, width, row)
     if row is None:
         return facts
@@ -195,6 +206,11 @@ def _strip(kernel: Kernel, shared: list[Axis], facts: _Facts) -> Axis | None:
 
 def _with_run(facts: _Facts, run: Axis | None) -> _Facts:
     """The facts that depend on how much of the lanes' axis a register tile holds."""
+    key = "run", facts.target, facts.lane.name, None if facts.row is None else facts.row.name, run is None
+    return once(facts.kernel, key, lambda: _facts_of_run(facts, run))
+
+
+def _facts_of_run(facts: _Facts, run: Axis | None) -> _Facts:
     facts = replace(facts, run=run)
     streamed = facts.streamed
     return replace(
@@ -204,30 +220,33 @@ def _with_run(facts: _Facts, run: Axis | None) -> _Facts:
     )
 
 
-def _lane_axis(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...], ask: Recorder) -> Axis:
-    """The axis of the lanes: the one along which most of the traffic is contiguous (constants can be packed)."""
+def _lane_axes(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...]) -> list[Axis]:
+    """Axes for the lanes, first the one along which most of the traffic is contiguous (constants can be packed)."""
     work = prod(a.extent for s in kernel.reduces for a in s.axes)
 
     def strided(a: Axis) -> int:
         lookups = [x for x in found if x.role != "const" and x.stride(a.name) not in (0, 1)]
         return work * len(lookups) + (output_stride(kernel, a.name) != 1)
 
-    ranked = sorted(shared, key=lambda a: (strided(a), a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
-    return ask.pick("lane", ranked[:3])
+    return sorted(shared, key=lambda a: (strided(a), a.extent < 4, output_stride(kernel, a.name) or 1 << 40))[:3]
 
 
-def _row_axis(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Access, ...], ask: Recorder) -> Axis | None:
-    """The axis of the register tile beside the lanes: one that an operand of the lanes does not depend on."""
+def _row_axes(kernel: Kernel, shared: list[Axis], lane: Axis, found: tuple[Access, ...]) -> list[Axis]:
+    """Axes for the register tile beside the lanes, first those that an operand of the lanes does not depend on."""
     candidates = [a for a in shared if a is not lane]
-    if not candidates:
-        return None
     reuse = [a for a in candidates if any(x.depends(lane.name) and not x.depends(a.name) for x in found)]
     ranked = sorted(reuse, key=lambda a: output_stride(kernel, a.name) or 1 << 40) or candidates[-1:]
     rest = [a for a in candidates if a not in ranked]
-    return ask.pick("row", [*ranked, *rest])
+    return [*ranked, *rest]
 
 
 def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
+    """(rows, vectors) of the register tile."""
+    key = "tiles", facts.target, facts.lane.name, None if facts.row is None else facts.row.name
+    return ask.pick("tile", once(facts.kernel, key, lambda: _register_tiles(facts)))
+
+
+def _register_tiles(facts: _Facts) -> Sequence[tuple[int, int]]:
     """(rows, vectors), ranked by the time that a full sweep of both axes takes in units of one vector FMA."""
     target, row = facts.target, facts.row
     vectors = facts.vectors
@@ -239,14 +258,12 @@ def _register_tile(facts: _Facts, ask: Recorder) -> tuple[int, int]:
         tiles = _tiles(rows, vectors, target.registers)
         options = [(m, n) for m, n in tiles if m in (1, 2, 4, 8) and m * n <= most] or [(1, 1)]
         want = (8, 1) if facts.crossed else (1, 4)  # a transpose reads runs of 8 and turns them in registers
-        options.sort(key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
-        return ask.pick("tile", options)
+        return sorted(options, key=lambda t: (abs(t[0] - want[0]) + abs(t[1] - want[1]), t))
     if not facts.reused:  # pooling, column sums: more rows in registers save nothing
-        options = sorted(_tiles(rows, vectors, target.registers), key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
-        return ask.pick("tile", options)
+        return sorted(_tiles(rows, vectors, target.registers), key=lambda t: (t[0] != 1, abs(t[1] - 4), t[0]))
     ways = _WAYS if facts.crowded else rows
     far = target.vector_bytes * target.fmas_per_cycle / _L2_BYTES_PER_CYCLE
-    return ask.pick("tile", _ranked_tiles(rows, vectors, target.registers, ways, _near_vectors(facts), far))
+    return _ranked_tiles(rows, vectors, target.registers, ways, _near_vectors(facts), far)
 
 
 def _tiles(rows: int, vectors: int, registers: int) -> list[tuple[int, int]]:
@@ -340,8 +357,7 @@ def _split_other(facts: _Facts, axis: Axis, levels: Levels, ask: Recorder) -> tu
     found, target = facts.found, facts.target
     reused = any(not x.depends(axis.name) for x in found)
     windowed = reused and any(x.masked and x.depends(axis.name) for x in found)
-    divisors = [d for d in range(1, axis.extent + 1) if axis.extent % d == 0 and d <= 64]
-    options = [0, *[d for d in divisors if 1 < d < axis.extent]]
+    options = [0, *[d for d in range(2, min(axis.extent, 65)) if axis.extent % d == 0]]
     default = 0
     if windowed and len(options) > 1:
         whole = max((x.nbytes for x in found if x.masked), default=0)
@@ -472,7 +488,7 @@ def _stages(facts: _Facts, nest: _Nest, order: list[str], ask: Recorder) -> list
     actions: list[Stage] = []
     seen: set[str] = set()
     found = facts.found
-    counts = {x.param: sum(1 for y in found if y.param == x.param) for x in found}
+    counts = Counter(x.param for x in found)
     if not facts.kernel.reduces:
         return []
     for x in found:
