@@ -55,24 +55,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in bystanders(before, Usage.now(), os.cpu_count() or 1):
         print(line, file=sys.stderr)
     about = describe(("python", "-m", "benchmarks.hand"), options.threads)
+    written = FULL["packed_gemm"].target.vector_bytes
+    if target.vector_bytes != written:
+        print(
+            f"the schedules are for vectors of {written} bytes, this machine has {target.vector_bytes}", file=sys.stderr
+        )
     print(f"{about['cpu']}, {target.arch}, {about['cores']} cores", file=sys.stderr)
     return 0
 
 
 def entries(threads: int) -> list[HandSchedule]:
-    """The schedules to time, shared over ``threads``."""
+    """The schedules to time, shared over ``threads``. They are lowered for the machine that they are written for.
+
+    Another one runs the same program, compiled for its own vectors: right, and slower.
+    """
     found = []
     for name, (old, new, loop) in _TEAM.items():
         entry = FULL[name]
         if threads > 1:
             actions = entry.actions.replace(old, new, 1) if old else entry.actions
             entry = replace(entry, actions=f"{actions} thread(axis={loop}, count={threads})")
-        found.append(entry)
+        found.append(replace(entry, target=replace(entry.target, threads=threads)))
     return found
 
 
 def _prepare(entry: HandSchedule, target: Target, team: Team) -> SingleKernel:
-    program = Space(entry.kernel, target).lower(entry.schedule)
+    program = Space(entry.kernel, entry.target).lower(entry.schedule)
     return SingleKernel(program, target, team, draw_arrays(entry.kernel, 0))
 
 

@@ -66,7 +66,7 @@ def test_hand_schedules_replay_to_the_same_bytes_in_another_process():
 def test_hand_schedule_is_right_at_full_size(name, threads):
     target, team = host_target(threads), Team(threads)
     entry = next(e for e in entries(threads) if e.name == name)
-    program = Space(entry.kernel, target).lower(entry.schedule)
+    program = Space(entry.kernel, entry.target).lower(entry.schedule)
     assert program.threads == threads
     with SingleKernel(program, target, team, draw_arrays(entry.kernel, 0)) as loaded:
         assert worst_error(entry, loaded, points=40) < 1e-5
