@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunegrad.devices import Team
-from tunegrad.devices.bulk import Bulk, _blocked
+from tunegrad.devices.bulk import Bulk
 from tunegrad.devices.dataset import same_bytes
 from tunegrad.devices.job import Reference
 from tunegrad.devices.tolerance import Bar
@@ -147,27 +147,6 @@ def test_bulk_assigns_what_numpy_assigns(bulk, data):
     wanted[tuple(slice(0, n) for n in source.shape)] = source
     bulk.assign(to, source)
     assert np.array_equal(room, wanted)
-
-
-steps = st.sampled_from([4, 16, 64, 256, 1024, 4096, -64])
-
-
-@given(dims=st.lists(st.tuples(st.integers(1, 12), steps, steps), min_size=1, max_size=4))
-def test_bulk_copies_the_same_elements_in_blocks(dims):
-    def addresses(dims: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-        found = [(0, 0)]
-        for extent, to, source in dims:
-            found = [(a + i * to, b + i * source) for a, b in found for i in range(extent)]
-        return sorted(found)
-
-    assert addresses(_blocked(dims)) == addresses(dims)
-
-
-def test_bulk_copies_columns_of_lines_in_blocks_of_rows():
-    columns = [(32, 524288, 64), (8192, 64, 2048), (16, 4, 4)]
-    assert _blocked(columns) == [(128, 4096, 131072), (32, 524288, 64), (64, 64, 2048), (16, 4, 4)]
-    rows = [(8192, 2048, 2048), (32, 64, 64), (16, 4, 4)]
-    assert _blocked(rows) == rows
 
 
 def test_bulk_refuses_to_assign_another_shape_or_dtype(bulk):

@@ -26,9 +26,6 @@ from tunegrad.errors import InternalError
 __all__ = ["Bulk"]
 
 _LINE = 64
-_BLOCK, _APART = 64, 256
-"""Rows of a block, at most, and how many bytes apart in what is read make them worth it: see ``_blocked``."""
-
 _SHARED_BYTES = 256 << 10
 """Buffers below this are one thread's: waking the others would take longer."""
 
@@ -57,7 +54,7 @@ class Bulk:
         """``to[...] = source``, of one shape and dtype, whatever their strides; they do not overlap."""
         if to.shape != source.shape or to.dtype != source.dtype:
             raise InternalError(f"assign {source.dtype} {source.shape} to {to.dtype} {to.shape}")
-        dims = _blocked(_merged(to, source))
+        dims = _merged(to, source)
         if to.itemsize not in (1, 2, 4, 8) or to.nbytes < _SHARED_BYTES or not 1 <= len(dims) <= MOST_DIMS:
             to[...] = source
             return
@@ -122,23 +119,4 @@ def _merged(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[tuple[int, i
             dims[-1] = dims[-1][0] * extent, t, f
         else:
             dims.append((extent, t, f))
-    return dims
-
-
-def _blocked(dims: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The dimensions in an order that reads what lies side by side soon after each other.
-
-    read in columns    for column: for row:                      one line of a page, then the next page
-    in blocks          for 64 rows: for column: for row of 64:   the pages of a block stay in the caches
-    """
-    for j in range(len(dims) - 2, 0, -1):
-        extent, to_step, from_step = dims[j]
-        between = [d for d in range(j) if 0 < dims[d][2] < from_step]
-        if from_step < _APART or not between:
-            continue
-        column = min(between, key=lambda d: dims[d][2])
-        rows = next(n for n in range(min(_BLOCK, extent), 0, -1) if extent % n == 0)
-        blocks = [(extent // rows, to_step * rows, from_step * rows)] if rows < extent else []
-        outer = [d for at, d in enumerate(dims[:j]) if at != column]
-        return [*outer, *blocks, dims[column], (rows, to_step, from_step), *dims[j + 1 :]]
     return dims
