@@ -119,6 +119,13 @@ def test_search_budget_of_nothing_measures_nothing_and_has_winners():
     assert all(s.winner.origin == "default" and s.winner.trial is None for s in case.model.searches)
 
 
+def test_search_budget_that_is_over_before_it_begins_measures_the_default_of_the_heaviest():
+    case = Case({"a": SURFACE, "b": SURFACE}, 0.05, uses={"b": 2})
+    case.clock.now_s += 1.0  # the machine was busy with something else
+    case.run()
+    assert case.measurer.calls == [("b", SPACE.defaults()[0].text)]
+
+
 def test_search_budget_of_nothing_on_a_full_store_has_its_winners():
     first = Case({"a": SURFACE, "b": SURFACE}, 10.0).run()
     again = Case({"a": SURFACE, "b": SURFACE}, 0.0, store=first.store, session="s2").run()

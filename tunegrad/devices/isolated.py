@@ -24,7 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import forkserver
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Packed, Request, answer, receive
@@ -32,10 +32,10 @@ from tunegrad.devices.confine import Confinement, Protections, begin
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
 
-__all__ = ["PRELOADED", "IsolatedWorker", "start_fork_server"]
+__all__ = ["IsolatedWorker", "fork_server", "preload", "start_fork_server"]
 
-PRELOADED = ("tunegrad.devices.worker", "tunegrad.devices.isolated")
-"""What the fork server has imported, so that workers start fast."""
+_preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.isolated"))
+"""What the process that workers are forked from imports; also one that takes the place of one that died."""
 
 _CHANNEL = 3
 _LEAVING_S = 5.0
@@ -45,13 +45,26 @@ _FRAMES, _MOST_TEXT = 3, 4000
 """Of what is told of a function that raised: frames of its traceback, and letters."""
 
 
-def start_fork_server(modules: Iterable[str] = ()) -> None:
-    """Start the process that workers are forked from, where there is none yet, and do not wait until it is ready.
+def preload(modules: Iterable[str]) -> None:
+    """Have ``modules`` imported where workers are forked from: else each worker does so while it starts.
 
-    It imports ``modules`` as well: what all workers would otherwise import, each of them, while they start.
+    For a process that is not running yet; ``start_fork_server`` starts it, or else the first worker does.
     """
-    multiprocessing.get_context("forkserver").set_forkserver_preload([*PRELOADED, *modules])
+    _preloaded.update(dict.fromkeys(modules))
+
+
+def start_fork_server(modules: Iterable[str] = ()) -> None:
+    """Start the process that workers are forked from, where there is none yet, and do not wait until it is ready."""
+    preload(modules)
+    fork_server()
     forkserver.ensure_running()
+
+
+def fork_server() -> ForkServerContext:
+    """What worker processes are started by."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*_preloaded])
+    return context
 
 
 class IsolatedWorker:
@@ -69,6 +82,7 @@ class IsolatedWorker:
         confinement: Confinement | None = None,
         reply_bytes: int = 1 << 20,
     ) -> None:
+        preload({init.__module__} - {"__main__"})
         self._init = init
         self._arguments = tuple(arguments)
         self._start_s = start_s
@@ -122,11 +136,9 @@ class IsolatedWorker:
 
     def _start(self) -> _Running | None:
         """A process that is ready; None where it died before."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(PRELOADED))
         here, there = socket.socketpair()
         with there:
-            process = context.Process(
+            process = fork_server().Process(
                 target=_serve, args=(there, self._init, self._arguments, self._confinement), daemon=True
             )
             try:

@@ -146,6 +146,12 @@ class Hooks:
     reference: str = ""
     kinds: str = ""
 
+    @property
+    def modules(self) -> set[str]:
+        """The modules of the functions."""
+        named = (self.lower, self.inputs, self.reference, self.kinds)
+        return {hook.partition(":")[0] for hook in named if hook}
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

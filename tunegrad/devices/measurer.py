@@ -23,7 +23,7 @@ from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.handover import Places
 from tunegrad.devices.host import default_threads, host_target
-from tunegrad.devices.isolated import IsolatedWorker
+from tunegrad.devices.isolated import IsolatedWorker, preload
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.peak import MachineLimits
 from tunegrad.devices.pool import Started, WorkerPool
@@ -90,6 +90,7 @@ class CpuMeasurer:
         self.target = host_target() if target is None else target
         self.hooks = Hooks() if hooks is None else hooks
         self.limits = Limits() if limits is None else limits
+        preload(self.hooks.modules)
         self._opt_level: OptLevel = opt_level
         self._seed = seed
         start_s = self.limits.worker_start_s
@@ -127,12 +128,11 @@ class CpuMeasurer:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
         return self.begin_compile(candidates, known).wait()
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
-        """Run a function of tunegrad's own in the compile workers, which run no candidate; once per argument list."""
-        return self.begin(function, calls, limit_s).wait()
-
     def begin(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Started:
-        """Begin to ``run``, after what is under way. What is compiled or measured next waits until it has ended."""
+        """Begin to run a function of tunegrad's own in the compile workers, once per argument list.
+
+        It begins after what is under way; what is compiled or measured next waits until it has ended.
+        """
         self.settle()
         return self._compilers.start(function, calls, limit_s)
 
@@ -285,21 +285,18 @@ class CpuMeasurer:
 
         Neither runs a candidate meanwhile: a process that dies of something else is replaced, once.
         """
+        if self._try_to_prepare(candidate, compiled) and (failed := self._try_to_prepare(candidate, compiled)):
+            raise InternalError(failed)
+
+    def _try_to_prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> str:
+        """What failed; '' where nothing did."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
-        for last in (False, True):
-            drawn = self._referee.call(
-                referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places
-            )
-            if isinstance(drawn, Finished):
-                copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
-                self._memory.clear()
-                if isinstance(copied, Finished):
-                    return
-                failed = f"inputs of kernel {key}: {copied.text}"
-            else:
-                failed = f"reference of kernel {key}: {drawn.text}"
-            if last:
-                raise InternalError(failed)
+        drawn = self._referee.call(referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places)
+        if not isinstance(drawn, Finished):
+            return f"reference of kernel {key}: {drawn.text}"
+        copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
+        self._memory.clear()
+        return "" if isinstance(copied, Finished) else f"inputs of kernel {key}: {copied.text}"
 
 
 def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:

@@ -11,7 +11,6 @@ could stall the pool, so a call that is overdue, or a pool that reports itself b
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -21,7 +20,7 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
-from tunegrad.devices.isolated import PRELOADED
+from tunegrad.devices.isolated import fork_server
 from tunegrad.errors import InternalError
 
 __all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
@@ -190,13 +189,11 @@ class WorkerPool:
 
     def _open(self) -> ProcessPool:
         if self._pool is None:
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(list(PRELOADED))
             self._pool = ProcessPool(
                 max_workers=self._workers,
                 initializer=self._initializer,
                 initargs=self._arguments,
-                context=context,
+                context=fork_server(),
             )
         return self._pool
 

@@ -13,7 +13,7 @@ from typing import Literal
 from tunegrad.devices.inputs import DOMAINS, KINDS, Domain, Kind, constants_of, signed
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.exact import Drawn, roundings
-from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, nodes
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.remembered import remembered
 
@@ -58,23 +58,7 @@ def sign_of(kernel: Kernel, domain: Domain) -> Sign:
 
 def applied(x: Expr) -> Iterator[Apply]:
     """Every operation of an expression, once; shared ones are visited once."""
-    for node in _nodes(x):
-        if isinstance(node, Apply):
-            yield node
-
-
-def _nodes(x: Expr) -> Iterator[Expr]:
-    stack, seen = [x], set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if isinstance(node, Apply):
-            stack.extend(node.args)
-        elif isinstance(node, Cast):
-            stack.append(node.x)
+    return (node for node in nodes(x) if isinstance(node, Apply))
 
 
 @remembered(64)
@@ -92,7 +76,7 @@ def _plain(kernel: Kernel) -> bool:
     """
     roles = {p.role for p in kernel.params}
     sums = "in" in roles and all(p.dtype == F32 for p in kernel.params) and all(r.op is Op.ADD for r in kernel.reduces)
-    return sums and all(_keeps_digits(x) for s in kernel.stages for x in _nodes(s.expr))
+    return sums and all(_keeps_digits(x) for s in kernel.stages for x in nodes(s.expr))
 
 
 def _keeps_digits(x: Expr) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "Op",
     "Value",
     "leaves",
+    "nodes",
     "rebuild",
     "rebuilder",
 ]
@@ -190,6 +191,21 @@ def leaves(x: Expr) -> Iterator[Expr]:
             stack.append(node.x)
         else:
             yield node
+
+
+def nodes(x: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of, from left to right, shared parts once."""
+    stack, seen = [x], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, Apply):
+            stack.extend(reversed(node.args))
+        elif isinstance(node, Cast):
+            stack.append(node.x)
 
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:

@@ -6,13 +6,12 @@ store y[i, p] = exp(x[i, p] - s0) / s1    -->    store y[i, p] = kept[p] / s1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, rebuild
+from tunegrad.ir.expr import Apply, Expr, IndexValue, Inside, Load, nodes, rebuild
 from tunegrad.ir.index import Index, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.looptree import LoopKind, LoopTree
@@ -55,9 +54,9 @@ def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
     for j, later in enumerate(kernel.stages):
         if j > stage and [a.extent for a in later.axes] == [a.extent for a in made.axes]:
             wanted = _renamed(made.expr, made.axes, later.axes)
-            nodes = [x for x in _nodes(later.expr) if x == wanted]
-            if nodes:
-                found[j] = nodes
+            same = [x for x in nodes(later.expr) if x == wanted]
+            if same:
+                found[j] = same
     return found
 
 
@@ -72,18 +71,6 @@ def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
         return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
 
     return rebuild(x, leaf)
-
-
-def _nodes(x: Expr) -> Iterator[Expr]:
-    seen: set[int] = set()
-    stack = [x]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        stack.extend(node.args if isinstance(node, Apply) else [node.x] if isinstance(node, Cast) else [])
 
 
 def kept_of(tree: LoopTree, stage: int) -> Kept:

@@ -91,10 +91,10 @@ class ModelSearch:
     """Searches every kernel of a model within one budget of wall-clock seconds.
 
     ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
-    budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else. ``run`` may be
-    interrupted anywhere (KeyboardInterrupt passes through): what was measured is stored, and the winners are those
-    found so far. With ``lending`` batches bring what alike kernels found. ``stopped`` says why it ended, ``searches``
-    are those of the kernels that did not ``leave``.
+    budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else; that of the heaviest is
+    measured where there is a budget at all. ``run`` may be interrupted anywhere (KeyboardInterrupt passes through):
+    what was measured is stored, and the winners are those found so far. With ``lending`` batches bring what alike
+    kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
     """
 
     def __init__(
@@ -221,9 +221,13 @@ class ModelSearch:
     # ---- one batch ---------------------------------------------------------------------------------------------------
 
     def _measure_defaults(self) -> None:
-        """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all."""
-        for i in sorted(range(len(self._all)), key=self._heaviest_first):
-            if self.spent_s >= self.budget_s or self._allowed < len(self._all[i].defaults):
+        """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all.
+
+        Those of the heaviest kernel are measured however small it is, so that no session is in vain.
+        """
+        at_least = 1 if self.budget_s > 0.0 else 0
+        for n, i in enumerate(sorted(range(len(self._all)), key=self._heaviest_first)):
+            if (n >= at_least and self.spent_s >= self.budget_s) or self._allowed < len(self._all[i].defaults):
                 break
             self._under_way.append((i, self._all[i].begin_defaults()))
             while self._unanswered >= self.policy.in_flight:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, rebuild
+from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, nodes, rebuild
 from ..index import FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
@@ -55,19 +55,7 @@ def rewritten(
 
 def distinct_leaves(x: Expr) -> Iterator[Expr]:
     """The leaves of an expression, left to right, shared parts once."""
-    seen: set[int] = set()
-    stack = [x]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Apply):
-            stack.extend(reversed(node.args))
-        elif isinstance(node, Cast):
-            stack.append(node.x)
-        else:
-            yield node
+    return (node for node in nodes(x) if not isinstance(node, Apply | Cast))
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
