@@ -15,7 +15,7 @@ from tunegrad.devices.cpu import host_target
 from tunegrad.devices.ending import Died
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import CpuMeasurer
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement, Policy, Status
 
 LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30.0)
 
@@ -26,14 +26,16 @@ def measurer() -> Iterator[CpuMeasurer]:
         yield measurer
 
 
-def _one_between_two(measurer: CpuMeasurer, bad: str, workspace_bytes: int = 64) -> Measurement:
+def _one_between_two(
+    measurer: CpuMeasurer, bad: str, workspace_bytes: int = 64, policy: Policy = hostile.QUICK
+) -> Measurement:
     """Measure good, bad, good in one batch; the good ones must be OK."""
     batch = [
         hostile.candidate(hostile.GOOD),
         hostile.candidate(bad, workspace_bytes=workspace_bytes),
         hostile.candidate(hostile.GOOD.replace("@k", "@after"), "after"),
     ]
-    before, middle, after = measurer.measure(batch, hostile.QUICK)
+    before, middle, after = measurer.measure(batch, policy)
     assert before is not None
     assert middle is not None
     assert after is not None
@@ -144,7 +146,7 @@ def test_enormous_workspace_is_out_of_resources(measurer):
 def test_memory_bomb_while_running_is_contained():
     limits = Limits(run_memory_bytes=512 << 20)
     with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), limits, compile_workers=1) as measurer:
-        row = _one_between_two(measurer, hostile.HOARD)
+        row = _one_between_two(measurer, hostile.HOARD, policy=replace(hostile.QUICK, timeout_s=30.0))
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
 
 

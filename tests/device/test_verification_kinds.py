@@ -74,6 +74,36 @@ def test_other_kernels_have_an_ordinary_set_first(make: Make) -> None:
     assert kinds(payload_of(make)) == KINDS == ("ordinary", "exact", "special")
 
 
+CLAMPED: dict[str, Make] = {
+    "sum": lambda: (x(3, 64) + w(64)).maximum(0.0) @ w(64, 48),
+    "difference": lambda: (x(3, 64) - x(3, 64, name="y")).maximum(0.0) @ w(64, 48),
+    "negative": lambda: (-(x(3, 64) + w(64))).minimum(0.0) @ w(64, 48),
+}
+
+
+@pytest.mark.parametrize("make", CLAMPED.values(), ids=CLAMPED)
+def test_any_lost_term_shows_where_terms_are_clamped_at_zero(make: Make) -> None:
+    payload = payload_of(make)
+    assert kinds(payload) == ("exact", "special")
+    arrays = inputs(payload, lower(payload).io, 0, "exact")
+    (right,) = reference(payload, arrays).values()
+    first = next(p.name for p in payload.kernel.params if p.role == "in")
+    for term in range(64):
+        lost = arrays[first].copy()
+        lost[term::64] = -1e6  # in every row: the clamp makes it zero
+        (got,) = reference(payload, {**arrays, first: lost}).values()
+        verdict = compare(got.values.astype(np.float32), "f32", right)
+        assert verdict.bad * 10 > 9 * right.values.size, term
+
+
+def test_products_in_a_clamped_term_have_both_signs() -> None:
+    """Which of them a clamp leaves over depends on both factors: one sign would leave out half for good."""
+    payload = payload_of(lambda: (x(3, 64) * w(64)).maximum(0.0) @ w(64, 48))
+    arrays = inputs(payload, lower(payload).io, 0, "exact")
+    (name,) = [p.name for p in payload.kernel.params if p.role == "in"]
+    assert 0.3 < float((arrays[name] > 0).mean()) < 0.7
+
+
 @pytest.mark.parametrize("digits", [8, 11], ids=["bf16", "f16 and tf32"])
 @pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
 def test_one_input_in_a_shorter_type_is_wrong_on_the_exact_set(make: Make, digits: int) -> None:

@@ -1,8 +1,9 @@
 """The input sets of a kernel: which numbers show what its candidates do wrong, and no more than that.
 
 ordinary   in the first domain where at least half of a sample of the results is finite
-exact      integers, up to the greatest reach for which the most results are exact; of one sign under a maximum;
-           where results are not exact, one that single precision bears; else ordinary numbers
+exact      integers, up to the greatest reach for which the most results are exact; of one sign where that shows more
+           (under a maximum, or where terms are clamped at zero); where results are not exact, one that single
+           precision bears; else ordinary numbers
 special    at the wildest level where single precision, in numpy, meets the bar that candidates must meet
 
 The choices follow from kernel and seed alone, so every process makes the same.
@@ -19,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.buffers import poison
-from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, draw_inputs
+from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, Sign, draw_inputs
 from tunegrad.devices.job import Array, KernelIO, Reference
-from tunegrad.devices.reaches import applied, reaches, sign_of
+from tunegrad.devices.reaches import applied, reaches, signs_of
 from tunegrad.devices.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
@@ -59,9 +60,9 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
     """The inputs of one set, in each buffer's layout; padding is poison."""
     how = Draw(kind, domain_of(kernel, io))
     if kind == "exact":
-        sign = sign_of(kernel, how.domain)
+        signs = signs_of(kernel, how.domain)
         for reach, exact in reaches(kernel, how.domain):
-            arrays = _drawn(kernel, io, seed, replace(how, reach=reach, sign=sign))
+            arrays = _drawn(kernel, io, seed, replace(how, reach=reach), signs)
             if exact or _sound(kernel, arrays):
                 return arrays
         return _drawn(kernel, io, seed, replace(how, kind="ordinary"))
@@ -186,8 +187,10 @@ def _gaps(p: Param) -> NDArray[np.bool_]:
     return empty
 
 
-def _drawn(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
-    drawn = draw_inputs(io, seed, kernel.key, how)
+def _drawn(
+    kernel: Kernel, io: KernelIO, seed: int, how: Draw, signs: Mapping[str, Sign] | None = None
+) -> dict[str, Array]:
+    drawn = draw_inputs(io, seed, kernel.key, how, signs)
     divides = _divides_integers(kernel)
     for p in kernel.params:
         gaps = None if p.role == "out" else gaps_of(p)

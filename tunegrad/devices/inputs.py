@@ -11,6 +11,7 @@ normal numbers are outside the domain of a kernel (a logarithm's), all numbers a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -23,7 +24,11 @@ from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 from tunegrad.ir.exact import Drawn
 from tunegrad.ir.numeric import to_memory
 
-__all__ = ["DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "constants_of", "draw", "draw_inputs", "signed"]
+__all__ = [
+    "DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "Sign", "constants_of", "draw", "draw_inputs", "signed",
+]  # fmt: skip
+
+Sign = Literal[-1, 0, 1]
 
 Kind = Literal["ordinary", "exact", "special"]
 KINDS: tuple[Kind, ...] = ("ordinary", "exact", "special")
@@ -66,7 +71,7 @@ no schedule takes elements that far apart for each other."""
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one set is drawn. ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
+    """How an array is drawn. ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
 
     ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each parameter; 2, none;
     3, zeros alone, and small integers; 4, as ordinary.
@@ -76,19 +81,22 @@ class Draw:
     domain: Domain = "normal"
     reach: int = 1
     level: int = 0
-    sign: Literal[-1, 0, 1] = 0
+    sign: Sign = 0
 
 
-def draw_inputs(io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None) -> dict[str, npt.NDArray[Any]]:
+def draw_inputs(
+    io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None, signs: Mapping[str, Sign] | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """A flat array for every parameter that a kernel reads; the same in every process for the same arguments.
 
-    Constants do not depend on ``seed``, only on the kernel and its domain; nobody can write to them.
+    ``signs`` names those that have one sign. Constants do not depend on them or on ``seed``, only on the kernel and its
+    domain; nobody can write to them.
     """
-    how = how or Draw()
+    how, signs = how or Draw(), signs or {}
     return {
         p.name: _constant(p, kernel_key, how.domain)
         if p.role == "const"
-        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), how)
+        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), replace(how, sign=signs.get(p.name, 0)))
         for p in io.params
         if p.role in ("in", "const", "inout")
     }

@@ -7,17 +7,16 @@ and nothing of it is within a tolerance, since there is none. Ordinary numbers s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
-from tunegrad.devices.inputs import DOMAINS, KINDS, Domain, Kind, constants_of, signed
+from tunegrad.devices.inputs import DOMAINS, KINDS, Domain, Kind, Sign, constants_of, signed
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.exact import Drawn, roundings
-from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, nodes
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.remembered import remembered
 
-__all__ = ["applied", "kinds_of", "reaches", "sign_of"]
+__all__ = ["applied", "kinds_of", "reaches", "signs_of"]
 
 _REACHES = (128, 16, 4, 1)
 """Greatest integers of an exact set that are tried: bf16 holds 256."""
@@ -27,8 +26,7 @@ _WIDE = (1 << 14, 1 << 12, 2560)
 
 _PLAIN = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.FMA, Op.NEG))
 _CLAMPS = frozenset((Op.MAX, Op.MIN))
-
-Sign = Literal[-1, 0, 1]
+_OPPOSITE: Mapping[Sign, Sign] = {1: -1, -1: 1}
 
 
 def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
@@ -50,10 +48,40 @@ def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:
         yield reach, scores[reach][2]
 
 
-def sign_of(kernel: Kernel, domain: Domain) -> Sign:
-    """The sign on which a maximum (or minimum) that starts at zero, or takes padding in, is seen; 0: both signs."""
+def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
+    """The one sign on which the numbers of an input show most in an exact set; who is not named has both.
+
+    A maximum (or minimum) that starts at zero, or takes padding in, is seen on negative (positive) numbers. A term that
+    is clamped at zero is seen where it is not zero: else nobody would miss it.
+    """
+    if not signed(domain):
+        return {}
+    inputs = {p.name for p in kernel.params if p.role != "out"}
     folds = {r.op for r in kernel.reduces}
-    return 0 if not signed(domain) else -1 if Op.MAX in folds else 1 if Op.MIN in folds else 0
+    if folds & _CLAMPS:
+        return dict.fromkeys(inputs, -1 if Op.MAX in folds else 1)
+    wanted: dict[str, set[Sign]] = {}
+    for r in kernel.reduces:
+        for x in applied(r.expr):
+            if _clamps_at_zero(x):
+                for name, sign in _raising(x, 1 if x.op is Op.MAX else -1):
+                    wanted.setdefault(name, set()).add(sign)
+    return {name: signs.pop() for name, signs in wanted.items() if len(signs) == 1 and name in inputs}
+
+
+def _raising(x: Expr, sign: Sign) -> Iterator[tuple[str, Sign]]:
+    """What is added up in ``x``, with the sign by which it gives ``x`` that sign. Products are left out."""
+    match x:
+        case Load():
+            yield x.param, sign
+        case Apply(op=Op.ADD | Op.MAX | Op.MIN):
+            for arg in x.args:
+                yield from _raising(arg, sign)
+        case Apply(op=Op.SUB, args=(first, second)):
+            yield from _raising(first, sign)
+            yield from _raising(second, _OPPOSITE[sign])
+        case Apply(op=Op.NEG, args=(arg,)):
+            yield from _raising(arg, _OPPOSITE[sign])
 
 
 def applied(x: Expr) -> Iterator[Apply]:
@@ -84,13 +112,17 @@ def _keeps_digits(x: Expr) -> bool:
         return False
     if not isinstance(x, Apply) or x.op in _PLAIN:
         return True
+    return _clamps_at_zero(x)
+
+
+def _clamps_at_zero(x: Apply) -> bool:
     return x.op in _CLAMPS and any(isinstance(a, Const) and a.value == 0 for a in x.args)
 
 
 def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
     """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are exact."""
-    sign = sign_of(kernel, domain)
-    drawn = {p.name: _of_an_exact_set(p, reach, domain, sign) for p in kernel.params if p.role != "out"}
+    signs = signs_of(kernel, domain)
+    drawn = {p.name: _of_an_exact_set(p, reach, domain, signs.get(p.name, 0)) for p in kernel.params if p.role != "out"}
     found = roundings(kernel, drawn).values()
     exact = [r.count == 0 for r in found]
     return -sum(r.terms for r in found), sum(exact), all(exact)
