@@ -51,17 +51,6 @@ def test_level_one_leaves_other_levels_as_they_were(reduced):
     assert image(2) == reduced
 
 
-def test_worker_that_keeps_the_options_of_level_one_compiles_other_levels_as_they_were(reduced):
-    def kept(level):
-        return compile_llvm(TEXT, host_target(), level, killable=True)
-
-    assert [kept(1), kept(1)] == [image(1)] * 2
-    kept(1)
-    assert kept(2) == image(2) == reduced
-    kept(1)
-    assert image(2) == reduced
-
-
 def test_level_one_is_the_same_whoever_compiles_next_to_it():
     alone = {level: image(level) for level in (1, 2)}
     found: dict[int, set[bytes]] = {1: set(), 2: set()}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Literal
 
@@ -61,8 +60,7 @@ def compile_llvm(
     ``opt_level``: 0 code generation only; 1 a short function pipeline (simplifycfg, dce and loop-simplify: a tenth of
     the time of 2's passes) and code generation that leaves loop counters as they are; 2 LLVM's O1 module pipeline with
     loop-invariant motion; 3 its O2. Needs no device.
-    ``watch`` is told when each stage is over. ``killable``: this process is a worker's own: LLVM may end it where
-    memory runs out, and keeps its options from one call to the next.
+    ``watch`` is told when each stage is over. ``killable``: LLVM may end this process where memory runs out.
 
     Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can not be selected;
     MemoryError when the system would not give the memory that compiling may take, unless ``killable``.
@@ -71,7 +69,7 @@ def compile_llvm(
         _need_memory(_ROOM_BYTES + _ROOM_PER_BYTE[opt_level] * len(text))
     module, machine = _optimised(text, target, opt_level, watch)
     try:
-        with _code_generation(opt_level, killable):
+        with _code_generation(opt_level):
             image = bytes(machine.emit_object(module))
     except RuntimeError as error:
         raise CompileFailure(_message("emit", error)) from error
@@ -143,37 +141,24 @@ loops, addresses and the order of instructions are the renderer's (decisions 002
 """
 
 
-@dataclass(slots=True)
-class _Options:
-    """LLVM's options, which are the whole process's. Mutable: whether ``_LEFT_OUT`` is left out now."""
-
-    short: bool = False
-
-    def ask_for(self, short: bool) -> None:
-        """Set them, where they are not so; for who holds llvmlite's lock. LLVM looks through all it has each time."""
-        if short != self.short:
-            for off, on in _LEFT_OUT:
-                llvm.set_option("tunegrad", off if short else on)
-            self.short = short
-
-
-_OPTIONS = _Options()
-
-
 @contextmanager
-def _code_generation(opt_level: OptLevel, own_process: bool = False) -> Iterator[None]:
-    """Code generation, at level 1 without ``_LEFT_OUT``.
+def _short() -> Iterator[None]:
+    """Code generation without ``_LEFT_OUT``.
 
-    llvmlite's lock, which each of its calls takes, keeps the options from all others; in a process of our own, where
-    nobody else generates code, they stay until another level is asked for.
+    These are options of the whole process: llvmlite's lock, which each of its calls takes, keeps them from all others.
     """
     with llvm.ffi.lib._lock:  # noqa: SLF001  # there is no public way to hold it
-        _OPTIONS.ask_for(opt_level == 1)
+        for off, _ in _LEFT_OUT:
+            llvm.set_option("tunegrad", off)
         try:
             yield
         finally:
-            if not own_process:
-                _OPTIONS.ask_for(False)
+            for _, on in _LEFT_OUT:
+                llvm.set_option("tunegrad", on)
+
+
+def _code_generation(opt_level: OptLevel) -> AbstractContextManager[None]:
+    return _short() if opt_level == 1 else nullcontext()
 
 
 def _run_module(module: Any, machine: Any, speed_level: int) -> None:
