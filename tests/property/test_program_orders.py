@@ -17,7 +17,7 @@ from tunegrad.ir.program import Instr, Program
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Space
 
-ORDERS = 40
+ORDERS = 100
 SAMPLE = (
     "gemm", "conv1x1s2", "softmax", "layer_norm", "max_pool", "gelu", "masked_stores", "winograd_output", "row_sum",
     "compare",

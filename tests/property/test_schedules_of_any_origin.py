@@ -7,7 +7,7 @@ import pytest
 from tests.schedule_checks import COMPILED, INTERPRETED, TOO_LARGE
 from tests.schedule_fuzzer import KERNELS, ORIGINS, fuzz
 
-DRAWS = len(ORIGINS)
+DRAWS = 2 * len(ORIGINS)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -43,7 +43,7 @@ def test_the_reader_of_maps_sees_linked_code() -> None:
 
 
 def test_a_whole_tune_maps_no_code_into_the_session_s_process(tmp_path: Path, places: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(tmp_path)), "--budget", "4",
+    command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(tmp_path)), "--budget", "6",
                "--threads", "1", "--target-ms", "1e-9", "--store", str(tmp_path / "s.db"), "--seed", "3"]  # fmt: skip
     with subprocess.Popen(command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True) as process:
         found, looks = set[str](), 0
@@ -66,7 +66,7 @@ def test_a_session_never_calls_the_loader_in_its_own_process(tmp_path: Path, mon
 
     for owner, name in ((Library, "__init__"), (Executable, "load"), (Team, "__init__")):
         monkeypatch.setattr(owner, name, refuse)
-    settings = settings_of(tmp_path, 3.0, tmp_path / "n.db")
+    settings = settings_of(tmp_path, 4.0, tmp_path / "n.db")
     report = run_session(settings, workload_of_spec(settings.model), [])
     assert report.tuned_ms is not None
     assert report.mismatch == ""

@@ -74,7 +74,7 @@ def one_row_each(trials: list[Trial]) -> None:
     assert max(programs.values(), default=1) == 1
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path: Path, kills: int) -> None:
     rng = Random(kills)
     committed: set[Trial] = set()

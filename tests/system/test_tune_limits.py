@@ -37,10 +37,10 @@ def settings_of(directory: Path, models: list[str], budget_s: float, **limits: f
 
 
 def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, ["first"], 30.0, max_trials=30)
+    settings = settings_of(tmp_path, ["first"], 60.0, max_trials=30)
     report = tune_model(settings)
     assert report.stopped == "trials"
-    assert report.saved_s > 5.0
+    assert report.saved_s > 20.0
     with open_store(settings.store) as store:
         assert store.count({report.session}, SEARCH_POLICY) == 30
         spent_s = store.stats().spent_s
@@ -56,7 +56,7 @@ def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
 
 def test_bound_smaller_than_the_kernels_measures_that_many_defaults(tmp_path: Path) -> None:
     listener = Listener()
-    report = tune_model(settings_of(tmp_path, ["first"], 30.0, max_trials=1), [listener])
+    report = tune_model(settings_of(tmp_path, ["first"], 60.0, max_trials=1), [listener])
     assert [e.origin for e in listener.of(CandidateMeasured)] == ["default"]
     assert report.stopped == "trials"
     assert report.tuned_ms is not None
@@ -64,11 +64,11 @@ def test_bound_smaller_than_the_kernels_measures_that_many_defaults(tmp_path: Pa
 
 def test_target_that_the_defaults_reach_stops_at_once(tmp_path: Path) -> None:
     listener = Listener()
-    report = tune_model(settings_of(tmp_path, ["first"], 30.0, target_ms=1e6), [listener])
+    report = tune_model(settings_of(tmp_path, ["first"], 60.0, target_ms=1e6), [listener])
     assert report.stopped == "target"
     assert {e.origin for e in listener.of(CandidateMeasured)} == {"default"}
     assert report.target_ms == 1e6
-    assert report.saved_s > 5.0
+    assert report.saved_s > 20.0
 
 
 def test_models_are_tuned_together_and_a_shared_kernel_once(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def tuned(store: Path, n: int, listener: Listener | None = None, warm_start: boo
     a, b = np.ones((n, 32), np.float32), np.ones((32, 48), np.float32)
     observers = [] if listener is None else [listener]
     return tg.tune_callable(
-        lambda a, b: (a @ b).relu(), a, b, budget_s=20.0, store=store, threads=THREADS, max_trials=24,
+        lambda a, b: (a @ b).relu(), a, b, budget_s=60.0, store=store, threads=THREADS, max_trials=24,
         observers=observers, warm_start=warm_start,
     )  # fmt: skip
 

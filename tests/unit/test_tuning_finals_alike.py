@@ -70,7 +70,7 @@ def slowing(rng: Random, now: float) -> float:
 
 IN_TIME, LATE = Effort(), Effort(deadline_s=0.0)
 MACHINES = [
-    pytest.param(steady, 0.0, IN_TIME, id="steady", marks=pytest.mark.slow),
+    pytest.param(steady, 0.0, IN_TIME, id="steady"),
     pytest.param(drifting, 0.0, IN_TIME, id="drifting"),
     pytest.param(bursty, 0.0, IN_TIME, id="bursty"),
     pytest.param(bursty, 0.0, LATE, id="bursty and late"),
