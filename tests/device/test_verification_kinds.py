@@ -12,10 +12,14 @@ from tunegrad.devices import Candidate, host_target
 from tunegrad.devices.dataset import make_dataset
 from tunegrad.devices.inputs import KINDS
 from tunegrad.devices.job import Limits
+from tunegrad.devices.reaches import _raising
 from tunegrad.devices.tolerance import compare
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Apply, Expr, Load, Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.index import var
 from tunegrad.ir.kernel import Kernel
 
 TARGET = host_target(1)
@@ -102,6 +106,14 @@ def test_products_in_a_clamped_term_have_both_signs() -> None:
     arrays = inputs(payload, lower(payload).io, 0, "exact")
     (name,) = [p.name for p in payload.kernel.params if p.role == "in"]
     assert 0.3 < float((arrays[name] > 0).mean()) < 0.7
+
+
+def test_a_deep_sum_under_a_clamp_is_walked_once() -> None:
+    x: Expr = Load("p1", (var("a", 8),), F32)
+    for _ in range(2000):
+        x = Apply(Op.ADD, (x, x), F32)  # 2^2000 paths
+    assert list(_raising([(x, 1)])) == [("p1", 1)]
+    assert set(_raising([(Apply(Op.SUB, (x, x), F32), 1)])) == {("p1", 1), ("p1", -1)}
 
 
 @pytest.mark.parametrize("digits", [8, 11], ids=["bf16", "f16 and tf32"])

@@ -56,32 +56,34 @@ def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
     """
     if not signed(domain):
         return {}
-    inputs = {p.name for p in kernel.params if p.role != "out"}
     folds = {r.op for r in kernel.reduces}
     if folds & _CLAMPS:
-        return dict.fromkeys(inputs, -1 if Op.MAX in folds else 1)
-    wanted: dict[str, set[Sign]] = {}
-    for r in kernel.reduces:
-        for x in applied(r.expr):
-            if _clamps_at_zero(x):
-                for name, sign in _raising(x, 1 if x.op is Op.MAX else -1):
-                    wanted.setdefault(name, set()).add(sign)
-    return {name: signs.pop() for name, signs in wanted.items() if len(signs) == 1 and name in inputs}
+        return {p.name: -1 if Op.MAX in folds else 1 for p in kernel.params}
+    terms = (x for r in kernel.reduces for x in applied(r.expr))
+    wanted = set(_raising([(x, 1 if x.op is Op.MAX else -1) for x in terms if _clamps_at_zero(x)]))
+    return {name: sign for name, sign in wanted if (name, _OPPOSITE[sign]) not in wanted}
 
 
-def _raising(x: Expr, sign: Sign) -> Iterator[tuple[str, Sign]]:
-    """What is added up in ``x``, with the sign by which it gives ``x`` that sign. Products are left out."""
-    match x:
-        case Load():
-            yield x.param, sign
-        case Apply(op=Op.ADD | Op.MAX | Op.MIN):
-            for arg in x.args:
-                yield from _raising(arg, sign)
-        case Apply(op=Op.SUB, args=(first, second)):
-            yield from _raising(first, sign)
-            yield from _raising(second, _OPPOSITE[sign])
-        case Apply(op=Op.NEG, args=(arg,)):
-            yield from _raising(arg, _OPPOSITE[sign])
+def _raising(stack: list[tuple[Expr, Sign]]) -> Iterator[tuple[str, Sign]]:
+    """What is added up in expressions, with the sign by which it gives each the sign beside it; no products.
+
+    Shared parts are visited once for each sign.
+    """
+    seen = set[tuple[int, Sign]]()
+    while stack:
+        x, sign = stack.pop()
+        if (id(x), sign) in seen:
+            continue
+        seen.add((id(x), sign))
+        match x:
+            case Load():
+                yield x.param, sign
+            case Apply(op=Op.ADD | Op.MAX | Op.MIN):
+                stack += [(arg, sign) for arg in x.args]
+            case Apply(op=Op.SUB, args=(first, second)):
+                stack += [(first, sign), (second, _OPPOSITE[sign])]
+            case Apply(op=Op.NEG, args=(arg,)):
+                stack.append((arg, _OPPOSITE[sign]))
 
 
 def applied(x: Expr) -> Iterator[Apply]:

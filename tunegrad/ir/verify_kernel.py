@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import VerifyError
 
 from .dtypes import F32, DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
 from .index import Index, Valid, Var
 from .kernel import Axis, Kernel, Param, Reduce, Store
 from .op_types import fold_takes, result_type
@@ -101,13 +101,7 @@ class _Verifier:
         self._bounds(s.index, s.valid, p)
 
     def _expr(self, root: Expr) -> None:
-        seen: set[int] = set()
-        stack = [root]
-        while stack:
-            x = stack.pop()
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
+        for x in nodes(root):
             if isinstance(x, Load):
                 self._load(x)
             elif isinstance(x, Value):
@@ -123,10 +117,8 @@ class _Verifier:
                 self._const(x)
             elif isinstance(x, Cast):
                 self._cast(x)
-                stack.append(x.x)
             else:
                 self._apply(x)
-                stack.extend(x.args)
 
     def _const(self, x: Const) -> None:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
