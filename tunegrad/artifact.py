@@ -1,7 +1,7 @@
-"""A schedule of a kernel as LLVM IR for a CPU, with all that launching it needs: the one place where they meet.
+"""A schedule of a kernel as code of a device, with all that launching it needs: the one place where they meet.
 
-    kernel, schedule, target   -->   loop tree   -->   program   -->   Lowered(text, name, io, workspace, threads)
-                                                                -->   object (once on a machine)   -->   Code
+    kernel, schedule, target   -->   loop tree   -->   program   -->   Lowered(text, entry, io, scratch, geometry)
+                                                                -->   image (once on a machine)   -->   Code
 
 ``build`` is a pure function: the search's workers and a loaded model get byte-identical text for the same action list.
 """
@@ -13,51 +13,49 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from tunegrad.devices import Executable, KernelIO, Lowered, Parameter, compile_llvm, compiler_version, program_hash
+from tunegrad.devices import Device, Engine, Lowered, program_hash
+from tunegrad.devices import Code as Loaded
 from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program, size
-from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
-from tunegrad.render.llvm import render_llvm, workspace_bytes
 from tunegrad.runtime import Code, ObjectCache
 
-__all__ = ["MAX_INSTRUCTIONS", "OPT_LEVEL", "Compiler", "Counts", "build", "lowered", "object_key"]
+__all__ = ["MAX_INSTRUCTIONS", "Compiler", "Counts", "build", "lowered", "object_key"]
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a program, at most: LLVM needs about a second for as many vector ones, and longer for scalar ones."""
 
 
-def build(kernel: Kernel, schedule: Schedule, target: Target) -> Lowered:
-    """The schedule as LLVM IR text. Raises IllegalAction for an illegal one, OutOfResources for one too large."""
-    return lowered(Space(kernel, target).lower(schedule), target)
+def build(kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
+    """The schedule as text for a device.
 
-
-def lowered(program: Program, target: Target | None = None) -> Lowered:
-    """A program as LLVM IR text, for any target or for one.
-
-    Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``.
+    Raises IllegalAction for one that is not legal there, OutOfResources for one that is too large.
     """
+    program = Space(kernel, device.target).lower(schedule)
+    try:
+        return lowered(program, device)
+    except IllegalAction as error:
+        raise IllegalAction(f"{schedule.text}: {error}") from error
+
+
+def lowered(program: Program, device: Device) -> Lowered:
+    """A program as text. Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``."""
     count = size(program.body)
     if count > MAX_INSTRUCTIONS:
         raise OutOfResources(f"program of {count} instructions: at most {MAX_INSTRUCTIONS}")
-    params = tuple(Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
-    io = KernelIO(params, program.packs)
-    return Lowered(render_llvm(program, target), program.name, io, workspace_bytes(program), program.threads)
+    return device.lower(program)
 
-
-_OptLevel = Literal[0, 1, 2, 3]
-OPT_LEVEL: _OptLevel = 1
-"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
 
 _PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8
 
 
-def object_key(text: str, target: Target, opt_level: _OptLevel = OPT_LEVEL) -> str:
-    """What object code depends on, as 64 hex digits: the text, the machine it is for, the compiler and its level."""
-    head = f"{compiler_version()}\0{opt_level}\0{target.arch}\0{','.join(target.features)}\0"
+def object_key(text: str, device: Device) -> str:
+    """What an image depends on, as 64 hex digits: the text, the machine it is for, the compiler and its settings."""
+    target = device.target
+    head = f"{device.compiler()}\0{target.arch}\0{','.join(target.features)}\0"
     return hashlib.sha256((head + text).encode()).hexdigest()
 
 
@@ -80,17 +78,6 @@ class _Program:
     hash: str
 
 
-class _Linked:
-    """Code in this process, unmapped when nobody holds it any more."""
-
-    __slots__ = ("__weakref__", "address")
-
-    def __init__(self, image: bytes, name: str) -> None:
-        executable = Executable.load(image, name)
-        self.address = executable.address
-        weakref.finalize(self, executable.close).atexit = False
-
-
 class Compiler:
     """Kernels to code: lowered once in a process, compiled once on a machine, linked once while somebody holds it.
 
@@ -98,27 +85,27 @@ class Compiler:
     Without a cache nothing outlives the process.
     """
 
-    def __init__(self, cache: ObjectCache | None = None, opt_level: _OptLevel = OPT_LEVEL) -> None:
+    def __init__(self, cache: ObjectCache | None = None) -> None:
         self.counts = Counts()
         self._cache = cache
-        self._opt_level: _OptLevel = opt_level
-        self._programs: OrderedDict[tuple[str, str, Target], _Program] = OrderedDict()
-        self._pending: OrderedDict[tuple[str, str, Target], Lowered] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, str, Device], _Program] = OrderedDict()
+        self._pending: OrderedDict[tuple[str, str, Device], Lowered] = OrderedDict()
         self._images: OrderedDict[str, bytes] = OrderedDict()
-        self._linked: weakref.WeakValueDictionary[str, _Linked] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[str, _Linked] = OrderedDict()
+        self._linked: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[str, Loaded] = OrderedDict()
         self._lock = threading.RLock()
 
-    def code(self, kernel: Kernel, schedule: Schedule, target: Target) -> Code:
-        """The kernel under this schedule, ready to launch while the result is held.
+    def code(self, kernel: Kernel, schedule: Schedule, engine: Engine) -> Code:
+        """The kernel under this schedule, loaded for an engine, ready to launch while the result is held.
 
         Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it can not be compiled.
         """
         with self._lock:
-            program = self._program(kernel, schedule, target)
+            program = self._program(kernel, schedule, engine.device)
             linked = self._linked.get(program.key)
             if linked is None:
-                linked = _Linked(self._image(program, kernel, schedule, target), program.lowered.name)
+                image = self._image(program, kernel, schedule, engine.device)
+                linked = engine.load(program.lowered, image)
                 self._linked[program.key] = linked
                 self.counts = replace(self.counts, linked=self.counts.linked + 1)
             self._recent[program.key] = linked
@@ -126,63 +113,60 @@ class Compiler:
             _trim(self._recent, _LINKED)
         lowered = program.lowered
         names = tuple(p.name for p in lowered.io.params)
-        return Code(linked.address, names, lowered.io.packs, lowered.workspace_bytes, lowered.threads, linked)
+        return Code(linked, names, lowered.io.packs, lowered.scratch_bytes)
 
-    def program_hash(self, kernel: Kernel, schedule: Schedule, target: Target) -> str:
+    def program_hash(self, kernel: Kernel, schedule: Schedule, device: Device) -> str:
         """What this version of tunegrad makes of the schedule, as stored rows name it. Nothing is compiled.
 
         The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule that is not legal
         here, and OutOfResources for a program that is too large.
         """
-        key = (kernel.key, schedule.text, target)
+        key = (kernel.key, schedule.text, device)
         with self._lock:
             if key in self._programs:
                 return self._programs[key].hash
-            fresh = self._pending[key] = self._pending.get(key) or self._lowered(kernel, schedule, target)
+            fresh = self._pending[key] = self._pending.get(key) or self._lowered(kernel, schedule, device)
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
-    def _program(self, kernel: Kernel, schedule: Schedule, target: Target) -> _Program:
-        key = (kernel.key, schedule.text, target)
+    def _program(self, kernel: Kernel, schedule: Schedule, device: Device) -> _Program:
+        key = (kernel.key, schedule.text, device)
         found = self._programs.get(key)
         if found is not None:
             self._programs.move_to_end(key)
             return found
-        fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, target)
+        fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
         program = _Program(
-            replace(fresh, text=""), object_key(fresh.text, target, self._opt_level), program_hash(fresh)
+            replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
         )
         if program.key not in self._images:
-            self._obtain(program.key, fresh.text, target)
+            self._obtain(program.key, fresh, device)
         self._programs[key] = program
         _trim(self._programs, _PROGRAMS)
         return program
 
-    def _image(self, program: _Program, kernel: Kernel, schedule: Schedule, target: Target) -> bytes:
+    def _image(self, program: _Program, kernel: Kernel, schedule: Schedule, device: Device) -> bytes:
         if program.key not in self._images:
-            self._obtain(program.key, self._lowered(kernel, schedule, target).text, target)
+            self._obtain(program.key, self._lowered(kernel, schedule, device), device)
         self._images.move_to_end(program.key)
         return self._images[program.key]
 
-    def _obtain(self, key: str, text: str, target: Target) -> None:
-        """The object from disk, or from the compiler."""
+    def _obtain(self, key: str, lowered: Lowered, device: Device) -> None:
+        """The image from disk, or from the compiler."""
         image = None if self._cache is None else self._cache.get(key)
         if image is not None:
             self.counts = replace(self.counts, from_disk=self.counts.from_disk + 1)
         else:
-            image = compile_llvm(text, target, self._opt_level)
+            image = device.compile(lowered)
             self.counts = replace(self.counts, compiled=self.counts.compiled + 1)
             if self._cache is not None:
                 self._cache.put(key, image)
         self._images[key] = image
         _trim(self._images, _IMAGES)
 
-    def _lowered(self, kernel: Kernel, schedule: Schedule, target: Target) -> Lowered:
+    def _lowered(self, kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
         self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
-        result = build(kernel, schedule, target)
-        if result.threads > target.threads:
-            raise IllegalAction(f"{schedule.text}: {result.threads} threads, the target has {target.threads}")
-        return result
+        return build(kernel, schedule, device)
 
 
 def _trim(entries: OrderedDict[Any, Any], limit: int) -> None:

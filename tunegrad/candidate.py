@@ -5,9 +5,7 @@ The workers import the functions below by name (``HOOKS``); a payload carries al
 
 from __future__ import annotations
 
-import ctypes
 import pickle
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad import devices
 from tunegrad.artifact import build
-from tunegrad.devices import Buffer, BufferTable, Executable, Hooks, KernelIO, Lowered, Reference, compile_llvm
+from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
 from tunegrad.devices.verifying.inputs import Kind
 from tunegrad.devices.verifying.reaches import kinds_of
@@ -30,8 +29,8 @@ from tunegrad.ir.exact import Rounded, roundings
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.reference import in_float64
-from tunegrad.ir.target import Target
-from tunegrad.opts import Schedule
+from tunegrad.ir.program import Program
+from tunegrad.opts import Schedule, Space
 
 __all__ = [
     "HOOKS",
@@ -80,10 +79,10 @@ class Payload:
 
     kernel: Kernel
     actions: str
-    target: Target
+    device: Device
 
-    def __reduce__(self) -> tuple[Callable[..., Payload], tuple[bytes, str, Target]]:
-        return _payload, (_packed(self.kernel), self.actions, self.target)
+    def __reduce__(self) -> tuple[Callable[..., Payload], tuple[bytes, str, Device]]:
+        return _payload, (_packed(self.kernel), self.actions, self.device)
 
 
 @lru_cache(maxsize=64)
@@ -97,14 +96,14 @@ def _unpacked(kernel: bytes) -> Kernel:
     return found
 
 
-def _payload(kernel: bytes, actions: str, target: Target) -> Payload:
-    return Payload(_unpacked(kernel), actions, target)
+def _payload(kernel: bytes, actions: str, device: Device) -> Payload:
+    return Payload(_unpacked(kernel), actions, device)
 
 
 def lower(payload: Payload) -> Lowered:
-    """The candidate as LLVM IR. Raises CompileFailure for an illegal schedule, OutOfResources for a huge program."""
+    """The candidate in its device's language. Raises CompileFailure for an illegal schedule, OutOfResources for a huge program."""
     try:
-        return build(payload.kernel, Schedule.parse(payload.actions), payload.target)
+        return build(payload.kernel, Schedule.parse(payload.actions), payload.device)
     except IllegalAction as error:
         raise CompileFailure(f"illegal: {error}") from error
 
@@ -132,7 +131,7 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
     if interpret_steps(kernel) <= INTERPRETED_STEPS:
         found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
     elif work(kernel) <= SAMPLED_WORK:
-        found = _whole(kernel, _compiled(kernel, arrays, payload.target), rounded)
+        found = _whole(kernel, _compiled(kernel, arrays), rounded)
         sample = _sampled(kernel, arrays, sample_points(kernel, steps=_CHECK_STEPS))
         found = {name: _checked(r, *sample[name]) for name, r in found.items()}
     else:
@@ -206,32 +205,16 @@ def _sampled(
     return interpret_at(kernel, read, points, as_float64=True)
 
 
-def _compiled(kernel: Kernel, arrays: Mapping[str, Array], target: Target) -> dict[str, Array]:
+def _compiled(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Every output of the float64 kernel, run here and now on one thread."""
     wide = in_float64(kernel)
-    with _one_compiles:
-        program, image = _oracle(wide, target)
-    buffers = {p.name: Buffer(p.nbytes) for p in wide.params}
-    for p in wide.params:
-        if p.role != "out":
-            buffers[p.name].array(p.dtype.name)[:] = arrays[p.name]
-    table = BufferTable([buffers[p.name].address for p in program.io.params])
-    workspace = Buffer(program.workspace_bytes)
-    with Executable.load(image, program.name) as executable:
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-        entry(executable.address)(table.address, workspace.address, 0, None)
-    return {p.name: buffers[p.name].array(p.dtype.name).copy() for p in wide.outputs}
-
-
-_one_compiles = threading.Lock()
-"""References are computed in several threads; what LLVM keeps per process is for one at a time."""
+    return run_on_host(_oracle(wide), {p.name: arrays[p.name] for p in wide.params if p.role != "out"})
 
 
 @lru_cache(maxsize=1)
-def _oracle(wide: Kernel, target: Target) -> tuple[Lowered, bytes]:
-    """The unscheduled kernel as code: a kernel's input sets come one after the other."""
-    program = build(wide, Schedule(()), target)
-    return program, compile_llvm(program.text, target)
+def _oracle(wide: Kernel) -> Program:
+    """The unscheduled kernel for this machine: a kernel's input sets come one after the other."""
+    return Space(wide, devices.host().target).lower(Schedule(()))
 
 
 def _comparable(values: Array) -> Array:

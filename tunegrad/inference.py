@@ -35,7 +35,8 @@ from tunegrad.config import (
     resolve_model,
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
-from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
+from tunegrad import devices
+from tunegrad.devices import Device, Engine, Parameter
 from tunegrad.devices.verifying.inputs import draw
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError, MissError
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
@@ -47,13 +48,11 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning import plan_schedule, prepared
 from tunegrad.reports import LookupRow, Outcome, RunReport
-from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, ObjectCache, Runner, check_arguments
+from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
-    "DEVICES",
     "Choice",
-    "CpuEngine",
     "LoadedModel",
     "OnMiss",
     "StorePath",
@@ -70,10 +69,6 @@ Array = NDArray[Any]
 OnMiss = Literal["default", "nearest", "error"]
 StorePath = str | os.PathLike[str] | Literal[False] | None
 
-DEVICES = ("cpu",)
-"""Where models run."""
-
-_PLANNED = ("cuda", "opencl")
 _CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
 _log = logging.getLogger(__name__)
 
@@ -81,54 +76,20 @@ _log = logging.getLogger(__name__)
 # ---- the device
 
 
-@dataclass(frozen=True, slots=True)
-class _CpuPlan:
-    """Launches laid out for a team."""
-
-    team: Team
-    plan: Plan
-
-    def run(self) -> None:
-        self.team.run_plan(self.plan)
-
-    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self.team.time_plan(self.plan, samples, each=each)
-
-
-@dataclass(frozen=True, slots=True)
-class CpuEngine:
-    """The CPU as a plan sees it."""
-
-    team: Team
-
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        return Buffer(nbytes).bytes
-
-    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
-        return _CpuPlan(self.team, Plan([Launch(e.address, e.table, e.workspace, e.threads) for e in entries]))
-
-
 @functools.lru_cache(maxsize=8)
-def _engine(threads: int) -> CpuEngine:
-    """One team of native threads per size, kept: models take turns on it."""
-    return CpuEngine(Team(threads))
+def _engine(device: Device) -> Engine:
+    """Open devices are kept: models take turns on one of them."""
+    return device.open()
 
 
 def process_compiler() -> Compiler:
-    """The compiler of this process, with the user's cache of objects: all models share what it lowered and linked."""
+    """The compiler of this process, with the user's cache of images: all models share what it lowered and loaded."""
     return _compiler_at(cache_dir() / "objects")
 
 
 @functools.lru_cache(maxsize=2)
 def _compiler_at(directory: Path) -> Compiler:
     return Compiler(ObjectCache(directory))
-
-
-def _check_device(device: str) -> None:
-    if device in _PLANNED:
-        raise DeviceError(f"device {device!r} can not run models in this version; valid: {', '.join(DEVICES)}")
-    if device not in DEVICES:
-        raise DeviceError(f"device {device!r} is unknown; valid: {', '.join(DEVICES)}")
 
 
 # ---- which schedule
@@ -149,7 +110,7 @@ class Choice:
 
 
 def choices(
-    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
+    kernel: Kernel, device: Device, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> Iterator[Choice]:
     """What ``kernel`` may run with, best first; the last one is its default schedule.
 
@@ -160,12 +121,12 @@ def choices(
     schedule of a fence that is not legal here.
     """
     if kernel.fixed:
-        yield Choice(kernel, "fixed", Space(kernel, target).fixed().text)
+        yield Choice(kernel, "fixed", Space(kernel, device.target).fixed().text)
         return
     found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
     differs = ("store: there is none",) if found is None else _differs(found)
     if isinstance(found, Hit):
-        fault = stale(kernel, found.trial, target, compiler)
+        fault = stale(kernel, found.trial, device, compiler)
         if not fault:
             yield Choice(kernel, "hit", found.trial.actions, found.trial)
             fault = "program: the stored winner does not compile here"
@@ -175,17 +136,17 @@ def choices(
     if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
         for near in found.nearest:
             yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(d.brief for d in near.differences))
-    yield Choice(kernel, "miss", Space(kernel, target).defaults()[0].text, None, differs)
+    yield Choice(kernel, "miss", Space(kernel, device.target).defaults()[0].text, None, differs)
 
 
-def stale(kernel: Kernel, trial: Trial, target: Target, compiler: Compiler) -> str:
+def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
     """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the same program.
 
     A row without a program's hash stands for a decision (``variant(...)``), or was written by hand: it has no program
     that could be another one, and only has to be legal.
     """
     try:
-        now = compiler.program_hash(kernel, Schedule.parse(trial.actions), target)
+        now = compiler.program_hash(kernel, Schedule.parse(trial.actions), device)
     except IllegalAction as error:
         fault, detail = "actions: the stored winner is not legal here", str(error)
     except CandidateFailure as error:
@@ -204,15 +165,15 @@ def _differs(found: Lookup) -> tuple[str, ...]:
 
 
 def compiled_choice(
-    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
+    kernel: Kernel, engine: Engine, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
 ) -> tuple[Choice, Code]:
     """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and compiles.
 
     A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the default fails too.
     """
-    for choice in choices(kernel, target, here, store, on_miss, compiler):
+    for choice in choices(kernel, engine.device, here, store, on_miss, compiler):
         try:
-            return choice, compiler.code(kernel, Schedule.parse(choice.actions), target)
+            return choice, compiler.code(kernel, Schedule.parse(choice.actions), engine)
         except (IllegalAction, CandidateFailure) as error:
             if choice.trial is None:
                 raise
@@ -247,16 +208,16 @@ class LoadedModel:
         inputs: Sequence[Argument],
         plan: fusion.Schedule,
         chosen: Mapping[str, tuple[Choice, Code]],
-        target: Target,
+        engine: Engine,
         store: str = "",
     ) -> None:
         self.name = name
         self.inputs = tuple(inputs)
         self._plan = plan
         self._chosen = chosen
-        self._target = target
+        self._engine = engine
         self._store = store
-        self._constants = Constants(_engine(target.threads).allocate)
+        self._constants = Constants(engine)
         self._runner = self._bound({key: code for key, (_, code) in chosen.items()})
         self._default: Runner | None = None
 
@@ -274,7 +235,7 @@ class LoadedModel:
     @property
     def threads(self) -> int:
         """Native threads that it runs on, at most."""
-        return self._target.threads
+        return self._engine.device.target.threads
 
     @property
     def memory_bytes(self) -> int:
@@ -312,7 +273,7 @@ class LoadedModel:
         pairs = _interleaved(lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s)
         stored_s, default_s = (statistics.median(side) for side in pairs)
         return RunReport(
-            self.name, self._target.name, self._target.threads, self._store, 1e3 * stored_s, 1e3 * default_s,
+            self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s, 1e3 * default_s,
             len(pairs[0]), self.report(),
         )  # fmt: skip
 
@@ -325,7 +286,7 @@ class LoadedModel:
                 key: code
                 if c.trial is None
                 else compiled_choice(
-                    c.kernel, self._target, fingerprint(self._target), None, "default", process_compiler()
+                    c.kernel, self._engine, self._engine.device.fingerprint(), None, "default", process_compiler()
                 )[1]
                 for key, (c, code) in self._chosen.items()
             }
@@ -333,7 +294,7 @@ class LoadedModel:
         return self._default
 
     def _bound(self, codes: Mapping[str, Code]) -> Runner:
-        return Runner(self._plan, codes, _engine(self._target.threads), self._constants)
+        return Runner(self._plan, codes, self._engine, self._constants)
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)
@@ -356,7 +317,7 @@ def _interleaved(
 
 def load(
     model: str | Model,
-    device: str = "cpu",
+    device: str = devices.DEFAULT,
     store: StorePath = None,
     on_miss: OnMiss = "default",
     threads: int | None = None,
@@ -386,7 +347,7 @@ def load(
 def compile(  # noqa: A001 - the word that every such library uses
     function: Callable[..., Tensor | Sequence[Tensor]],
     *examples: ArrayLike | Tensor,
-    device: str = "cpu",
+    device: str = devices.DEFAULT,
     threads: int | None = None,
     store: StorePath = None,
     on_miss: OnMiss = "default",
@@ -421,22 +382,22 @@ def _load(
     seed: int,
     numerics: Numerics = "contract",
 ) -> LoadedModel:
-    _check_device(device)
     check_numerics(numerics)
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
-    target = host_target(default_threads() if threads is None else threads)
-    with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
+    opened = devices.open(device, default_threads() if threads is None else threads)
+    with _open(store) as stored:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
-        here = fingerprint(target, numerics)
-        plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, opened, numerics).plan
+        here, target = opened.fingerprint(numerics), opened.target
+        plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, stored, numerics).plan
+        engine = _engine(opened)
         chosen = {
-            key: compiled_choice(kernel, target, here, opened, on_miss, process_compiler())
+            key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
             for key, (kernel, _) in plan.kernels().items()
         }
-        read = "" if opened is None else _store_name(store)
+        read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    return LoadedModel(model.name, arguments, plan, chosen, target, read)
+    return LoadedModel(model.name, arguments, plan, chosen, engine, read)
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:
@@ -491,11 +452,11 @@ def _plan_bytes() -> int:
 
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
-    target = host_target(default_threads())
-    here = fingerprint(target)
+    engine = _engine(devices.host(default_threads()))
+    here, target = engine.device.fingerprint(), engine.device.target
     plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
     codes = {
-        key: compiled_choice(kernel, target, here, None, "default", process_compiler())[1]
+        key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()
     }
-    return Runner(plan, codes, _engine(target.threads))
+    return Runner(plan, codes, engine)

@@ -1,4 +1,7 @@
-"""Devices: compile, load, launch, verify, time. A device's modules are imported when one of its names is asked for."""
+"""Devices: what they are, how they are opened, and how candidates are measured on them.
+
+``open("opencl:1")`` gives a ``Device``. Its modules are imported when one of its names is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
+    from tunegrad.devices.device import BoundPlan, Code, Device, Engine, Inspection, Memory
+    from tunegrad.devices.host.facts import default_threads
+    from tunegrad.devices.host.single import run_on_host
     from tunegrad.devices.hashing import program_hash
-    from tunegrad.devices.host.buffers import Buffer
-    from tunegrad.devices.host.codegen import assembly, compile_llvm, compiler_version
-    from tunegrad.devices.host.executable import Executable
-    from tunegrad.devices.host.facts import default_threads, fingerprint, host_target
-    from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
     from tunegrad.devices.job import (
         CONTENDING,
         Candidate,
         CompiledCandidate,
+        Geometry,
         Hooks,
         KernelIO,
         Limits,
@@ -25,60 +26,64 @@ if TYPE_CHECKING:
         Parameter,
         Reference,
     )
-    from tunegrad.devices.measurer import Compiling, CpuMeasurer
+    from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.measurer import Compiling, DeviceMeasurer
     from tunegrad.devices.processes.confine import Protections
+    from tunegrad.devices.registry import DEFAULT, found, host, known
+    from tunegrad.devices.registry import open_device as open  # noqa: A004  # as gzip.open
 
 __all__ = [
     "CONTENDING",
-    "Buffer",
-    "BufferTable",
+    "DEFAULT",
+    "BoundPlan",
     "Candidate",
+    "Code",
     "CompiledCandidate",
     "Compiling",
-    "CpuMeasurer",
-    "Executable",
+    "Device",
+    "DeviceMeasurer",
+    "Engine",
+    "Geometry",
     "Hooks",
+    "Inspection",
     "KernelIO",
-    "Launch",
     "Limits",
     "Lowered",
     "MachineLimits",
+    "Memory",
     "Outcome",
     "Parameter",
-    "Plan",
     "Protections",
     "Reference",
-    "Team",
-    "assembly",
-    "compile_llvm",
-    "compiler_version",
     "default_threads",
-    "fingerprint",
-    "host_target",
-    "measure_limits",
+    "found",
+    "host",
+    "known",
+    "open",
     "program_hash",
+    "run_on_host",
 ]
 
 _HOMES = {
-    "host.buffers": ("Buffer",),
-    "host.codegen": ("assembly", "compile_llvm", "compiler_version"),
-    "processes.confine": ("Protections",),
-    "host.executable": ("Executable",),
-    "host.facts": ("default_threads", "fingerprint", "host_target"),
-    "job": (
-        "CONTENDING", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
-        "Parameter", "Reference",
-    ),
-    "measurer": ("Compiling", "CpuMeasurer"),
-    "host.team": ("BufferTable", "Launch", "Plan", "Team"),
-    "cpu.peak": ("MachineLimits", "measure_limits"),
+    "device": ("BoundPlan", "Code", "Device", "Engine", "Inspection", "Memory"),
     "hashing": ("program_hash",),
+    "host.facts": ("default_threads",),
+    "host.single": ("run_on_host",),
+    "job": (
+        "CONTENDING", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO", "Limits", "Lowered",
+        "Outcome", "Parameter", "Reference",
+    ),
+    "limits": ("MachineLimits",),
+    "measurer": ("Compiling", "DeviceMeasurer"),
+    "processes.confine": ("Protections",),
+    "registry": ("DEFAULT", "found", "host", "known"),
 }  # fmt: skip
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = {name: (module, name) for module, names in _HOMES.items() for name in names}
+_MODULES["open"] = "registry", "open_device"
 
 
 def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    module, attribute = _MODULES[name]
+    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)

@@ -1,4 +1,5 @@
-"""The bench: it loads one candidate at a time, runs it on each input set, and times it on this process's thread team.
+"""The bench: it loads one candidate at a time, runs it on each input set, and times it on a device that this
+process has opened.
 
     load, run    the candidate on private copies of the inputs --> how long, guard zones, a digest of its outputs
     time         samples                                       --> guard zones, a digest of its outputs
@@ -12,19 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunegrad.devices.cpu.pulse import Pulse
-from tunegrad.devices.cpu.readonly import ReadOnly
-from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.bulk import Bulk
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, Team
-from tunegrad.devices.job import Array, CompiledCandidate, KernelIO, Limits
+from tunegrad.devices.device import Code, Device, Launch, Memory
+from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.replies import Ran, Timed, digest, identity
 from tunegrad.devices.timing import inner_repeats, sample_quietly
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take
 from tunegrad.errors import CompileFailure, InternalError
-from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Policy
 
 __all__ = ["Bench"]
@@ -45,42 +40,37 @@ class _Bound:
 
     kernel_key: str
     digest: bytes
-    executable: Executable
-    workspace: Buffer
+    code: Code
+    scratch: tuple[Memory, ...]
     io: KernelIO
     dataset: Dataset
-    buffers: tuple[list[Buffer], ...]
+    buffers: tuple[list[Memory], ...]
     launches: tuple[Launch, ...]
-    tables: tuple[BufferTable, ...]
 
-    def evicted(self, cache: Cache) -> tuple[tuple[int, int], ...]:
-        """What is evicted before each sample, as (address, bytes). Packed constants are what is read of them."""
+    def evicted(self, cache: Cache) -> tuple[Memory, ...]:
+        """What is evicted before each sample. Packed constants are what is read of them."""
         if cache == "warm":
             return ()
         packed = {p.source for p in self.io.packs}
-        found = [] if cache == "constants" else [(self.workspace.address, self.workspace.nbytes)]
+        found: list[Memory] = [] if cache == "constants" else list(self.scratch)
         for param, buffer in zip(self.io.params, self.buffers[0], strict=True):
             constant = param.role == "pack" or (param.role == "const" and param.name not in packed)
             if constant or cache != "constants":
-                found.append((buffer.address, param.nbytes))
-        return tuple((address, nbytes) for address, nbytes in found if nbytes)
+                found.append(buffer)
+        return tuple(found)
 
-    def outputs(self, index: int) -> list[Array]:
+    def written(self, index: int) -> list[Memory]:
         """What it writes on input set ``index``, in order."""
         pairs = zip(self.io.params, self.buffers[index], strict=True)
-        return [buffer.array(p.dtype) for p, buffer in pairs if p.role not in _READ]
+        return [buffer for p, buffer in pairs if p.role not in _READ]
 
     def damage(self, index: int) -> str:
-        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did not.
-
-        What may only be read can not have been written to: see ``readonly``.
-        """
-        damage = self.workspace.check_guards()
-        if damage:
-            return f"workspace: {damage}"
+        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did not."""
+        for memory in self.scratch:
+            if damage := memory.damage():
+                return f"workspace: {damage}"
         for param, buffer in zip(self.io.params, self.buffers[index], strict=True):
-            damage = "" if param.role in _READ else buffer.check_guards()
-            if damage:
+            if damage := buffer.damage():
                 return f"{param.name}: {damage}"
         return ""
 
@@ -91,18 +81,13 @@ class Bench:
     ``memory`` is shared with the referee.
     """
 
-    def __init__(self, target: Target, limits: Limits, memory: Bytes) -> None:
-        self._limits, self._memory = limits, memory
-        self.team = Team(target.threads, pin_caller=True)
-        self._pulse = Pulse(target, self.team)
-        self._bulk = Bulk(self.team)
+    def __init__(self, device: Device, limits: Limits, memory: Bytes, watching: bool = False) -> None:
+        self._limits, self._memory, self._watching = limits, memory, watching
+        self.engine = device.open(pin=True)
         self._datasets = DatasetCache(limits.cache_bytes)
-        self._read_only: ReadOnly | None = None
         self._bound: _Bound | None = None
-
-    def tell_writers(self) -> None:
-        """From now on who writes to what may only be read ends this process with an exit code of its own."""
-        self._read_only = ReadOnly()
+        if watching:
+            self.engine.watch(())
 
     def prepare(self, kernel_key: str, places: Places) -> None:
         """Copy a kernel's inputs from the shared memory."""
@@ -117,7 +102,7 @@ class Bench:
         if dataset is None:
             return Ran(measured, "unprepared")
         try:
-            dataset.pack([compiled.io], self._bulk)
+            dataset.pack([compiled.io], self.engine)
             self._bound = self._bind(kernel_key, compiled, dataset)
         except CompileFailure as error:
             return Ran(measured, "compile_error", damage=str(error))
@@ -128,10 +113,11 @@ class Bench:
     def run(self, index: int) -> Ran:
         """Run what is loaded once on an input set, on poisoned outputs."""
         bound = self._loaded()
-        bound.dataset.fill(index, bound.io, self._bulk)
-        self._bulk.fill(bound.workspace.bytes, _POISON)
-        once_s = self.team.time(bound.launches[index], 1)[0]
-        damage, written = bound.damage(index), self._bulk.digest(bound.outputs(index))
+        bound.dataset.fill(index, bound.io, self.engine)
+        for memory in bound.scratch:
+            self.engine.fill(memory, _POISON)
+        once_s = self.engine.time(bound.launches[index], 1)[0]
+        damage, written = bound.damage(index), self.engine.digest(bound.written(index))
         return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=damage, written=written)
 
     def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
@@ -141,22 +127,22 @@ class Bench:
         """
         bound = self._loaded()
         samples = self._samples(bound, policy, best_s, once_s)
-        written = self._bulk.digest(bound.outputs(0))
+        written = self.engine.digest(bound.written(0))
         return Timed(identity(bound.digest, bound.kernel_key, 0), samples, bound.damage(0), written)
 
     def hand_in(self, index: int) -> Ran:
         """Copy for the referee what was written last, on input set ``index``."""
         bound = self._loaded()
         places = output_places(outputs_of(bound.io), self._memory)
-        for (_, to), values in zip(places, bound.outputs(index), strict=True):
-            to[:] = values
+        for (param, to), memory in zip(places, bound.written(index), strict=True):
+            to[:] = memory.read(param.dtype)
         return Ran(identity(bound.digest, bound.kernel_key, index))
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""
         bound, self._bound = self._bound, None
         if bound is not None:
-            bound.executable.close()
+            bound.code.close()
 
     def compare(
         self, kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
@@ -166,21 +152,21 @@ class Bench:
         dataset = self._datasets.get(kernel_key)
         if dataset is None:
             return None
-        dataset.pack([compiled.io for compiled in pair], self._bulk)
+        dataset.pack([compiled.io for compiled in pair], self.engine)
         bound = tuple(self._bind(kernel_key, compiled, dataset) for compiled in pair)
         dropped = [each.evicted(cache) for each in bound]
         try:
             for each in bound:
-                dataset.fill(0, each.io, self._bulk)
-            first = [min(self.team.time(b.launches[0], 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
+                dataset.fill(0, each.io, self.engine)
+            first = [min(self.engine.time(b.launches[0], 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
             inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
             samples: tuple[list[float], list[float]] = ([], [])
             for turn in range(rounds):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    samples[side].extend(self.team.time(bound[side].launches[0], 1, inner[side], dropped[side]))
+                    samples[side].extend(self.engine.time(bound[side].launches[0], 1, inner[side], dropped[side]))
         finally:
             for each in bound:
-                each.executable.close()
+                each.code.close()
         return tuple(samples[0]), tuple(samples[1])
 
     def _loaded(self) -> _Bound:
@@ -189,22 +175,23 @@ class Bench:
         return self._bound
 
     def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
-        if compiled.threads > self.team.threads:
-            raise InternalError(f"{compiled.name}: {compiled.threads} threads, the target has {self.team.threads}")
-        workspace = Buffer(compiled.workspace_bytes, touched=False)
-        buffers = tuple(dataset.buffers(compiled.io, index) for index in range(len(dataset.sets)))
-        tables = tuple(BufferTable([b.address for b in each], each) for each in buffers)
-        executable = Executable.load(compiled.image, compiled.name)
-        launches = tuple(
-            Launch(executable.address, table.address, workspace.address, compiled.threads) for table in tables
+        scratch = tuple(self.engine.allocate(n, touched=False) for n in compiled.scratch_bytes)
+        buffers = tuple(
+            dataset.buffers(compiled.io, index, self.engine) for index in range(len(dataset.sets))
         )
-        if self._read_only is not None:
+        code = self.engine.load(compiled, compiled.image)
+        launches = tuple(self.engine.launch(code, each, scratch) for each in buffers)
+        if self._watching:
             roles = [p.role for p in compiled.io.params]
-            self._read_only.watch(
-                [b.pages if role in _READ else (0, 0) for each in buffers for role, b in zip(roles, each, strict=True)]
+            self.engine.watch(
+                [
+                    b if role in _READ else None
+                    for each in buffers
+                    for role, b in zip(roles, each, strict=True)
+                ]
             )
         return _Bound(
-            kernel_key, digest(compiled.image), executable, workspace, compiled.io, dataset, buffers, launches, tables
+            kernel_key, digest(compiled.image), code, scratch, compiled.io, dataset, buffers, launches
         )
 
     def _samples(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
@@ -212,15 +199,15 @@ class Bench:
         dropped, wait_s = bound.evicted(policy.cache), self._limits.quiet_s
 
         def sampler(samples: int, inner: int) -> Sequence[float]:
-            return self.team.time(bound.launches[0], samples, inner, dropped)
+            return self.engine.time(bound.launches[0], samples, inner, dropped)
 
         losing_s = self._limits.losing_factor * best_s
         slow_s = losing_s + _LATE_S
         if once_s > slow_s:
-            before = self._pulse.slowness()
+            before = self.engine.slowness()
             samples = tuple(sampler(1, 1))
-            if samples[0] > slow_s * max(1.0, before, self._pulse.slowness()):
+            if samples[0] > slow_s * max(1.0, before, self.engine.slowness()):
                 return samples
         return sample_quietly(
-            sampler, self._pulse.slowness, policy, losing_s, best_s * _PROMISING, wait_s, alone=bool(dropped)
+            sampler, self.engine.slowness, policy, losing_s, best_s * _PROMISING, wait_s, alone=bool(dropped)
         )

@@ -14,5 +14,9 @@ def program_hash(lowered: Lowered) -> str:
 
     The machine and the compiler are not in it: rows of a store have them in their fingerprint, objects in their key.
     """
-    text = f"{lowered.name} {lowered.workspace_bytes} {lowered.threads} {lowered.io.packs}\n{lowered.text}"
+    g, scratch = lowered.geometry, lowered.scratch_bytes
+    words = [lowered.entry, sum(scratch), g.groups]
+    if g.items > 1 or len(scratch) > 1:
+        words += [g.items, *scratch]
+    text = f"{' '.join(map(str, words))} {lowered.io.packs}\n{lowered.text}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack
+from tunegrad.ir.program import Pack, Program
 from tunegrad.trial import Measurement
 
 __all__ = [
     "CONTENDING",
     "Candidate",
     "CompiledCandidate",
+    "Geometry",
     "Hooks",
     "KernelIO",
     "Limits",
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "Parameter",
     "Reference",
+    "io_of",
 ]
 
 Array = npt.NDArray[Any]
@@ -59,32 +61,54 @@ class KernelIO:
     packs: tuple[Pack, ...] = ()
 
 
+def io_of(program: Program) -> KernelIO:
+    """The buffers of a program, in its own order."""
+    params = (Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
+    return KernelIO(tuple(params), program.packs)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a program is launched: so many groups that run in any order, each of so many items.
+
+    A group is a thread of a CPU, where it has one item, or a work-group of a GPU.
+    """
+
+    groups: int = 1
+    items: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A candidate as LLVM IR text: kernel ``name`` in it takes ``io`` on exactly ``threads`` threads."""
+    """A program in a device's own language, and all that a launch needs beside it.
+
+    ``entry`` is the name of the kernel in ``text``. ``scratch_bytes`` are memory that it takes
+    after the buffers of ``io``, one entry an argument, with any content.
+    """
 
     text: str
-    name: str
+    entry: str
     io: KernelIO
-    workspace_bytes: int = 0
-    threads: int = 1
+    scratch_bytes: tuple[int, ...] = ()
+    geometry: Geometry = Geometry()
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledCandidate:
-    """A candidate as object code. ``image`` is empty for a program the caller said it knows (see ``known``).
+    """A candidate as a value: what a device loads, and how it is launched.
 
-    ``program_hash`` is of the IR text: two action lists may lower to one program.
+    ``image`` is empty for a program that the caller said it knows (see ``known``).
+    ``program_hash`` is of the text: two action lists may lower to one program.
     """
 
     image: bytes
-    name: str
+    entry: str
     io: KernelIO
-    workspace_bytes: int
-    threads: int
+    scratch_bytes: tuple[int, ...]
+    geometry: Geometry
     program_hash: str
-    lower_s: float
-    compile_s: float
+    lower_s: float = 0.0
+    compile_s: float = 0.0
 
     @property
     def duplicate(self) -> bool:

@@ -17,25 +17,23 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from tunegrad.devices import worker
-from tunegrad.devices.cpu.peak import MachineLimits
-from tunegrad.devices.cpu.readonly import EXIT_WROTE, MOST_TOLD
+from tunegrad.devices.device import Device
+from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
-from tunegrad.devices.host.codegen import OptLevel
-from tunegrad.devices.host.facts import default_threads, host_target
+from tunegrad.devices.host.facts import default_threads
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.processes.shared import SharedMemory
-from tunegrad.devices.replies import Samples
+from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD, Samples
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
-from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
-__all__ = ["Compiling", "CpuMeasurer"]
+__all__ = ["Compiling", "DeviceMeasurer"]
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for as much as there is."""
@@ -71,8 +69,8 @@ class Compiling:
         self._started.close()
 
 
-class CpuMeasurer:
-    """Measures candidates on this machine's CPU in processes that can be killed. Use it as a context manager.
+class DeviceMeasurer:
+    """Measures candidates on a device in processes that can be killed. Use it as a context manager.
 
     Workers start with the first call and are gone after ``close``, also when this process is killed. Calls are not to
     be made from two threads at once, and all but ``begin_compile`` block. A compile never runs while something is
@@ -81,28 +79,29 @@ class CpuMeasurer:
 
     def __init__(
         self,
-        target: Target | None = None,
+        device: Device,
         hooks: Hooks | None = None,
         limits: Limits | None = None,
         seed: int = 0,
         compile_workers: int | None = None,
-        opt_level: OptLevel = 2,
     ) -> None:
-        self.target = host_target() if target is None else target
+        self.device = device
         self.hooks = Hooks() if hooks is None else hooks
         self.limits = Limits() if limits is None else limits
         preload(self.hooks.modules)
-        self._opt_level: OptLevel = opt_level
         self._seed = seed
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
-        self._compilers = WorkerPool(count, worker.start_compiler, (self.limits,), start_s)
+        confinement = device.confinement
+        self._compilers = WorkerPool(
+            count, worker.start_compiler, (self.limits, confinement.driver), start_s
+        )
         self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
         self._bench = IsolatedWorker(
             worker.start_bench,
-            (self.target, self.limits, self._memory),
+            (device, self.limits, self._memory),
             start_s,
-            Confinement(threads=False, memory_bytes=self.limits.run_memory_bytes),
+            replace(confinement, memory_bytes=self.limits.run_memory_bytes),
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
@@ -121,7 +120,7 @@ class CpuMeasurer:
         """
         self.settle()
         seen = frozenset(known)
-        calls = [(c, self.target, self.hooks.lower, self._opt_level, self.limits, seen) for c in candidates]
+        calls = [(c, self.device, self.hooks.lower, self.limits, seen) for c in candidates]
         started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
         return Compiling(started, self._compilers)
 
@@ -141,6 +140,11 @@ class CpuMeasurer:
         """Return once nothing compiles."""
         self._compilers.settle()
 
+    def _quiet(self) -> None:
+        """Return once nothing runs beside what is timed next."""
+        if self.device.exclusive:
+            self.settle()
+
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
         """Let the referee compute what kernels' outputs must be, on all cores, ahead of their measuring.
 
@@ -156,8 +160,8 @@ class CpuMeasurer:
     ) -> Measurement:
         """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early."""
         if compiled.duplicate:
-            raise InternalError(f"{compiled.name}: a known program has no code to measure")
-        self.settle()
+            raise InternalError(f"{compiled.entry}: a known program has no code to measure")
+        self._quiet()
         ended, alone = self._examine(candidate, compiled, policy, best_s)
         attempts = 1
         if _failed(ended) and (not alone or _crashed(ended)):
@@ -202,7 +206,7 @@ class CpuMeasurer:
 
         Raises CandidateTimeout or CandidateCrashed when one of them fails after all.
         """
-        self.settle()
+        self._quiet()
         limit_s = 10.0 + rounds * 2.0
         crashes: list[str] = []
         for _ in range(4):  # each of two processes says once that it has no inputs yet
@@ -214,13 +218,13 @@ class CpuMeasurer:
                 samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
                 return samples
             if isinstance(ending, TimedOut):
-                raise CandidateTimeout(f"{a.name} against {b.name}: {ending.text}")
+                raise CandidateTimeout(f"{a.entry} against {b.entry}: {ending.text}")
             if isinstance(ending, Died):
                 crashes.append(ending.text)
             else:
                 self._prepare(candidate, a)
             if len(crashes) > 1:
-                raise CandidateCrashed(f"{a.name} against {b.name}, in two processes: {crashes[-1]}")
+                raise CandidateCrashed(f"{a.entry} against {b.entry}, in two processes: {crashes[-1]}")
         raise InternalError(f"{candidate.kernel_key}: the bench keeps no inputs")
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
@@ -229,8 +233,8 @@ class CpuMeasurer:
         ``again`` measures them once more and keeps the better of each: one look may fall into a busy moment.
         """
         if self._peaks is None or again:
-            self.settle()
-            ending = self._bench.call(worker.machine_limits, self.target, limit_s=60.0, reply_type=MachineLimits)
+            self._quiet()
+            ending = self._bench.call(worker.machine_limits, limit_s=60.0, reply_type=MachineLimits)
             if not isinstance(ending, Finished):
                 raise InternalError(f"measuring the machine's limits: {ending.text}")
             found: MachineLimits = ending.value

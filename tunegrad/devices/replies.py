@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["Ran", "Samples", "Timed", "Verdict", "digest", "identity"]
+__all__ = ["EXIT_WROTE", "MOST_TOLD", "Ran", "Samples", "Timed", "Verdict", "digest", "identity"]
+
+EXIT_WROTE = 128
+"""The exit code of a process whose candidate wrote to what is watched first; the next ones are of
+those that follow."""
+
+MOST_TOLD = 64
+"""Places that have an exit code of their own; later ones are told as the last of these."""
 
 Text = Annotated[str, Meta(max_length=8192)]
 Seconds = Annotated[float, Meta(ge=0.0, lt=1e9)]

@@ -11,9 +11,9 @@ import time
 import traceback
 
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
+from tunegrad.devices.device import Device
+from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.hashing import program_hash
-from tunegrad.devices.host.codegen import OptLevel, compile_llvm
 from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
 from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
@@ -28,7 +28,6 @@ from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
-from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
@@ -44,32 +43,34 @@ _COLLECT = 100_000
 _bench: Bench | None = None
 
 
-def start_compiler(limits: Limits) -> None:
-    """Initialise a compile worker: dies with its parent, and of too much memory."""
+def start_compiler(limits: Limits, driver: bool = False) -> None:
+    """Initialise a compile worker: dies with its parent, and of too much memory.
+
+    The address space of a ``driver`` is its own affair; what it takes of it is watched.
+    """
     obey_parent()
     silence(_STDOUT)
     size, resident = memory_bytes()
-    limit_address_space(size + 2 * limits.compile_memory_bytes)
+    if not driver:
+        limit_address_space(size + 2 * limits.compile_memory_bytes)
     watch_memory(resident + limits.compile_memory_bytes)
     gc.freeze()  # what was imported stays
     gc.set_threshold(_COLLECT)
 
 
-def start_bench(target: Target, limits: Limits, memory: Mapped) -> None:
-    """Make this process the bench: its thread team starts, before it is confined.
+def start_bench(device: Device, limits: Limits, memory: Mapped) -> None:
+    """Make this process the bench: it opens the device before it is confined.
 
     Its memory is limited by address space alone: a watching thread would run on a core that is timed.
     """
     global _bench  # noqa: PLW0603  # the one thing this process keeps
-    _bench = Bench(target, limits, memory.bytes)
-    _bench.tell_writers()
+    _bench = Bench(device, limits, memory.bytes, watching=True)
 
 
 def compile_candidate(
     candidate: Candidate,
-    target: Target,
+    device: Device,
     lower: str,
-    opt_level: OptLevel,
     limits: Limits,
     known: frozenset[str],
 ) -> CompiledCandidate | Outcome:
@@ -85,12 +86,13 @@ def compile_candidate(
         image, compile_s = b"", 0.0
         if program not in known:
             if len(lowered.text) > limits.text_bytes:
-                raise OutOfResources(f"program of {len(lowered.text)} bytes of IR: at most {limits.text_bytes}")
+                raise OutOfResources(f"program of {len(lowered.text)} bytes of text: at most {limits.text_bytes}")
             start = time.monotonic()
-            image = compile_llvm(lowered.text, target, opt_level, killable=True)
+            image = device.compile(lowered, killable=True)
             compile_s = time.monotonic() - start
         return CompiledCandidate(
-            image, lowered.name, lowered.io, lowered.workspace_bytes, lowered.threads, program, lower_s, compile_s
+            image, lowered.entry, lowered.io, lowered.scratch_bytes, lowered.geometry, program,
+            lower_s, compile_s,
         )
     except MemoryError:
         error, status = f"compiling needs more than {limits.compile_memory_bytes} bytes", Status.OUT_OF_RESOURCES
@@ -135,9 +137,9 @@ def compare_pair(
     return _workbench().compare(kernel_key, pair, rounds, cache)
 
 
-def machine_limits(target: Target) -> MachineLimits:
-    """Measure the machine's peaks on this worker's team."""
-    return measure_limits(target, _workbench().team)
+def machine_limits() -> MachineLimits:
+    """``Engine.limits``."""
+    return _workbench().engine.limits()
 
 
 def _workbench() -> Bench:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .arguments import Argument, check_arguments
 from .constants import Constants
+from .engine import BoundPlan, Code, Engine, Memory
 from .memory import Arena, Lifetime, lower_bound, plan_memory
 from .object_cache import ObjectCache
-from .plan import BoundPlan, Code, Engine, Entry, Runner, lifetimes
+from .plan import Runner, lifetimes
 
 __all__ = [
     "Arena",
@@ -15,7 +16,7 @@ __all__ = [
     "Code",
     "Constants",
     "Engine",
-    "Entry",
+    "Memory",
     "Lifetime",
     "ObjectCache",
     "Runner",

@@ -3,13 +3,12 @@
     array, layout                     -->   the flat buffer that kernels read
     array, layout, Pack               -->   the packed copy that a schedule staged at load
 
-An array that every kernel reads through packs alone is left where it is. What two plans of one model (stored winners,
-defaults) have in common is shared.
+An array that every kernel reads through packs alone is left where it is, and one that the device can read where it
+lies. What two plans of one model (stored winners, defaults) have in common is shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,64 +18,77 @@ from numpy.typing import NDArray
 from tunegrad.ir.fusion import Buffer
 from tunegrad.ir.program import Pack
 
-from .memory import ALIGN
+from .engine import Engine
 
 __all__ = ["Constants"]
 
-Allocate = Callable[[int], NDArray[np.uint8]]
 Array = NDArray[Any]
 
 _SLAB_BYTES = 1 << 20
 
 
 class Constants:
-    """Flat arrays by content, layout and pack. ``allocate`` gives zeroed, page-aligned bytes."""
+    """Memory by content, layout and pack. ``untouched``: what is written whole need not be zeroed before."""
 
-    def __init__(self, allocate: Allocate) -> None:
-        self._allocate = allocate
-        self._known: dict[object, Array] = {}
-        self._slab: NDArray[np.uint8] = np.zeros(0, np.uint8)
+    def __init__(self, engine: Engine, untouched: bool = False) -> None:
+        self._engine, self._touched = engine, not untouched
+        self._known: dict[object, Any] = {}
+        self._slab: Any = None
         self._used = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; those that are used where they lie are not counted."""
-        return sum(array.nbytes for array in self._known.values())
+        """Bytes of all memory; arrays that are used where they lie are not counted."""
+        return sum(memory.nbytes for memory in self._known.values())
 
-    def flat(self, buffer: Buffer, in_place: bool = False) -> Array:
-        """A constant's memory. With ``in_place`` the caller's own array serves, at its own alignment, if it can."""
-        data = buffer.data
-        assert data is not None, buffer
-        key = (data.digest, buffer.layout)
-        found = self._known.get(key)
-        if found is not None:
-            return found
-        rowed = data.array.reshape(-1) if buffer.layout.is_row_major else buffer.layout.pack(data.array)
-        if in_place:
-            return rowed
-        return self._keep(key, rowed)
+    def flat(self, buffer: Buffer) -> Any:
+        """A constant's memory, where kernels read it as it is: the caller's own array, if the device can."""
+        key = self._key(buffer)
+        if key in self._known:
+            return self._known[key]
+        return self._keep(key, _rows(buffer))
 
-    def packed(self, buffer: Buffer, pack: Pack) -> Array:
+    def in_place(self, buffer: Buffer) -> Any:
+        """A constant's memory, where no kernel needs it aligned."""
+        key = self._key(buffer)
+        if key in self._known:
+            return self._known[key]
+        rows = _rows(buffer)
+        borrowed = self._engine.borrow(rows)
+        return self._keep(key, rows) if borrowed is None else borrowed
+
+    def packed(self, buffer: Buffer, pack: Pack) -> Any:
         """The elements of a constant that ``pack`` picks, in its order."""
-        data = buffer.data
-        assert data is not None, buffer
-        key = (data.digest, buffer.layout, replace(pack, name="", source=""))
-        found = self._known.get(key)
-        return self._keep(key, pack.run(self.flat(buffer, in_place=True))) if found is None else found
+        key = (*self._key(buffer), replace(pack, name="", source=""))
+        if key in self._known:
+            return self._known[key]
+        return self._keep(key, pack.run(_rows(buffer)))
 
-    def _keep(self, key: object, values: Array) -> Array:
-        memory = self._take(values.nbytes)[: values.nbytes].view(values.dtype)
-        memory[:] = values
-        memory.flags.writeable = False
+    def _key(self, buffer: Buffer) -> tuple[object, ...]:
+        assert buffer.data is not None, buffer
+        return buffer.data.digest, buffer.layout
+
+    def _keep(self, key: object, values: Array) -> Any:
+        memory = self._take(values.nbytes)
+        self._engine.write(memory, np.ascontiguousarray(values))
         self._known[key] = memory
         return memory
 
-    def _take(self, nbytes: int) -> NDArray[np.uint8]:
-        """Aligned bytes: an allocation of their own for large ones, a piece of a slab for small ones."""
+    def _take(self, nbytes: int) -> Any:
+        """Memory of its own for large ones, a part of a slab for small ones."""
         if nbytes > _SLAB_BYTES // 4:
-            return self._allocate(nbytes)
-        if self._used + nbytes > self._slab.nbytes:
-            self._slab, self._used = self._allocate(_SLAB_BYTES), 0
-        start = self._used
-        self._used = -(-(start + nbytes) // ALIGN) * ALIGN
-        return self._slab[start : start + nbytes]
+            return self._engine.allocate(nbytes, self._touched)
+        if self._slab is None or self._used + nbytes > _SLAB_BYTES:
+            self._slab, self._used = self._engine.allocate(_SLAB_BYTES, self._touched), 0
+        start, align = self._used, self._engine.align
+        self._used = -(-(start + nbytes) // align) * align
+        return self._engine.part(self._slab, start, nbytes)
+
+
+def _rows(buffer: Buffer) -> Array:
+    """A constant in its layout, flat; the caller's array, where its layout is that."""
+    data = buffer.data
+    assert data is not None, buffer
+    if buffer.layout.is_row_major:
+        return data.array.reshape(-1)
+    return buffer.layout.pack(data.array)

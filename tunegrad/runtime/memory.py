@@ -10,7 +10,7 @@ Greedy by size is Pisarchyk and Lee 2020, "Efficient Memory Management for Deep 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["ALIGN", "Arena", "Lifetime", "lower_bound", "plan_memory"]
 
@@ -25,11 +25,6 @@ class Lifetime:
     nbytes: int
     first: int
     last: int
-
-    @property
-    def span(self) -> int:
-        """Bytes of the arena: whole cache lines."""
-        return -(-self.nbytes // ALIGN) * ALIGN
 
     def meets(self, other: Lifetime) -> bool:
         """Whether some launch touches both. Touching both is enough: a kernel's parameters must not overlap."""
@@ -46,15 +41,16 @@ class Arena:
 
 _Order = Callable[[Lifetime], tuple[int, ...]]
 _ORDERS: tuple[_Order, ...] = (
-    lambda x: (-x.span, x.first, x.last),
-    lambda x: (x.first, -x.span, x.last),
-    lambda x: (x.first - x.last, -x.span, x.first),
-    lambda x: (-x.span * (x.last - x.first + 1), x.first),
+    lambda x: (-x.nbytes, x.first, x.last),
+    lambda x: (x.first, -x.nbytes, x.last),
+    lambda x: (x.first - x.last, -x.nbytes, x.first),
+    lambda x: (-x.nbytes * (x.last - x.first + 1), x.first),
 )
 
 
-def plan_memory(lifetimes: Sequence[Lifetime]) -> Arena:
-    """Offsets at which no two buffers that are alive together overlap."""
+def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
+    """Offsets, multiples of ``align``, at which no two buffers that are alive together overlap."""
+    lifetimes = [replace(x, nbytes=-(-x.nbytes // align) * align) for x in lifetimes]
     bound = lower_bound(lifetimes)
     best: Arena | None = None
     for order in _ORDERS:
@@ -69,7 +65,7 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Arena:
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
     """Bytes that no plan can go below: the most that is alive at one launch."""
     steps = {x.first for x in lifetimes}
-    return max((sum(x.span for x in lifetimes if x.first <= step <= x.last) for step in steps), default=0)
+    return max((sum(x.nbytes for x in lifetimes if x.first <= step <= x.last) for step in steps), default=0)
 
 
 def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
@@ -77,12 +73,12 @@ def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
     done: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: (order(lifetimes[i]), i)):
         mine = lifetimes[i]
-        taken = sorted((offsets[j], offsets[j] + lifetimes[j].span) for j in done if lifetimes[j].meets(mine))
+        taken = sorted((offsets[j], offsets[j] + lifetimes[j].nbytes) for j in done if lifetimes[j].meets(mine))
         at = 0
         for start, end in taken:
-            if at + mine.span <= start:
+            if at + mine.nbytes <= start:
                 break
             at = max(at, end)
         offsets[i] = at
         done.append(i)
-    return Arena(tuple(offsets), max((o + x.span for o, x in zip(offsets, lifetimes, strict=True)), default=0))
+    return Arena(tuple(offsets), max((o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)), default=0))

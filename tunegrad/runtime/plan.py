@@ -2,75 +2,34 @@
 
     temps      one arena, at the planner's offsets                 constants   ``Constants``, packs filled at load
     inputs     the caller's memory where it is fit, else a copy    outputs     fresh memory for every run
-    tables     all launches' buffer addresses in one array; a run rewrites those of inputs and outputs
+    launches   bound once; a run points them at its inputs and outputs
 
-The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is known of it.
+The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is known of it. Where
+kernels can not use memory of this process, inputs and outputs are copied to and from memory of the plan's own.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.fusion import Buffer, Launch, Schedule
-from tunegrad.ir.program import Pack
 
 from .constants import Constants
+from .engine import Code, Engine
 from .memory import ALIGN, Lifetime, plan_memory
 
-__all__ = ["BoundPlan", "Code", "Engine", "Entry", "Runner", "lifetimes"]
+__all__ = ["Runner", "lifetimes"]
 
 Array = NDArray[Any]
 
 _POISON = 0xFF
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A compiled kernel. ``params`` name its buffer table, packs included; ``owner`` keeps ``address`` valid."""
-
-    address: int
-    params: tuple[str, ...]
-    packs: tuple[Pack, ...] = ()
-    workspace_bytes: int = 0
-    threads: int = 1
-    owner: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One launch for the engine: addresses of the kernel, of its buffer table and of its workspace."""
-
-    address: int
-    table: int
-    workspace: int
-    threads: int
-
-
-class BoundPlan(Protocol):
-    """Launches that an engine can run again and again."""
-
-    def run(self) -> None:
-        """Run all, in order, and wait."""
-
-    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without ``each``)."""
-
-
-class Engine(Protocol):
-    """What a plan needs of a device."""
-
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """Zeroed bytes, aligned to a page or better; freed with the last array that views them."""
-
-    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
-        """The launches as the device wants them. Memory and code stay the caller's to keep alive."""
 
 
 def lifetimes(schedule: Schedule) -> dict[int, Lifetime]:
@@ -95,16 +54,16 @@ class Runner:
         self.schedule = schedule
         self._engine = engine
         self._codes = tuple(codes[launch.kernel.key] for launch in schedule.launches)
-        self._constants = constants or Constants(engine.allocate)
+        self._constants = constants or Constants(engine)
         self._lock = threading.Lock()
         self._inputs = tuple(schedule.buffers[i] for i in schedule.inputs)
         self._outputs = tuple(schedule.buffers[i] for i in schedule.outputs)
         for b in (*self._inputs, *self._outputs):
             if not b.layout.is_row_major:
                 raise InternalError(f"plan: {b}: inputs and outputs are row-major")
-        self._own: dict[int, NDArray[np.uint8]] = {}
+        self._own: dict[int, Any] = {}
         self._holds: object = None  # names the timer whose inputs are in the plan's own memory
-        self._places: dict[int, list[int]] = {}
+        self._places: dict[int, list[tuple[int, int]]] = {}
         self._bind()
 
     @property
@@ -115,20 +74,22 @@ class Runner:
     @property
     def memory_bytes(self) -> int:
         """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and outputs."""
-        own = sum(memory.nbytes for memory in self._own.values())
-        return self.arena_bytes + int(self._workspace.nbytes) + self._constants.nbytes + own
+        own = sum(int(memory.nbytes) for memory in self._own.values())
+        scratch = sum(int(memory.nbytes) for memory in self._scratch)
+        return self.arena_bytes + scratch + self._constants.nbytes + own
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """The outputs, in memory that nobody else has. ``arrays``: the inputs by name, of the right shape and dtype."""
         fresh = {b.id: _aligned(b) for b in self._outputs}
         with self._lock:
-            held = [self._input(b, arrays[b.name]) for b in self._inputs]
-            for b, array in zip(self._inputs, held, strict=True):
-                self._point(b.id, array)
-            for i, array in fresh.items():
-                self._point(i, array)
+            held = [self._input(b, arrays[b.name]) for b in self._inputs]  # until it has run
+            for b, memory in zip(self._inputs, held, strict=True):
+                self._point(b.id, memory)
+            own = [b for b in self._outputs if not self._lend(b, fresh[b.id])]
             if self._codes:
                 self._plan.run()
+            for b in own:
+                fresh[b.id][...] = self._content(b)
         return tuple(fresh[b.id] if i == self._first(b) else fresh[b.id].copy() for i, b in enumerate(self._outputs))
 
     def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -138,11 +99,11 @@ class Runner:
         """
         with self._lock:
             self._point_at_own(arrays)
-            for memory in (self._arena, self._workspace, *(self._own[b.id] for b in self._outputs)):
-                memory.fill(_POISON)
+            for memory in (self._arena, *self._scratch, *(self._own[b.id] for b in self._outputs)):
+                self._engine.fill(memory, _POISON)
             if self._codes:
                 self._plan.run()
-            return tuple(self._memory(b).copy() for b in self._outputs)
+            return tuple(self._content(b).copy() for b in self._outputs)
 
     def time(
         self, arrays: Mapping[str, Array], samples: int, each: bool = False
@@ -182,45 +143,41 @@ class Runner:
     # ---- binding
 
     def _bind(self) -> None:
-        alive = lifetimes(self.schedule)
-        arena = plan_memory(tuple(alive.values()))
-        self._arena = self._engine.allocate(arena.nbytes)
-        self._workspace = self._engine.allocate(max((c.workspace_bytes for c in self._codes), default=0))
-        base = int(self._arena.ctypes.data)
-        temps = {i: base + offset for i, offset in zip(alive, arena.offsets, strict=True)}
-        self._kept: list[Array] = []
-        words: list[int] = []
-        starts: list[int] = []
-        raw = self._read_raw()
-        for launch, code in zip(self.schedule.launches, self._codes, strict=True):
-            starts.append(len(words))
-            words.extend(self._addresses(launch, code, temps, raw, len(words)))
-        self._table = np.array(words or [0], np.uint64)
-        table, workspace = int(self._table.ctypes.data), int(self._workspace.ctypes.data)
-        self._plan = self._engine.bind(
-            [Entry(c.address, table + 8 * s, workspace, c.threads) for c, s in zip(self._codes, starts, strict=True)]
-        )
+        engine, alive = self._engine, lifetimes(self.schedule)
+        arena = plan_memory(tuple(alive.values()), engine.align)
+        self._arena, self._nowhere = engine.allocate(arena.nbytes), engine.allocate(0)
+        self._scratch = tuple(engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes))
+        temps = {
+            i: engine.part(self._arena, offset, life.nbytes)
+            for (i, life), offset in zip(alive.items(), arena.offsets, strict=True)
+        }
+        raw, launches = self._read_raw(), []
+        for step, (launch, code) in enumerate(zip(self.schedule.launches, self._codes, strict=True)):
+            memories = self._memories(step, launch, code, temps, raw)
+            scratch = self._scratch[: len(code.scratch_bytes)]
+            launches.append(engine.launch(code.loaded, memories, scratch))
+        self._plan = engine.bind(launches)
 
-    def _addresses(
-        self, launch: Launch, code: Code, temps: Mapping[int, int], raw: frozenset[int], start: int
-    ) -> list[int]:
-        """The buffer table of a launch; those of inputs and outputs are noted and filled in by each run."""
+    def _memories(
+        self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any], raw: frozenset[int]
+    ) -> list[Any]:
+        """The buffers of a launch; places of inputs and outputs are noted, and pointed elsewhere by each run."""
         args = {p.name: self.schedule.buffers[i] for p, i in zip(launch.kernel.params, launch.args, strict=True)}
         packs = {pack.name: pack for pack in code.packs}
-        words = []
-        for name in code.params:
+        memories = []
+        for place, name in enumerate(code.params):
             if name in packs:
-                words.append(self._keep(self._constants.packed(args[packs[name].source], packs[name])))
+                memories.append(self._constants.packed(args[packs[name].source], packs[name]))
                 continue
             b = args[name]
             if b.role == "const":
-                words.append(self._keep(self._constants.flat(b, in_place=b.id not in raw)))
+                memories.append(self._constants.flat(b) if b.id in raw else self._constants.in_place(b))
             elif b.role == "temp":
-                words.append(temps[b.id])
+                memories.append(temps[b.id])
             else:
-                self._places.setdefault(b.id, []).append(start + len(words))
-                words.append(0)
-        return words
+                self._places.setdefault(b.id, []).append((step, place))
+                memories.append(self._nowhere)
+        return memories
 
     def _read_raw(self) -> frozenset[int]:
         """Constants that some kernel reads without packing them."""
@@ -230,19 +187,25 @@ class Runner:
             found.update(i for p, i in zip(launch.kernel.params, launch.args, strict=True) if p.name not in sources)
         return frozenset(found)
 
-    def _keep(self, array: Array) -> int:
-        self._kept.append(array)
-        return int(array.ctypes.data)
-
     # ---- memory of a run
 
-    def _point(self, buffer: int, array: Array) -> None:
-        for place in self._places.get(buffer, ()):
-            self._table[place] = array.ctypes.data
+    def _point(self, buffer: int, memory: Any) -> None:
+        for step, place in self._places.get(buffer, ()):
+            self._plan.point(step, place, memory)
 
-    def _input(self, b: Buffer, array: Array) -> Array:
-        fit = array.flags.c_contiguous and array.ctypes.data % ALIGN == 0
-        return array if fit else self._copied(b, array)
+    def _input(self, b: Buffer, array: Array) -> Any:
+        """The caller's memory, where kernels can use it as it is."""
+        if array.flags.c_contiguous and array.ctypes.data % ALIGN == 0:
+            lent = self._engine.borrow(array)
+            if lent is not None:
+                return lent
+        return self._copied(b, array)
+
+    def _lend(self, b: Buffer, array: Array) -> bool:
+        """Let kernels write to an array where they can, else to memory of the plan's own."""
+        lent = self._engine.borrow(array)
+        self._point(b.id, self._memory(b) if lent is None else lent)
+        return lent is not None
 
     def _point_at_own(self, arrays: Mapping[str, Array] | None) -> None:
         """Inputs and outputs in the plan's own memory; the inputs as it holds them, without ``arrays``."""
@@ -251,18 +214,28 @@ class Runner:
         for b in self._outputs:
             self._point(b.id, self._memory(b))
 
-    def _copied(self, b: Buffer, array: Array) -> Array:
+    def _copied(self, b: Buffer, array: Array) -> Any:
         self._holds = None
         memory = self._memory(b)
-        memory[...] = array
+        self._engine.write(memory, np.ascontiguousarray(array, b.dtype.numpy))
         return memory
 
-    def _memory(self, b: Buffer) -> Array:
-        """Memory of the plan's own for an input or output, from its first use on."""
+    def _content(self, b: Buffer) -> Array:
+        """What is in the plan's own memory of an input or output."""
+        values: Array = self._memory(b).read(b.dtype.name)
+        return values.reshape(b.shape)
+
+    def _memory(self, b: Buffer) -> Any:
+        """Memory of the plan's own for an input or output."""
         memory = self._own.get(b.id)
         if memory is None:
             memory = self._own[b.id] = self._engine.allocate(b.nbytes)
-        return memory[: b.nbytes].view(b.dtype.numpy).reshape(b.shape)
+        return memory
+
+
+def _most(sizes: Iterable[tuple[int, ...]]) -> list[int]:
+    """The largest at each place."""
+    return [max(at) for at in zip_longest(*sizes, fillvalue=0)]
 
 
 def _aligned(b: Buffer) -> Array:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.team import BufferTable, Launch, Team
+from tunegrad.devices.limits import MachineLimits
 from tunegrad.ir.target import Target
 
-__all__ = ["MachineLimits", "fma_text", "measure_limits"]
+__all__ = ["fma_text", "measure_limits"]
 
 _FMA_STEPS = 100_000
 _ACCUMULATORS = 12
@@ -18,34 +19,6 @@ _STREAM_VECTORS = 8
 _SAMPLES = 9
 _DRAM_BYTES = 32 << 20
 """Of an array in memory: it is dropped from all caches before it is read, so it need not be larger than they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class MachineLimits:
-    """Measured peaks by thread count, as sorted (threads, value) pairs: FLOP/s of f32 FMA, and bytes per second.
-
-    Read counts the bytes read; triad (``a = b + s*c``) counts three arrays, without the write-allocate traffic of
-    plain stores. DRAM arrays are dropped from all caches first; L2 arrays are half an L2 per thread.
-    """
-
-    fma_f32: tuple[tuple[int, float], ...]
-    read_dram: tuple[tuple[int, float], ...]
-    triad_dram: tuple[tuple[int, float], ...]
-    read_l2: tuple[tuple[int, float], ...]
-    triad_l2: tuple[tuple[int, float], ...]
-
-    def flops(self, threads: int) -> float:
-        """f32 FLOP/s of ``threads`` threads, interpolated in proportion between measured counts."""
-        return _at(self.fma_f32, threads)
-
-    def bandwidth(self, threads: int) -> float:
-        """Bytes per second read from DRAM by ``threads`` threads."""
-        return _at(self.read_dram, threads)
-
-    def best(self, other: MachineLimits) -> MachineLimits:
-        """The better of two measurements of one machine, figure by figure."""
-        both = zip(astuple(self), astuple(other), strict=True)
-        return MachineLimits(*(tuple(max(pair) for pair in zip(a, b, strict=True)) for a, b in both))
 
 
 def measure_limits(target: Target, team: Team) -> MachineLimits:
@@ -200,8 +173,3 @@ done:
 
 def _splat(lanes: int, value: float) -> str:
     return f"<{', '.join([f'float {float(value)}'] * lanes)}>"
-
-
-def _at(table: tuple[tuple[int, float], ...], threads: int) -> float:
-    below = max((pair for pair in table if pair[0] <= threads), default=table[0])
-    return below[1] * threads / below[0]

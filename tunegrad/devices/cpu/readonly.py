@@ -19,15 +19,10 @@ import numpy.typing as npt
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
+from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import InternalError
 
-__all__ = ["EXIT_WROTE", "MOST_TOLD", "ReadOnly"]
-
-EXIT_WROTE = 128
-"""The exit code of a process whose candidate wrote to what is watched first; the next ones are of those that follow."""
-
-MOST_TOLD = 64
-"""Entries that have an exit code of their own; later ones are told as the last of these."""
+__all__ = ["ReadOnly"]
 
 _SA_SIGINFO = 4
 _FAULT_ADDRESS = 16

@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 from tunegrad.ir.dtypes import DType, buffer_dtype
 
-__all__ = ["Buffer", "poison"]
+__all__ = ["GUARD", "Buffer", "poison"]
 
 _PAGE = 4096
 _HUGE = 2 << 20
 _NAN = 0xFF
 _HUGE_NUMBER = 0x7B
-_GUARD = 0x7D
+GUARD = 0x7D
 """Of buffers that are written (f32 and bf16 2.1e37): what was read next to a buffer and copied here shows as well."""
 
 
@@ -49,7 +49,7 @@ class Buffer:
 
     __slots__ = ("_back", "_front", "_guard", "_protected", "bytes", "nbytes")
 
-    def __init__(self, nbytes: int, touched: bool = True, guard: int = _GUARD) -> None:
+    def __init__(self, nbytes: int, touched: bool = True, guard: int = GUARD) -> None:
         self.nbytes = nbytes
         self._guard = guard
         align = _HUGE if nbytes > _HUGE else _PAGE
@@ -97,6 +97,12 @@ class Buffer:
         """The data as a one-dimensional array of a tunegrad dtype (bf16 as uint16)."""
         kind = buffer_dtype(dtype)
         return self.bytes[: self.nbytes // kind.itemsize * kind.itemsize].view(kind.numpy)
+
+    view = read = array
+
+    def damage(self) -> str:
+        """What was written next to it, in words; '' where nothing was, and of one that is protected."""
+        return "" if self._protected else self.check_guards()
 
     def check_guards(self) -> str:
         """Where the first guard byte was overwritten, in words; '' when both zones are intact."""

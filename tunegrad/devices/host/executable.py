@@ -31,21 +31,25 @@ asm = assembly
 
 
 class Executable:
-    """A kernel in this process's memory. ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``."""
+    """A kernel in this process's memory. ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``.
 
-    __slots__ = ("_library", "name")
+    It is unmapped with its last reference at the latest.
+    """
 
-    def __init__(self, library: Library, name: str) -> None:
+    __slots__ = ("__weakref__", "_library", "name", "threads")
+
+    def __init__(self, library: Library, name: str, threads: int = 1) -> None:
         self._library = library
         self.name = name
+        self.threads = threads
 
     @classmethod
-    def load(cls, image: bytes, name: str) -> Executable:
-        """Link an object from ``compile_llvm`` that defines the kernel ``name``.
+    def load(cls, image: bytes, name: str, threads: int = 1) -> Executable:
+        """Link an object from ``compile_llvm`` that defines the kernel ``name``, which runs on so many threads.
 
         Raises CompileFailure when ``image`` is no object or lacks a symbol.
         """
-        return cls(Library(image, (name,), {"tg_barrier": barrier_address()}), name)
+        return cls(Library(image, (name,), {"tg_barrier": barrier_address()}), name, threads)
 
     @property
     def address(self) -> int:

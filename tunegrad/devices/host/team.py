@@ -85,6 +85,10 @@ class BufferTable:
     def address(self) -> int:
         return ctypes.addressof(self._table)
 
+    def point(self, entry: int, address: int) -> None:
+        """Let one entry be another address."""
+        self._table[entry] = address
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

@@ -1,56 +1,68 @@
-"""The null device: compiles for any target, on any machine, and runs nothing."""
+"""The null device: lowers for any target, on any machine, and runs nothing."""
 
 from __future__ import annotations
 
-from typing import Never, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Never
 
-from tunegrad.devices.programs import Buffers, Compiled
+from tunegrad.devices.job import Geometry, Lowered, io_of
+from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
+from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.devices.device import Engine, Inspection
 
 __all__ = ["NullDevice"]
 
 
+@dataclass(frozen=True, slots=True)
 class NullDevice:
-    """Renders OpenCL C for a GPU target and LLVM IR for a CPU target. Needs neither hardware nor a driver."""
+    """OpenCL C for a GPU target and LLVM IR for a CPU target. Needs neither hardware nor a driver."""
 
+    target: Target
+
+    name = "null"
     runs = False
+    exclusive = False
+    confinement = Confinement()
 
-    def __init__(self, target: Target) -> None:
-        self.name = "null"
-        self.target = target
+    def describe(self) -> str:
+        return f"compiles for {self.target.name} and runs nothing"
 
-    def compile(self, program: Program) -> Compiled:
-        """The text for the target; nothing is assembled. Raises VerifyError for what the target could never run."""
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        fields = {"device": "null", "arch": self.target.arch, "numerics": numerics}
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def compiler(self) -> str:
+        return "none"
+
+    def lower(self, program: Program) -> Lowered:
+        """The text for the target. Raises VerifyError for what the target could never run."""
         verify_program(program, self.target)
+        geometry = Geometry(program.threads, program.local)
         if self.target.kind == "gpu":
             from tunegrad.render.opencl import render_opencl
 
-            return Compiled(program, render_opencl(program))
-        from tunegrad.render.llvm import render_llvm
+            return Lowered(render_opencl(program), program.name, io_of(program), (), geometry)
+        from tunegrad.render.llvm import render_llvm, workspace_bytes
 
-        return Compiled(program, render_llvm(program, self.target))
+        text = render_llvm(program, self.target)
+        return Lowered(text, program.name, io_of(program), (workspace_bytes(program),), geometry)
 
-    def run(self, compiled: Compiled, buffers: Buffers) -> None:  # noqa: ARG002  # the interface of devices
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        """The text itself: nothing is assembled."""
+        return lowered.text.encode()
+
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        return None
+
+    def open(self, pin: bool = False) -> Engine:
         """Raises DeviceError: there is nothing to run on."""
-        self._refuse(compiled)
+        self._refuse()
 
-    def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:  # noqa: ARG002
-        """Raises DeviceError: there is nothing to time on."""
-        self._refuse(compiled)
-
-    def _refuse(self, compiled: Compiled) -> Never:
-        raise DeviceError(
-            f"device null ({self.target.name}): it compiles and runs nothing, not {compiled.program.name}"
-        )
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _refuse(self) -> Never:
+        raise DeviceError(f"device null ({self.target.name}): it compiles and runs nothing")

@@ -1,126 +1,202 @@
-"""The OpenCL device, through pyopencl: any GPU with a driver, or any CPU with PoCL (extra ``opencl``).
+"""OpenCL devices as values: which there are, what they can do, and how programs become binaries of their drivers.
 
-A launch is timed by the queue's profiling events, on the device's clock. pyopencl is imported when a device is opened.
+pyopencl is imported when a device is looked for or opened. Compiling needs the driver, and so the
+device: compile workers load it, too.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
+import platform
 import warnings
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
+from tunegrad.devices.host.facts import fingerprint as host_fingerprint
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name
 from tunegrad.render.opencl import render_opencl
+from tunegrad.trial import Fingerprint
 
-__all__ = ["OpenClDevice"]
+if TYPE_CHECKING:
+    from tunegrad.devices.device import Inspection
+    from tunegrad.devices.opencl.engine import OpenClEngine
+
+__all__ = ["OpenClDevice", "Opened", "found", "opened", "select"]
 
 _MAX_MESSAGE = 4000
 
+OPTIONS = ("-cl-std=CL1.2",)
 
+_SIMULATOR = "Oclgrind"
+"""A platform that checks programs and takes a thousand times as long: the last one that is taken."""
+
+_HOST_FIELDS = ("cpu_", "cores", "microcode", "smt", "thp", "page")
+"""Fields of the host's fingerprint that change the answer where a CPU is the OpenCL device."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenClDevice:
-    """One OpenCL device. ``index`` counts all devices of all platforms, GPUs first.
+    """See ``devices.device.Device``. ``number`` counts the devices of all platforms, GPUs first.
 
-    Raises DeviceError when the extra is not installed, or there is no such device.
+    ``identity`` is what its driver says of it, as (field, value): of a fingerprint, and to find it
+    again in another process.
     """
 
+    number: int
+    target: Target
+    identity: tuple[tuple[str, str], ...]
+    exclusive: bool = True
+
     runs = True
+    confinement = Confinement(driver=True)
 
-    def __init__(self, index: int = 0) -> None:
-        self._cl = cl = _pyopencl()
-        found = _devices(cl)
-        if index >= len(found):
-            raise DeviceError(
-                f"device opencl:{index}: this machine has {len(found)} OpenCL devices; "
-                "a driver or PoCL makes more: pip install 'tunegrad[opencl]'"
-            )
-        self._device = found[index]
-        self.name = "opencl"
-        self.description = f"{self._device.platform.name}: {self._device.name}".strip()
-        self._context = cl.Context([self._device])
-        self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.target = _target(self._device)
-        self._kernels: dict[str, Any] = {}
+    @property
+    def name(self) -> str:
+        return f"opencl:{self.number}"
 
-    def compile(self, program: Program) -> Compiled:
-        """OpenCL C, built by the driver. Raises CompileFailure with its log, OutOfResources past its limits."""
+    def describe(self) -> str:
+        about, t = dict(self.identity), self.target
+        return (
+            f"{about['platform']}: {about['name']}, {t.threads} compute units, groups of up to {t.max_local} items, "
+            f"{t.shared_bytes >> 10} KiB of local memory"
+        )
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        about = dict(self.identity)
+        extensions = hashlib.blake2b(",".join(self.target.features).encode(), digest_size=6).hexdigest()
+        fields = {
+            "device": "opencl",
+            "arch": self.target.arch,
+            "features": extensions,
+            "units": str(self.target.threads),
+            "local": str(self.target.shared_bytes),
+            "group": str(self.target.max_local),
+            "os": f"{platform.system().lower()}-{platform.machine()}",
+            "compiler": "opencl-c",
+            "compiler_version": self.compiler(),
+            "numerics": numerics,
+            **{f"opencl_{k}": v for k, v in about.items()},
+        }
+        if about["type"] == "cpu":
+            host = dict(host_fingerprint(host_target(1)).fields)
+            fields |= {k: v for k, v in host.items() if k.startswith(_HOST_FIELDS)}
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def compiler(self) -> str:
+        about = dict(self.identity)
+        return f"{about['platform']} {about['version']} {about['driver']} {' '.join(OPTIONS)}"
+
+    def lower(self, program: Program) -> Lowered:
         self._check_resources(program)
-        compiled = Compiled(program, render_opencl(program))
-        self._kernel(compiled)
-        return compiled
+        given = arguments(program)
+        roles = {b.name: b.role for b in program.params}
+        params = tuple(
+            Parameter(a.name, a.dtype.name, a.size, roles.get(a.name, "pack"))
+            for a in given
+            if not isinstance(a, Alloc)
+        )
+        scratch = tuple(a.size * a.dtype.itemsize for a in given if isinstance(a, Alloc))
+        return Lowered(
+            render_opencl(program),
+            kernel_name(program),
+            KernelIO(params, program.packs),
+            scratch,
+            Geometry(program.threads, program.local),
+        )
 
-    def run(self, compiled: Compiled, buffers: Buffers) -> None:
-        """Copy in, launch, wait, copy the outputs back."""
-        self.time(compiled, buffers, 1)
-
-    def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:
-        """Seconds of each launch between the events of its start and end; copies are not in them."""
-        program, cl = compiled.program, self._cl
-        full = checked_buffers(program, buffers)
-        kernel = self._kernel(compiled)
-        memory = [self._memory(cl, a.size * a.dtype.itemsize, full.get(a.name)) for a in arguments(program)]
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        here = opened(self)
+        cl = here.cl
         try:
-            size = (program.threads * program.local,)
-            launches = [kernel(self._queue, size, (program.local,), *memory) for _ in range(samples)]
-            self._queue.finish()
-            for a, m in zip(arguments(program), memory, strict=True):
-                if not isinstance(a, Alloc) and getattr(a, "role", "") == "out":
-                    cl.enqueue_copy(self._queue, full[a.name], m)
-            self._queue.finish()
-        except (cl.MemoryError, cl.RuntimeError) as error:
-            raise OutOfResources(f"program {program.name} on {self.description}: {error}") from error
-        finally:
-            for m in memory:
-                m.release()
-        return tuple((e.profile.end - e.profile.start) * 1e-9 for e in launches)
+            with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
+                built = cl.Program(here.context, lowered.text).build(options=list(OPTIONS), cache_dir=False)
+            (binary,) = built.get_info(cl.program_info.BINARIES)
+        except cl.Error as error:
+            text = str(error)[:_MAX_MESSAGE]
+            raise CompileFailure(f"program {lowered.entry} on {self.name}: {text}") from error
+        image: bytes = binary
+        return image
 
-    def close(self) -> None:
-        """Drop the kernels; the driver frees the rest with the device object."""
-        self._kernels.clear()
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        return None
 
-    def __enter__(self) -> Self:
-        return self
+    def open(self, pin: bool = False) -> OpenClEngine:
+        from tunegrad.devices.opencl.engine import OpenClEngine
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _memory(self, cl: Any, nbytes: int, data: Any) -> Any:
-        flags = cl.mem_flags.READ_WRITE
-        if data is None:
-            return cl.Buffer(self._context, flags, size=nbytes)
-        return cl.Buffer(self._context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(data))
-
-    def _kernel(self, compiled: Compiled) -> Any:
-        made = self._kernels.get(compiled.source)
-        if made is None:
-            cl = self._cl
-            try:
-                with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
-                    built = cl.Program(self._context, compiled.source).build(options=["-cl-std=CL1.2"], cache_dir=False)
-                made = self._kernels[compiled.source] = cl.Kernel(built, kernel_name(compiled.program))
-            except cl.Error as error:
-                text = str(error)[:_MAX_MESSAGE]
-                raise CompileFailure(f"program {compiled.program.name} on {self.description}: {text}") from error
-        return made
+        return OpenClEngine(self)
 
     def _check_resources(self, program: Program) -> None:
         if program.local > self.target.max_local:
             raise OutOfResources(
-                f"program {program.name}: {program.local} work-items, groups of {self.description} have up to "
+                f"program {program.name}: {program.local} work-items, groups of {self.name} have up to "
                 f"{self.target.max_local}"
             )
         shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
         if shared > self.target.shared_bytes:
             raise OutOfResources(
-                f"program {program.name}: {shared} bytes shared, {self.description} has {self.target.shared_bytes}"
+                f"program {program.name}: {shared} bytes shared, {self.name} has {self.target.shared_bytes}"
             )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """The package, the driver's device and a context on it, in this process."""
+
+    cl: Any
+    device: Any
+    context: Any
+
+
+@functools.lru_cache(maxsize=8)
+def opened(device: OpenClDevice) -> Opened:
+    """One context a device and process. Raises DeviceError where the device is not there, or is another one."""
+    cl = _pyopencl()
+    for raw in _raw(cl):
+        if _identity(raw, cl) == device.identity:
+            return Opened(cl, raw, cl.Context([raw]))
+    raise DeviceError(f"device {device.name}: {device.describe()} is not on this machine")
+
+
+def found() -> list[OpenClDevice]:
+    """The devices of this machine. Raises DeviceError where pyopencl is not installed."""
+    cl = _pyopencl()
+    return [_device(number, raw, cl) for number, raw in enumerate(_raw(cl))]
+
+
+def select(part: str) -> OpenClDevice:
+    """The device that stands after ``opencl:``, as a number or a part of its name; '' is the first one.
+
+    Raises DeviceError where there is none, or several have that in their names.
+    """
+    devices = found()
+    if not devices:
+        raise DeviceError(
+            "device opencl: no OpenCL driver was found; a driver of your GPU makes one, or PoCL on any CPU: "
+            "pip install 'tunegrad[opencl]'"
+        )
+    valid = "; ".join(f"{d.name} ({dict(d.identity)['platform']}, {dict(d.identity)['name']})" for d in devices)
+    if part.isdigit() or not part:
+        number = int(part or 0)
+        if number >= len(devices):
+            raise DeviceError(f"device opencl:{part}: this machine has {len(devices)} OpenCL devices: {valid}")
+        return devices[number]
+    named = [d for d in devices if part.lower() in d.describe().lower()]
+    if len(named) != 1:
+        count = "several OpenCL devices have" if named else "no OpenCL device has"
+        raise DeviceError(f"device opencl:{part}: {count} that in the name: {valid}")
+    return named[0]
+
+
 def _pyopencl() -> Any:
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
         import pyopencl
     except ImportError as error:
@@ -128,25 +204,47 @@ def _pyopencl() -> Any:
     return pyopencl
 
 
-def _devices(cl: Any) -> list[Any]:
+def _raw(cl: Any) -> list[Any]:
+    """The driver's devices: GPUs first, then others, simulators last."""
     try:
         platforms = cl.get_platforms()
     except cl.LogicError:  # the loader found no driver at all
         return []
-    found = [d for platform in platforms for d in platform.get_devices()]
-    return sorted(found, key=lambda d: not d.type & cl.device_type.GPU)
+    devices = [d for p in platforms for d in p.get_devices()]
+    return sorted(devices, key=lambda d: (d.platform.name == _SIMULATOR, _type(d, cl) != "gpu"))
 
 
-def _target(device: Any) -> Target:
-    return Target(
+def _type(raw: Any, cl: Any) -> str:
+    kinds = cl.device_type
+    return "cpu" if raw.type & kinds.CPU else "gpu" if raw.type & kinds.GPU else "accelerator"
+
+
+def _identity(raw: Any, cl: Any) -> tuple[tuple[str, str], ...]:
+    fields = {
+        "platform": raw.platform.name,
+        "platform_version": raw.platform.version,
+        "name": raw.name,
+        "vendor": raw.vendor,
+        "version": raw.version,
+        "driver": raw.driver_version,
+        "type": _type(raw, cl),
+        "clock": str(raw.max_clock_frequency),
+        "memory": str(raw.global_mem_size),
+    }
+    return tuple(sorted((k, " ".join(str(v).split())) for k, v in fields.items()))
+
+
+def _device(number: int, raw: Any, cl: Any) -> OpenClDevice:
+    target = Target(
         name="opencl",
         kind="gpu",
-        arch=f"{device.name} {device.version}".strip(),
-        features=tuple(sorted(device.extensions.split())),
+        arch=f"{raw.name} {raw.version}".strip(),
+        features=tuple(sorted(raw.extensions.split())),
         vector_bytes=16,
         registers=64,
-        threads=int(device.max_compute_units),
-        l2_bytes=int(device.global_mem_cache_size),
-        shared_bytes=int(device.local_mem_size),
-        max_local=int(device.max_work_group_size),
+        threads=int(raw.max_compute_units),
+        l2_bytes=int(raw.global_mem_cache_size),
+        shared_bytes=int(raw.local_mem_size),
+        max_local=int(raw.max_work_group_size),
     )
+    return OpenClDevice(number, target, _identity(raw, cl), exclusive=_type(raw, cl) == "cpu")

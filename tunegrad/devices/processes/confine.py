@@ -51,9 +51,11 @@ class Confinement:
     """What a process may still do. ``reads``: open files for reading, for one that runs no candidate.
 
     ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it has when it is
-    confined; 0: as much as there is.
+    confined; 0: as much as there is. ``driver``: it loads a driver that opens files, starts programs and takes address
+    space as it likes: it is cut off from its session, dies with its parent, and keeps the limits of time.
     """
 
+    driver: bool = False
     reads: bool = False
     threads: bool = True
     memory_bytes: int = 0
@@ -82,6 +84,12 @@ class Beginning:
 
     def confine(self) -> Protections:
         """Give up the rest, in every thread, for good. What is imported later can not be found any more."""
+        if self.confinement.driver:
+            if self.confinement.memory_bytes:
+                watch_memory(memory_bytes()[1] + min(self.confinement.memory_bytes, physical_bytes() // 2))
+            for descriptor in (_STDIN, _STDOUT, _STDERR):
+                os.dup2(self.nowhere, descriptor)
+            return self.protections
         reads = self.confinement.reads
         if self.confinement.memory_bytes:
             limit_address_space(memory_bytes()[0] + min(self.confinement.memory_bytes, physical_bytes() // 2))
@@ -110,6 +118,10 @@ def begin(confinement: Confinement, channel: int) -> Beginning:
     if nowhere > channel:
         os.closerange(channel + 1, nowhere)
     os.closerange(max(channel, nowhere) + 1, _most_descriptors())
+    if confinement.driver:
+        _die_with_parent()
+        no_new_privileges()
+        return Beginning(confinement, channel, nowhere, Protections(False, 0, False, False, False, session))
     mounts = 0 if landlock.version() else _NEW_MOUNTS
     user = not confinement.reads and _unshare(_NEW_USER | mounts)
     network = user and _unshare(_NEW_NETWORK | _NEW_IPC)

@@ -1,51 +1,204 @@
-"""The reference device: the interpreter. Slow, exact, and an error for everything a program must not do."""
+"""The reference device: the interpreter, with memory that is numpy's. It says what programs mean, slowly."""
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import time
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
-from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
+from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.program import Program
+from tunegrad.ir.program import Pack, Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
+from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.devices.device import Inspection
 
 __all__ = ["ReferenceDevice"]
 
+_TARGET = Target(name="reference", kind="cpu", arch="interpreter")
 
+
+@dataclass(frozen=True, slots=True)
 class ReferenceDevice:
-    """Runs programs of any target; ``time`` gives the interpreter's own wall time, good for nothing but tests."""
+    """Programs of any target. Its times are the interpreter's own, good for nothing but tests."""
 
+    target: Target = _TARGET
+
+    name = "reference"
     runs = True
+    exclusive = True
+    confinement = Confinement()
 
-    def __init__(self, target: Target | None = None) -> None:
-        self.name = "reference"
-        self.target = target or Target(name="reference", kind="cpu", arch="interpreter")
+    def describe(self) -> str:
+        return "the interpreter"
 
-    def compile(self, program: Program) -> Compiled:
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        fields = {"device": "reference", "arch": self.target.arch, "numerics": numerics}
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def compiler(self) -> str:
+        return "interpreter"
+
+    def lower(self, program: Program) -> Lowered:
         """The program's own text. Raises VerifyError for a program that breaks the rules of its form."""
         verify_program(program)
-        return Compiled(program, program.text)
+        return Lowered(_text(program), program.name, io_of(program), (), Geometry(program.threads, program.local))
 
-    def run(self, compiled: Compiled, buffers: Buffers) -> None:
-        """Interpret once. Raises VerifyError for a race, an access out of bounds, a read of what nobody wrote."""
-        interpret(compiled.program, checked_buffers(compiled.program, buffers))
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        return lowered.text.encode()
 
-    def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:
-        """Wall seconds of ``samples`` interpretations."""
-        seconds = []
-        for _ in range(samples):
-            start = time.perf_counter()
-            self.run(compiled, buffers)
-            seconds.append(time.perf_counter() - start)
-        return tuple(seconds)
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        return None
+
+    def open(self, pin: bool = False) -> ReferenceEngine:
+        return ReferenceEngine(self)
+
+
+def _text(program: Program) -> str:
+    """A program as text that comes back as the same program, in this installation alone."""
+    return pickle.dumps(program).hex()
+
+
+class HostMemory:
+    """An array of bytes."""
+
+    __slots__ = ("_protected", "data", "nbytes")
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self.data, self.nbytes = data, data.nbytes
+        self._protected = b""
+
+    def view(self, dtype: str) -> Array:
+        return self.data.view(buffer_dtype(dtype).numpy)
+
+    read = view
+
+    def protect(self, on: bool = True) -> None:
+        self._protected = self.data.tobytes() if on else b""
+
+    def damage(self) -> str:
+        written = bool(self._protected) and self._protected != self.data.tobytes()
+        return "the candidate wrote to this buffer, which it may only read" if written else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    program: Program
+    io: KernelIO
 
     def close(self) -> None:
-        """Nothing to give back."""
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    code: _Code
+    memories: list[HostMemory]
+
+    def run(self) -> None:
+        pairs = zip(self.code.io.params, self.memories, strict=True)
+        interpret(self.code.program, {p.name: m.view(p.dtype)[: p.elements] for p, m in pairs})
+
+
+class ReferenceEngine:
+    """See ``devices.device.Engine``."""
+
+    align = 64
+
+    def __init__(self, device: ReferenceDevice) -> None:
+        self.device = device
+
+    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> HostMemory:
+        return HostMemory(np.zeros(nbytes, np.uint8))
+
+    def part(self, memory: HostMemory, start: int, nbytes: int) -> HostMemory:
+        return HostMemory(memory.data[start : start + nbytes])
+
+    def borrow(self, array: NDArray[Any]) -> HostMemory | None:
+        return None
+
+    def write(self, memory: HostMemory, values: Array) -> None:
+        memory.data[: values.nbytes] = values.reshape(-1).view(np.uint8)
+
+    def pack(self, pack: Pack, source: Array, memory: HostMemory, rest: int = 0) -> None:
+        memory.data.fill(rest)
+        self.write(memory, pack.run(source))
+
+    def fill(self, memory: HostMemory, byte: int) -> None:
+        memory.data.fill(byte)
+
+    def digest(self, memories: Sequence[HostMemory]) -> str:
+        whole = hashlib.blake2b(digest_size=16)
+        for m in memories:
+            whole.update(f"{m.nbytes} ".encode())
+            whole.update(m.data.tobytes())
+        return whole.hexdigest()
+
+    def watch(self, memories: Sequence[HostMemory | None]) -> None:
+        """Protected memory is compared when somebody asks for its damage."""
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> _Code:
+        program: Program = pickle.loads(bytes.fromhex(image.decode()))  # noqa: S301  # of ``_text``, by this session
+        return _Code(program, compiled.io)
+
+    def launch(self, code: _Code, memories: Sequence[HostMemory], scratch: Sequence[HostMemory]) -> _Launch:
+        return _Launch(code, list(memories))
+
+    def bind(self, launches: Sequence[_Launch]) -> _Plan:
+        return _Plan(tuple(launches))
+
+    def time(
+        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[HostMemory] = ()
+    ) -> tuple[float, ...]:
+        return tuple(_seconds(launch) for _ in range(samples))
+
+    def slowness(self) -> float:
+        return 1.0
+
+    def limits(self) -> MachineLimits:
+        at = ((1, 1e6),)
+        return MachineLimits(at, at, at, (), ())
+
+    def close(self) -> None:
+        pass
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    launches: tuple[_Launch, ...]
+
+    def point(self, step: int, argument: int, memory: HostMemory) -> None:
+        self.launches[step].memories[argument] = memory
+
+    def run(self) -> None:
+        for launch in self.launches:
+            launch.run()
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        turns = [[_seconds(launch) for launch in self.launches] for _ in range(samples)]
+        means = tuple(sum(t) / len(turns) for t in zip(*turns, strict=True)) if each else ()
+        return tuple(map(sum, turns)), means
+
+
+def _seconds(launch: _Launch) -> float:
+    start = time.perf_counter()
+    launch.run()
+    return time.perf_counter() - start

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.host.buffers import Buffer, poison
-from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices.device import Engine, Memory
+from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
 from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs
 from tunegrad.devices.verifying.tolerance import Bar
@@ -50,30 +50,30 @@ class Dataset:
     """
 
     sets: tuple[InputSet, ...]
-    read: dict[tuple[int, Parameter], Buffer] = field(default_factory=dict)
-    written: dict[Parameter, Buffer] = field(default_factory=dict)
-    packs: dict[Pack, Buffer] = field(default_factory=dict)
+    read: dict[tuple[int, Parameter], Memory] = field(default_factory=dict)
+    written: dict[Parameter, Memory] = field(default_factory=dict)
+    packs: dict[Pack, Memory] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes kept for this kernel."""
         buffers = (*self.read.values(), *self.written.values(), *self.packs.values())
-        memory = {b.address: b.nbytes for b in buffers}
-        memory.update((a.ctypes.data, a.nbytes) for s in self.sets for a in s.inputs.values())
+        held = {_place(b): b.nbytes for b in buffers}
+        held.update((a.ctypes.data, a.nbytes) for s in self.sets for a in s.inputs.values())
         expected = sum(r.nbytes for s in self.sets for r in s.references.values())
-        return sum(memory.values()) + expected + sum(b.nbytes for b in self.bars.values())
+        return sum(held.values()) + expected + sum(b.nbytes for b in self.bars.values())
 
     @property
     def references(self) -> References:
         return tuple(s.references for s in self.sets)
 
-    def buffers(self, io: KernelIO, index: int) -> list[Buffer]:
+    def buffers(self, io: KernelIO, index: int, engine: Engine) -> list[Memory]:
         """The buffer of each parameter in order, for input set ``index``; packed constants were made by ``pack``."""
         packed = {param: self.packs[pack] for pack, param in _packs(io)}
-        return [packed[p] if p.role == "pack" else self._buffer(p, index) for p in io.params]
+        return [packed[p] if p.role == "pack" else self._buffer(p, index, engine) for p in io.params]
 
-    def pack(self, ios: Sequence[KernelIO], bulk: Bulk) -> None:
+    def pack(self, ios: Sequence[KernelIO], engine: Engine) -> None:
         """Make the packed constants of what runs next; the oldest ones give way, and their memory is used again."""
         wanted = {pack: param for io in ios for pack, param in _packs(io)}
         for pack, param in wanted.items():
@@ -81,11 +81,9 @@ class Dataset:
                 continue
             nbytes = _roomy(param.nbytes)
             guard = poison(buffer_dtype(param.dtype))
-            buffer = self._spare(nbytes, wanted) or Buffer(nbytes, touched=False, guard=guard)
+            buffer = self._spare(nbytes, wanted) or engine.allocate(nbytes, touched=False, guard=guard)
             buffer.protect(False)
-            buffer.bytes[param.nbytes :] = guard
-            packed = buffer.array(param.dtype)[: param.elements]
-            pack.run(self.sets[0].inputs[pack.source], packed, bulk.assign)
+            engine.pack(pack, self.sets[0].inputs[pack.source], buffer, rest=guard)
             buffer.protect()
             self.packs[pack] = buffer
 
@@ -100,7 +98,7 @@ class Dataset:
             found = self.bars[key] = Bar.of(param.dtype, reference)
         return found
 
-    def fill(self, index: int, io: KernelIO, bulk: Bulk) -> None:
+    def fill(self, index: int, io: KernelIO, engine: Engine) -> None:
         """Poison the outputs of ``io``, and give back what set ``index`` has for its inouts.
 
         On the first set and every other one after it the poison is not NaN: where NaN is right, what writes nothing is
@@ -109,35 +107,35 @@ class Dataset:
         for param in io.params:
             if param.role == "out":
                 byte = poison(buffer_dtype(param.dtype), nan=index % 2 == 1)
-                bulk.fill(self._buffer(param, index).bytes, byte)
+                engine.fill(self._buffer(param, index, engine), byte)
             elif param.role == "inout":
-                _assign(self._buffer(param, index), param, self.sets[index].inputs[param.name])
+                engine.write(self._buffer(param, index, engine), _values(param, self.sets[index].inputs[param.name]))
 
-    def _buffer(self, param: Parameter, index: int) -> Buffer:
+    def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
         if param.role not in ("in", "const"):
             found = self.written.get(param)
             if found is None:
-                found = self.written[param] = Buffer(param.nbytes, touched=False)
+                found = self.written[param] = engine.allocate(param.nbytes, touched=False)
             return found
         values = self.sets[index].inputs[param.name]
         at = 0 if values is self.sets[0].inputs[param.name] else index, param
         found = self.read.get(at)
         if found is None:
             guard = poison(buffer_dtype(param.dtype))
-            found = self.read[at] = Buffer(param.nbytes, touched=False, guard=guard)
-            _assign(found, param, values)
+            found = self.read[at] = engine.allocate(param.nbytes, touched=False, guard=guard)
+            engine.write(found, _values(param, values))
             found.protect()
-            self._let_go(param, values, found.array(param.dtype))
+            self._let_go(param, values, found.view(param.dtype))
         return found
 
-    def _let_go(self, param: Parameter, values: Array, held: Array) -> None:
+    def _let_go(self, param: Parameter, values: Array, held: Array | None) -> None:
         """Read what was drawn from the buffer from now on, where it is the same there: one copy is enough."""
-        if held.dtype == values.dtype:
+        if held is not None and held.dtype == values.dtype:
             for each in self.sets:
                 if each.inputs[param.name] is values:
                     each.inputs[param.name] = held
 
-    def _spare(self, nbytes: int, wanted: Collection[Pack]) -> Buffer | None:
+    def _spare(self, nbytes: int, wanted: Collection[Pack]) -> Memory | None:
         """The memory of a packed constant that gives way; None where there is room, or none is of ``nbytes``."""
         if len(self.packs) < _PACKS:
             return None
@@ -150,14 +148,21 @@ class Dataset:
         return self.packs.pop(fits)
 
 
+def _place(memory: Memory) -> int:
+    """What arrays that are views of it have in common with it."""
+    view = memory.view("bool")
+    return id(memory) if view is None else int(view.ctypes.data)
+
+
+def _values(param: Parameter, values: Array) -> Array:
+    """In the dtype of the buffer; the same array where it has that."""
+    return np.asarray(values, buffer_dtype(param.dtype).numpy)
+
+
 def _roomy(nbytes: int) -> int:
     """A size of memory that others fit as well: at most an eighth more. New pages take as long as the packing."""
     step = max(64, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
-
-
-def _assign(buffer: Buffer, param: Parameter, values: Array) -> None:
-    buffer.array(param.dtype)[:] = values
 
 
 class DatasetCache:

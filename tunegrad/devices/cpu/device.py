@@ -1,0 +1,80 @@
+"""The CPU as a device: programs become LLVM IR, and objects that are linked into the process that runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
+from tunegrad.devices.device import Inspection
+from tunegrad.devices.host.codegen import OptLevel, assembly, compile_llvm, compiler_version
+from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices.job import Geometry, Lowered, io_of
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import Target
+from tunegrad.render.llvm import render_llvm, workspace_bytes
+from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cpu.engine import CpuEngine
+
+__all__ = ["OPT_LEVEL", "CpuDevice", "device_of"]
+
+OPT_LEVEL: OptLevel = 1
+"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuDevice:
+    """See ``devices.device.Device``. ``target`` may be of another CPU: then it compiles, and is not opened."""
+
+    target: Target
+    opt_level: OptLevel = OPT_LEVEL
+
+    name = "cpu"
+    runs = True
+    exclusive = True
+    confinement = Confinement(threads=False)
+
+    def describe(self) -> str:
+        t = self.target
+        sizes = f"L1 {t.l1_bytes >> 10} KiB, L2 {t.l2_bytes >> 10} KiB, L3 {t.l3_bytes >> 10} KiB"
+        cores = f"{t.threads} thread{'s' if t.threads != 1 else ''}"
+        return f"{t.arch}, {cores}, {t.registers} vector registers of {t.vector_bytes} bytes, {sizes}"
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        return fingerprint(self.target, numerics)
+
+    def compiler(self) -> str:
+        return f"{compiler_version()}\0{self.opt_level}"
+
+    def lower(self, program: Program) -> Lowered:
+        if program.threads > self.target.threads:
+            raise IllegalAction(f"{program.threads} threads, the target has {self.target.threads}")
+        scratch = workspace_bytes(program)
+        return Lowered(
+            render_llvm(program, self.target),
+            program.name,
+            io_of(program),
+            (scratch,) if scratch else (),
+            Geometry(program.threads),
+        )
+
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        return compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
+
+    def inspect(self, lowered: Lowered) -> Inspection:
+        text = assembly(lowered.text, self.target, self.opt_level)
+        return Inspection(text, code_facts(text), hot_loop(text))
+
+    def open(self, pin: bool = False) -> CpuEngine:
+        from tunegrad.devices.cpu.engine import CpuEngine
+
+        return CpuEngine(self, pin)
+
+
+def device_of(threads: int | None = None) -> CpuDevice:
+    """The CPU of this machine, for kernels of so many threads (default: as many as it is fair to use)."""
+    return CpuDevice(host_target(threads))

@@ -1,0 +1,176 @@
+"""The CPU, open in this process: memory of this process, kernels that are linked here, a team of native threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.cpu.peak import measure_limits
+from tunegrad.devices.cpu.pulse import Pulse
+from tunegrad.devices.cpu.readonly import ReadOnly
+from tunegrad.devices.host.buffers import GUARD, Buffer
+from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
+from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+from tunegrad.devices.limits import MachineLimits
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.program import Pack
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cpu.device import CpuDevice
+
+__all__ = ["CpuEngine"]
+
+_ALIGN = 64
+"""A cache line, and a vector of AVX-512."""
+
+
+class Span:
+    """A part of memory, or an array of the caller's; it keeps what it is of alive."""
+
+    __slots__ = ("bytes", "nbytes")
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self.bytes, self.nbytes = data, data.nbytes
+
+    @property
+    def address(self) -> int:
+        return int(self.bytes.ctypes.data)
+
+    def view(self, dtype: str) -> Array:
+        return self.bytes.view(buffer_dtype(dtype).numpy)
+
+    read = view
+
+    def protect(self, on: bool = True) -> None:
+        self.bytes.flags.writeable = not on
+
+    def damage(self) -> str:
+        return ""
+
+
+CpuMemory = Buffer | Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A kernel and its memory."""
+
+    executable: Executable
+    table: BufferTable
+    scratch: tuple[CpuMemory, ...]
+    native: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Launches as the team's native runner wants them. ``memories`` are what arguments point at."""
+
+    team: Team
+    launches: tuple[_Launch, ...]
+    native: Plan
+
+    def point(self, step: int, argument: int, memory: CpuMemory) -> None:
+        self.launches[step].table.point(argument, memory.address)
+
+    def run(self) -> None:
+        self.team.run_plan(self.native)
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.team.time_plan(self.native, samples, each=each)
+
+
+class CpuEngine:
+    """See ``devices.device.Engine``. Code is linked into this process, and does not hang on the engine.
+
+    ``pin``: the thread that opens it is kept on the first core, as the helpers are on theirs.
+    """
+
+    align = _ALIGN
+
+    def __init__(self, device: CpuDevice, pin: bool = False) -> None:
+        self.device = device
+        self.team = Team(device.target.threads, pin_caller=pin)
+        self._bulk = Bulk(self.team)
+        self._read_only: ReadOnly | None = None
+        self._pulse = Pulse(device.target, self.team) if pin else None
+
+    # ---- memory
+
+    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> Buffer:
+        return Buffer(nbytes, touched, GUARD if guard is None else guard)
+
+    def part(self, memory: CpuMemory, start: int, nbytes: int) -> Span:
+        return Span(memory.bytes[start : start + nbytes])
+
+    def borrow(self, array: NDArray[Any]) -> Span | None:
+        if not array.flags.c_contiguous:
+            return None
+        return Span(array.reshape(-1).view(np.uint8))
+
+    def write(self, memory: CpuMemory, values: Array) -> None:
+        memory.bytes[: values.nbytes].view(values.dtype)[:] = values.reshape(-1)
+
+    def pack(self, pack: Pack, source: Array, memory: CpuMemory, rest: int = 0) -> None:
+        pack.run(source, memory.view(pack.dtype.name)[: pack.size], self._bulk.assign)
+        memory.bytes[pack.size * pack.dtype.itemsize :] = rest
+
+    def fill(self, memory: CpuMemory, byte: int) -> None:
+        self._bulk.fill(memory.bytes, byte)
+
+    def digest(self, memories: Sequence[CpuMemory]) -> str:
+        return self._bulk.digest(m.bytes for m in memories)
+
+    def watch(self, memories: Sequence[CpuMemory | None]) -> None:
+        """A write to one of these ends this process from now on, by an exit code that says which it was."""
+        if self._read_only is None:
+            self._read_only = ReadOnly()
+        self._read_only.watch([m.pages if isinstance(m, Buffer) else (0, 0) for m in memories])
+
+    # ---- code
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> Executable:
+        return Executable.load(image, compiled.entry, compiled.geometry.groups)
+
+    def launch(self, code: Executable, memories: Sequence[CpuMemory], scratch: Sequence[CpuMemory]) -> _Launch:
+        if code.threads > self.team.threads:
+            raise InternalError(f"{code.name}: {code.threads} threads, the target has {self.team.threads}")
+        table = BufferTable([m.address for m in memories], list(memories))
+        workspace = scratch[0].address if scratch else 0
+        return _Launch(
+            code, table, tuple(scratch), Launch(code.address, table.address, workspace, code.threads)
+        )
+
+    def bind(self, launches: Sequence[_Launch]) -> _Plan:
+        return _Plan(self.team, tuple(launches), Plan([x.native for x in launches]))
+
+    # ---- time
+
+    def time(
+        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[CpuMemory] = ()
+    ) -> tuple[float, ...]:
+        cold = [(m.address, m.nbytes) for m in evicted if m.nbytes]
+        return self.team.time(launch.native, samples, inner, cold)
+
+    def slowness(self) -> float:
+        if self._pulse is None:
+            self._pulse = Pulse(self.device.target, self.team)
+        return self._pulse.slowness()
+
+    def limits(self) -> MachineLimits:
+        return measure_limits(self.device.target, self.team)
+
+    def close(self) -> None:
+        self.team.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,220 @@
+"""What a device is, in the two halves that every device has.
+
+    Device    a value that travels: facts, identity, how programs become images     compiles anywhere
+    Engine    a device that is open in this process: memory, code, launches, times   runs
+
+    program --Device.lower--> text --Device.compile--> image --Engine.load--> code --Engine.launch--> runs
+
+Pool, workers, data, verifying, timing and whole models stand beside the devices and know these two
+alone. What a process may do that runs candidates is the device's to say (``confinement``): a driver
+may have to open files and start programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from numpy.typing import NDArray
+
+from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.ir.program import Pack, Program
+from tunegrad.ir.target import Target
+from tunegrad.reports import CodeFacts
+from tunegrad.trial import Fingerprint
+
+Own = Any
+"""Memory, code or launches of an engine: they go back to the one that made them, and to no other."""
+
+__all__ = ["BoundPlan", "Code", "Device", "Engine", "Inspection", "Launch", "Memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a compiler made of a program: its listing, facts about it, and the loop that matters."""
+
+    listing: str
+    facts: CodeFacts | None
+    hot_loop: str
+
+
+class Memory(Protocol):
+    """Memory that kernels of one engine use. It is freed with the last reference to it."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes a kernel may use."""
+
+    def view(self, dtype: str) -> Array | None:
+        """Its content as an array that follows it; None where this process can not see it."""
+
+    def read(self, dtype: str) -> Array:
+        """Its content as an array, which may be a view."""
+
+    def protect(self, on: bool = True) -> None:
+        """From now on kernels only read it: a write is damage, or ends the process."""
+
+    def damage(self) -> str:
+        """What was written beside it, or to it while it was protected, in words; '' for nothing."""
+
+
+class Code(Protocol):
+    """A kernel that is loaded. It is unloaded by ``close``, or with the last reference to it."""
+
+    def close(self) -> None:
+        """Unload it; nothing may be running in it."""
+
+
+class Launch(Protocol):
+    """A kernel with its memory, ready to run. It keeps both alive."""
+
+
+class BoundPlan(Protocol):
+    """Launches that run one after the other, again and again."""
+
+    def point(self, step: int, argument: int, memory: Own) -> None:
+        """Let an argument of a launch be other memory from now on, which the caller keeps alive."""
+
+    def run(self) -> None:
+        """Run all, in order, and wait."""
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without ``each``)."""
+
+
+class Engine(Protocol):
+    """An open device. One call at a time runs something; others wait."""
+
+    @property
+    def device(self) -> Device:
+        """What was opened."""
+
+    @property
+    def align(self) -> int:
+        """Parts of memory begin at multiples of so many bytes."""
+
+    # ---- memory
+
+    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> Memory:
+        """Memory between two guard zones; zeroed, unless it is not ``touched``.
+
+        ``guard`` is the byte that the zones are filled with. Raises MemoryError.
+        """
+
+    def part(self, memory: Own, start: int, nbytes: int) -> Memory:
+        """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
+
+    def borrow(self, array: NDArray[Any]) -> Memory | None:
+        """A contiguous array of this process as kernels can use it; None where they can not."""
+
+    def write(self, memory: Own, values: Array) -> None:
+        """Copy a contiguous array to the start of memory."""
+
+    def pack(self, pack: Pack, source: Array, memory: Own, rest: int = 0) -> None:
+        """Fill memory with a packed constant, made of its source, and then with the byte ``rest``."""
+
+    def fill(self, memory: Own, byte: int) -> None:
+        """Set every byte."""
+
+    def digest(self, memories: Sequence[Own]) -> str:
+        """Of the bytes of memories, in order: equal ones for equal bytes; hexadecimal."""
+
+    def watch(self, memories: Sequence[Own | None]) -> None:
+        """Protected memory that the next launches read, by place; None at places that they write.
+
+        A process that ends of a write to one of them may say so by ``replies.EXIT_WROTE``.
+        """
+
+    # ---- code
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> Code:
+        """Load an image. Raises CompileFailure for one that is none, or lacks the kernel."""
+
+    def launch(self, code: Own, memories: Sequence[Own], scratch: Sequence[Own]) -> Launch:
+        """A kernel with its buffers, in order, and its scratch."""
+
+    def bind(self, launches: Sequence[Own]) -> BoundPlan:
+        """Launches as a plan."""
+
+    # ---- time
+
+    def time(
+        self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()
+    ) -> tuple[float, ...]:
+        """Seconds of ``samples`` samples by the device's own clock.
+
+        A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
+        """
+
+    def slowness(self) -> float:
+        """How much longer a fixed piece of arithmetic takes now than it can."""
+
+    def limits(self) -> MachineLimits:
+        """The device's peaks, measured now; takes about a second."""
+
+    def close(self) -> None:
+        """Give everything back; calling it again does nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Device(Protocol):
+    """A device as a frozen value: equal ones are the same device. It opens nothing by itself."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def name(self) -> str:
+        """What stands after ``--device``."""
+
+    @property
+    def target(self) -> Target:
+        """What programs are lowered for."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be opened; False for one that only compiles."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing may compile while something is timed: they share cores."""
+
+    @property
+    def confinement(self) -> Confinement:
+        """What a process may do that runs candidates on it."""
+
+    def describe(self) -> str:
+        """The device in words, for people."""
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        """The store's key for measurements on it."""
+
+    def compiler(self) -> str:
+        """What compiles for it, with its version: images of another one are other images."""
+
+    def lower(self, program: Program) -> Lowered:
+        """The program as text; a pure function.
+
+        Raises IllegalAction for a program that the target can not run at all, OutOfResources for
+        one that needs more than it has.
+        """
+
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        """The image of a text, a function of both alone. ``killable``: this process may be.
+
+        Raises CompileFailure in the compiler's words.
+        """
+
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        """What the text becomes; None for a device that does not show it."""
+
+    def open(self, pin: bool = False) -> Engine:
+        """Open it in this process; ``pin``: this thread does nothing else, and may be kept on a core.
+
+        Raises DeviceError where it is not there.
+        """

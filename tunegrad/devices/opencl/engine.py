@@ -1,0 +1,275 @@
+"""An OpenCL device, open in this process: buffers between guard zones, kernels, and one queue in order.
+
+    allocate     guard | data, which kernels get as a sub-buffer | guard
+    protect      the driver can not keep kernels from writing: a digest is kept, and compared when asked
+    time         profiling events, on the device's own clock
+    plan         all launches are enqueued, then waited for once
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.host.buffers import GUARD
+from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.opencl.device import OpenClDevice, opened
+from tunegrad.devices.opencl.peak import measure_limits
+from tunegrad.errors import CompileFailure, InternalError, OutOfResources
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.program import Pack
+
+if TYPE_CHECKING:
+    from tunegrad.devices.device import BoundPlan
+
+__all__ = ["OpenClEngine"]
+
+_GUARD_BYTES = 4096
+_MOST_EVICTED = 64 << 20
+
+
+class ClMemory:
+    """See ``devices.device.Memory``. ``raw`` is what kernels get; ``whole`` has the guard zones, too."""
+
+    __slots__ = ("_digest", "_engine", "_guard", "_owner", "nbytes", "raw", "whole")
+
+    def __init__(self, engine: OpenClEngine, raw: Any, nbytes: int, whole: Any, guard: int, owner: object) -> None:
+        self._engine, self.raw, self.nbytes, self.whole = engine, raw, nbytes, whole
+        self._guard, self._owner = guard, owner
+        self._digest = b""
+
+    def view(self, dtype: str) -> Array | None:
+        return None
+
+    def read(self, dtype: str) -> Array:
+        return self._engine.read_bytes(self.raw, self.nbytes).view(buffer_dtype(dtype).numpy)
+
+    def protect(self, on: bool = True) -> None:
+        self._digest = self._content() if on else b""
+
+    def damage(self) -> str:
+        if self._digest and self._digest != self._content():
+            return "the candidate wrote to this buffer, which it may only read"
+        if self.whole is None:
+            return ""
+        data = self._engine.read_bytes(self.whole, self._engine.whole_bytes(self.nbytes))
+        for zone, place in ((data[:_GUARD_BYTES], "before its start"), (data[_GUARD_BYTES + self.nbytes :], "past its end")):
+            wrong = int((zone != self._guard).sum())
+            if wrong:
+                return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
+        return ""
+
+    def _content(self) -> bytes:
+        return hashlib.blake2b(self._engine.read_bytes(self.raw, self.nbytes).data, digest_size=16).digest()
+
+
+class ClCode:
+    """A built program and the name of its kernel."""
+
+    __slots__ = ("__weakref__", "compiled", "program")
+
+    def __init__(self, program: Any, compiled: CompiledCandidate | Lowered) -> None:
+        self.program, self.compiled = program, compiled
+
+    def close(self) -> None:
+        """The driver frees it with the last kernel."""
+        self.program = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A kernel object with its arguments, of its own: setting one of another launch does not touch it."""
+
+    kernel: Any
+    memories: tuple[ClMemory, ...]
+    global_size: tuple[int]
+    local_size: tuple[int]
+
+
+class OpenClEngine:
+    """See ``devices.device.Engine``."""
+
+    def __init__(self, device: OpenClDevice) -> None:
+        here = opened(device)
+        self.device, self.cl, self.context = device, here.cl, here.context
+        profiling = here.cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = here.cl.CommandQueue(here.context, properties=profiling)
+        self.align = max(64, here.device.mem_base_addr_align // 8)
+        self.lock = threading.RLock()
+        self._spare: Any = None
+        self._cache_bytes = min(_MOST_EVICTED, 2 * int(here.device.global_mem_cache_size))
+
+    # ---- memory
+
+    def whole_bytes(self, nbytes: int) -> int:
+        """Bytes of a buffer with both guard zones."""
+        return _GUARD_BYTES + -(-nbytes // self.align) * self.align + _GUARD_BYTES
+
+    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> ClMemory:
+        guard, size = GUARD if guard is None else guard, self.whole_bytes(nbytes)
+        with self.lock:
+            try:
+                whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size=size)
+                self._set(whole, guard, 0, size)
+                raw = whole.get_sub_region(_GUARD_BYTES, max(1, nbytes))
+                if nbytes and touched:
+                    self._set(raw, 0, 0, nbytes)
+                self.queue.finish()
+            except (self.cl.MemoryError, self.cl.RuntimeError, self.cl.LogicError) as error:
+                raise MemoryError(f"buffer of {nbytes} bytes on {self.device.name}: {error}") from error
+        return ClMemory(self, raw, nbytes, whole, guard, None)
+
+    def part(self, memory: ClMemory, start: int, nbytes: int) -> ClMemory:
+        """Of a sub-buffer there is no sub-buffer: it is one of the whole."""
+        if start % self.align or memory.whole is None:
+            raise InternalError(f"part at {start} of memory on {self.device.name}: multiples of {self.align}")
+        raw = memory.whole.get_sub_region(_GUARD_BYTES + start, max(1, nbytes))
+        return ClMemory(self, raw, nbytes, None, GUARD, memory)
+
+    def borrow(self, array: NDArray[Any]) -> ClMemory | None:
+        return None
+
+    def write(self, memory: ClMemory, values: Array) -> None:
+        if values.nbytes:
+            with self.lock:
+                self.cl.enqueue_copy(self.queue, memory.raw, np.ascontiguousarray(values), is_blocking=True)
+
+    def pack(self, pack: Pack, source: Array, memory: ClMemory, rest: int = 0) -> None:
+        values = pack.run(source).view(np.uint8)
+        filled = np.full(memory.nbytes, rest, np.uint8)
+        filled[: values.size] = values
+        self.write(memory, filled)
+
+    def fill(self, memory: ClMemory, byte: int) -> None:
+        if memory.nbytes:
+            with self.lock:
+                self._set(memory.raw, byte, 0, memory.nbytes)
+                self.queue.finish()
+
+    def digest(self, memories: Sequence[ClMemory]) -> str:
+        whole = hashlib.blake2b(digest_size=16)
+        for m in memories:
+            whole.update(f"{m.nbytes} ".encode())
+            whole.update(self.read_bytes(m.raw, m.nbytes).data)
+        return whole.hexdigest()
+
+    def watch(self, memories: Sequence[ClMemory | None]) -> None:
+        """Protected memory is compared when somebody asks for its damage."""
+
+    def read_bytes(self, raw: Any, nbytes: int) -> NDArray[np.uint8]:
+        """A copy of the first bytes of a driver's buffer."""
+        data = np.empty(nbytes, np.uint8)
+        if nbytes:
+            with self.lock:
+                self.cl.enqueue_copy(self.queue, data, raw, is_blocking=True)
+        return data
+
+    # ---- code
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> ClCode:
+        cl, (raw,) = self.cl, self.context.devices
+        try:
+            with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
+                program = cl.Program(self.context, [raw], [image]).build(cache_dir=False)
+                cl.Kernel(program, compiled.entry)
+        except (cl.Error, ValueError) as error:
+            raise CompileFailure(f"program {compiled.entry} on {self.device.name}: {error}") from error
+        return ClCode(program, compiled)
+
+    def launch(self, code: ClCode, memories: Sequence[ClMemory], scratch: Sequence[ClMemory]) -> _Launch:
+        kernel = self.cl.Kernel(code.program, code.compiled.entry)
+        held = (*memories, *scratch)
+        kernel.set_args(*(m.raw for m in held))
+        g = code.compiled.geometry
+        return _Launch(kernel, held, (g.groups * g.items,), (g.items,))
+
+    def bind(self, launches: Sequence[_Launch]) -> BoundPlan:
+        return _Plan(self, tuple(launches))
+
+    def enqueue(self, launch: _Launch) -> Any:
+        """One launch, not waited for; its event."""
+        return self.cl.enqueue_nd_range_kernel(self.queue, launch.kernel, launch.global_size, launch.local_size)
+
+    def finish(self) -> None:
+        """Wait. Raises OutOfResources where the driver could not run what was enqueued."""
+        try:
+            self.queue.finish()
+        except (self.cl.MemoryError, self.cl.RuntimeError) as error:
+            raise OutOfResources(f"{self.device.name}: {error}") from error
+
+    # ---- time
+
+    def time(
+        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[ClMemory] = ()
+    ) -> tuple[float, ...]:
+        seconds = []
+        with self.lock:
+            for _ in range(samples):
+                if evicted:
+                    self._evict()
+                events = [self.enqueue(launch) for _ in range(inner)]
+                self.finish()
+                seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9 / inner)
+        return tuple(seconds)
+
+    def slowness(self) -> float:
+        return 1.0
+
+    def limits(self) -> MachineLimits:
+        with self.lock:
+            return measure_limits(self)
+
+    def close(self) -> None:
+        self._spare = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _set(self, raw: Any, byte: int, start: int, nbytes: int) -> None:
+        self.cl.enqueue_fill_buffer(self.queue, raw, np.uint8(byte), start, nbytes)
+
+    def _evict(self) -> None:
+        """Write more than the device's cache holds."""
+        if self._spare is None:
+            self._spare = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size=self._cache_bytes)
+        self._set(self._spare, 0, 0, self._cache_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Launches in one queue."""
+
+    engine: OpenClEngine
+    launches: tuple[_Launch, ...]
+
+    def point(self, step: int, argument: int, memory: ClMemory) -> None:
+        self.launches[step].kernel.set_arg(argument, memory.raw)
+
+    def run(self) -> None:
+        with self.engine.lock:
+            for launch in self.launches:
+                self.engine.enqueue(launch)
+            self.engine.finish()
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """From the start of the first launch to the end of the last one."""
+        runs, parts = [], np.zeros(len(self.launches))
+        with self.engine.lock:
+            for _ in range(samples):
+                events = [self.engine.enqueue(launch) for launch in self.launches]
+                self.engine.finish()
+                if events:
+                    runs.append((events[-1].profile.end - events[0].profile.start) * 1e-9)
+                    parts += [(e.profile.end - e.profile.start) * 1e-9 for e in events]
+        return tuple(runs), tuple((parts / max(1, samples)).tolist()) if each else ()

@@ -1,0 +1,86 @@
+"""The one place where devices are named: what stands after ``--device``, and where it comes from.
+
+    cpu    opencl    opencl:1    opencl:pocl
+
+A further device is a folder, a line here, and an extra in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from tunegrad.devices.device import Device
+from tunegrad.errors import DeviceError
+
+__all__ = ["DEFAULT", "found", "host", "known", "open_device"]
+
+DEFAULT = "cpu"
+
+
+def open_device(name: str, threads: int | None = None) -> Device:
+    """The device of a name, as ``family`` or ``family:part``, where the part is a number or in the name.
+
+    ``threads`` bounds what a CPU may use; other devices have no such thing. Nothing is started: the
+    device is a value. Raises DeviceError for a name that is unknown, and where the device, its
+    driver or its package is not there, saying what to install.
+    """
+    family, colon, part = name.partition(":")
+    maker = _FAMILIES.get(family)
+    if maker is None:
+        planned = " can not be used in this version" if family in _PLANNED else " is unknown"
+        raise DeviceError(f"device {name!r}{planned}; valid: {', '.join(known())}")
+    if colon and not part:
+        raise DeviceError(f"device {name!r}: a number or a name must follow the colon")
+    return maker(part, threads)
+
+
+def known() -> tuple[str, ...]:
+    """The families of devices that users may name."""
+    return tuple(_FAMILIES)
+
+
+def host(threads: int = 1) -> Device:
+    """The machine that this process runs on, which is always there."""
+    return open_device(DEFAULT, threads)
+
+
+def found() -> list[tuple[str, Device | DeviceError]]:
+    """Every device of this machine, or why a family has none."""
+    rows: list[tuple[str, Device | DeviceError]] = []
+    for name in known():
+        try:
+            devices: list[Device] = _all(name)
+            rows += [(d.name, d) for d in devices]
+        except DeviceError as error:
+            rows.append((name, error))
+    return rows
+
+
+def _all(family: str) -> list[Device]:
+    if family != "opencl":
+        return [open_device(family)]
+    from tunegrad.devices.opencl.device import found, select
+
+    return list(cast("list[Device]", found())) or [select("")]
+
+
+def _cpu(part: str, threads: int | None) -> Device:
+    from tunegrad.devices.cpu.device import device_of
+
+    if part:
+        raise DeviceError(f"device 'cpu:{part}': there is one CPU; valid: cpu, and --threads says how much of it")
+    return device_of(threads)
+
+
+def _opencl(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its units are the driver's
+    from tunegrad.devices.opencl.device import select
+
+    return select(part)
+
+
+_FAMILIES: dict[str, Callable[[str, int | None], Device]] = {
+    "cpu": _cpu,
+    "opencl": _opencl,
+}
+_PLANNED = ("cuda",)

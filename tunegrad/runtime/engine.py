@@ -1,0 +1,81 @@
+"""What running a model needs of an open device; ``devices.device`` has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from tunegrad.ir.program import Pack
+
+__all__ = ["BoundPlan", "Code", "Engine", "Memory"]
+
+Array = NDArray[Any]
+
+
+class Memory(Protocol):
+    """Memory that kernels use; freed with the last reference to it."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes a kernel may use."""
+
+    def read(self, dtype: str) -> Array:
+        """Its content as an array, which may be a view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A loaded kernel. ``params`` name its buffers in order, packs included.
+
+    ``scratch_bytes`` are sizes of memory that it takes after them.
+    """
+
+    loaded: Any
+    params: tuple[str, ...]
+    packs: tuple[Pack, ...] = ()
+    scratch_bytes: tuple[int, ...] = ()
+
+
+class BoundPlan(Protocol):
+    """Launches that an engine can run again and again."""
+
+    def point(self, step: int, argument: int, memory: Any) -> None:
+        """Let an argument of a launch be other memory from now on, which the caller keeps alive."""
+
+    def run(self) -> None:
+        """Run all, in order, and wait."""
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without ``each``)."""
+
+
+class Engine(Protocol):
+    """What a plan needs of a device. Memory and launches are the engine's own; they go back to it alone."""
+
+    @property
+    def align(self) -> int:
+        """Parts of memory begin at multiples of so many bytes."""
+
+    def allocate(self, nbytes: int, touched: bool = True) -> Any:
+        """Memory, zeroed unless it is not ``touched``. Raises MemoryError."""
+
+    def part(self, memory: Any, start: int, nbytes: int) -> Any:
+        """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
+
+    def borrow(self, array: Array) -> Any:
+        """A contiguous array of this process as kernels can use it; None where they can not."""
+
+    def write(self, memory: Any, values: Array) -> None:
+        """Copy a contiguous array to the start of memory."""
+
+    def fill(self, memory: Any, byte: int) -> None:
+        """Set every byte."""
+
+    def launch(self, code: Any, memories: Sequence[Any], scratch: Sequence[Any]) -> Any:
+        """A loaded kernel with its buffers, in order, and its scratch."""
+
+    def bind(self, launches: Sequence[Any]) -> BoundPlan:
+        """Launches as a plan."""
