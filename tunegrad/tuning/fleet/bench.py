@@ -44,10 +44,11 @@ What a model may take is bounded on the machine, by what it took there before; t
 machine itself. Of one that is dead Ray tells, within a minute.
 """
 
-_SUPPLIES = 6
+_SUPPLIES = 8
 """How often a call may say that parts are missing.
 
-Plans and graphs first, then their constants; and all of it again on each machine that is new.
+A plan, the graph that went to make room for it, the constants of both: three times. And once more on
+a machine that takes the place of one that was lost.
 """
 
 _PUT_BYTES = 16 << 20
