@@ -363,6 +363,17 @@ def test_dispatch_a_call_for_a_machine_that_is_gone_is_lost_and_the_next_machine
     assert dispatcher.station("m1") == "m0"
 
 
+def test_dispatch_a_call_for_a_machine_that_is_of_another_kind_now_is_lost_and_nobody_is_blamed():
+    stations, dispatcher, said = fleet(machine(fingerprint=OTHER), machine())
+    job = dispatcher.submit(models("m0"))
+    with pytest.raises(JobLost, match=r"^m0 is gone$"):
+        dispatcher.answer(job)
+    assert job.losses == []
+    assert dispatcher.station("m0") == "m1"
+    assert said == ["machine m0 is left out from here on: it is of another kind now: other arch"]
+    assert stations.ended == ["m0"]
+
+
 @pytest.mark.parametrize("tries", [1, 2])
 def test_dispatch_tries_a_call_as_often_as_it_says(tries):
     def takes_s(call):
