@@ -12,10 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tunegrad.errors import InternalError
-from tunegrad.tuning.fleet import Answer, Call, Engine, StationLost
+from tunegrad.tuning.fleet import Answer, Call, Engine, StationLost, answered
 
 __all__ = ["Simulated", "SimulatedMachine"]
 
@@ -134,7 +133,7 @@ class Simulated:
             if ticket in self._lost:
                 raise StationLost(self._lost.pop(ticket))
             engine = self.machines[name].engine
-            return Answer(engine.fingerprint, _value(engine, call))
+            return Answer(engine.fingerprint, answered(engine, call.method, call.arguments))
         finally:
             self._left_s = time.perf_counter()
 
@@ -169,10 +168,3 @@ class Simulated:
             self._lost[ticket] = why
             self._ended.add(ticket)
         machine.running.clear()
-
-
-def _value(engine: Engine, call: Call) -> Any:
-    if call.method == "measure":
-        kernel, texts, best_s, known = call.arguments
-        return engine.measure(kernel, texts, best_s, known, None)
-    return engine.compare(*call.arguments) if call.method == "compare" else None

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from search_surface import MACHINE
 
+from tunegrad.devices import fingerprint, host_target
+from tunegrad.ir.target import Target
 from tunegrad.recording import read_recording
 from tunegrad.search import Recording, ReplayMeasurer
 from tunegrad.trial import Fingerprint
+from tunegrad.tuning.fleet.cluster import RELEASE
 
 SPACES = Path(__file__).parent / "data" / "spaces"
+
+
+_WIDE = ("+avx512", "+avx10", "+amx")
+
+
+def narrow_target(threads: int) -> Target:
+    """A machine that this one can play: without its widest units, and with half of its last cache."""
+    target = host_target(threads)
+    features = tuple(f"-{f[1:]}" if f.startswith(_WIDE) else f for f in target.features)
+    vector_bytes, registers = min(32, target.vector_bytes), min(16, target.registers)
+    return replace(
+        target,
+        features=features,
+        vector_bytes=vector_bytes,
+        registers=registers,
+        l3_bytes=target.l3_bytes // 2,
+    )
+
+
+def narrow(threads, numerics):
+    """``cluster.survey`` of such a machine; no other node of this host is it."""
+    target = narrow_target(threads)
+    return RELEASE, "another machine", target, fingerprint(target, numerics)
 
 
 class Recorded:

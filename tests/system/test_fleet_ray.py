@@ -1,28 +1,39 @@
 """Ray on loopback: clusters of this machine's processes, nodes that are killed, sessions that are interrupted."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import fleet_engines
+import numpy as np
 import psutil
 import pytest
 from fleet_engines import recording
 from fleet_sessions import NAMES, InProcess, Session, fleet_of
 from search_surface import MACHINE, kernel
+from small_models import Listener
 
-from tunegrad.config import resolve_settings
+from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
 from tunegrad.db import open_store
-from tunegrad.devices import Limits
+from tunegrad.devices import Limits, fingerprint, host_target
 from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.events import Warned
+from tunegrad.frontend import Tensor
 from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
-from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetMeasurer
+from tunegrad.tuning import plans, session, sites
+from tunegrad.tuning.contest import ROUNDS
+from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
+from tunegrad.tuning.models import Models
+from tunegrad.tuning.workload import workload_of_function
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")
 
@@ -187,6 +198,110 @@ def real_measurements(ray, crew):
     measurer = FleetMeasurer(dispatcher, 8, limits, policy)
     texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
     return list(measurer.measure(kernel("copy", 4096), [Schedule.parse(t) for t in texts], 1.0, ()))
+
+
+# ---- whole models
+
+
+def images(x):
+    """Two convolutions of several variants, and a softmax that can be cut."""
+    y = x.permute(0, 3, 1, 2).conv2d(Tensor.constant(CONVOLVED[0]), padding=1).relu()
+    y = y.conv2d(Tensor.constant(CONVOLVED[1]), padding=1) + y
+    return y.permute(0, 2, 3, 1).softmax(-1)
+
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
+CONVOLVED = [RNG.standard_normal((32, 32, 3, 3), dtype=np.float32) / 16 for _ in range(2)]
+
+
+@pytest.fixture
+def another_kind(monkeypatch):
+    """The nodes say that they are of a kind that this machine is not."""
+    monkeypatch.setattr(cluster, "survey", fleet_engines.narrow)
+    there = fingerprint(fleet_engines.narrow_target(1))
+    assert there.differences(fingerprint(host_target(1)))
+    return there
+
+
+def noted(monkeypatch):
+    """What machines are asked to run from now on; and what of it in finals in a model."""
+    names, in_finals = [], []
+    call, finals = FleetBench._call, session.settle_in_model
+
+    def noting(self, method, arguments, *more):
+        names.append(arguments[0] if method == "run" else method)
+        return call(self, method, arguments, *more)
+
+    def settled(*arguments):
+        before = len(names)
+        found = finals(*arguments)
+        in_finals.extend(names[before:])
+        return found
+
+    monkeypatch.setattr(FleetBench, "_call", noting)
+    monkeypatch.setattr(session, "settle_in_model", settled)
+    return names, in_finals
+
+
+@pytest.mark.slow
+def test_fleet_of_another_kind_decides_cuts_variants_and_finals_in_whole_models(tmp_path, another_kind, monkeypatch):
+    """Nothing is compiled, run or timed here: the session's own process can open no device."""
+
+    def refused(*_, **__):
+        raise AssertionError("this machine is of another kind")
+
+    names, in_finals = noted(monkeypatch)
+    for name in ("CpuMeasurer", "LocalBench", "host_target"):
+        monkeypatch.setattr(sites, name, refused)
+    monkeypatch.setattr(plans, "_CLOSE", math.inf)
+    work = workload_of_function(images, (IMAGES,))
+    store, heard = tmp_path / "s.db", Listener()
+    spec = ModelSpec("images", f"kernels:{work.key}", source="a function")
+    with Nodes(1) as nodes:
+        settings = TuneSettings(spec, "cpu", 1, 40.0, "beam", store, 3, ray=nodes.cluster.address)
+        report = session.run_session(settings, work, [heard])
+    assert [e.message for e in heard.of(Warned)] == []
+    assert report.tuned_ms < report.default_ms
+    assert report.mismatch == ""
+    assert in_finals.count("profiled") >= 2
+    assert {"check", "interleaved", "judged", "paired", "profiled"} <= set(names)
+    with open_store(store, "read") as opened:
+        found = [t for key, _ in opened.kernels() for t in opened.trials(key)]
+    assert {t.fingerprint for t in found} == {another_kind}
+    met = [t.actions for t in found if len(t.measurement.samples_s) >= ROUNDS and t.origin in ("plan", "variant")]
+    for question in ("images(", "plan(", "variant("):
+        assert any(actions.startswith(question) for actions in met), f"{question}...) was not decided by models"
+
+
+@pytest.mark.slow
+def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
+    """Really killed: the actor's process, in the midst of the runs of a model."""
+    work = workload_of_function(images, (IMAGES,))
+    said = []
+    with (
+        Nodes(1) as nodes,
+        RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray,
+        open_store(":memory:", "write") as store,
+    ):
+        crew = ray.crew(None)
+        limits = Limits()
+        spec = EngineSpec("tunegrad.tuning.fleet:CpuEngine", (crew.target, "contract", Policy(), limits, 0))
+        dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic, said.append)
+        bench = FleetBench(dispatcher, limits)
+        model = Models(store, crew.target, crew.fingerprint, bench).of(work)
+        bench.profiled([model], 10)
+        began_s = time.monotonic()
+        bench.profiled([model], 100)
+        rounds = math.ceil(100 * 4.0 / (time.monotonic() - began_s))
+        (actor,) = [p for p in processes_of_ray() if "".join(p.info["cmdline"]).startswith("ray::Station")]
+        killing = threading.Timer(1.5, actor.kill)
+        killing.start()
+        (turns,) = bench.profiled([model], rounds)
+        killing.join()
+    assert [len(turn) for turn in turns] == [len(work.plan.launches)] * rounds
+    assert len(said) == 1
+    assert said[0].startswith(f"machine {crew.measuring[0].address} was lost: ")
 
 
 def command(store, *more):

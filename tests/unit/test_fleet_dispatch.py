@@ -9,7 +9,8 @@ from search_surface import MACHINE
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
 from tunegrad.devices import Limits, host_target
-from tunegrad.errors import DeviceError, InternalError
+from tunegrad.errors import DeviceError, InternalError, OutOfResources
+from tunegrad.ir.fusion import Schedule as Plan
 from tunegrad.opts import Schedule
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.tuning.fleet import (
@@ -17,11 +18,13 @@ from tunegrad.tuning.fleet import (
     Call,
     CpuEngine,
     Dispatcher,
+    FleetBench,
     FleetMeasurer,
     JobLost,
     SourceLost,
     StationRaised,
 )
+from tunegrad.tuning.fleet.parts import Missing
 
 OTHER = Fingerprint((("arch", "glass"), ("device", "cpu")))
 
@@ -37,6 +40,9 @@ class Echo:
 
     def compare(self, kernel, a, b, rounds, cold, renewals):
         return (float(renewals),), (float(renewals),)
+
+    def models(self, method, arguments):
+        return (method, *arguments)
 
 
 def machine(takes_s=1.0, fingerprint=MACHINE, **more):
@@ -316,3 +322,94 @@ def test_machine_starts_one_fresh_process_for_each_renewal():
     for renewals in (0, 1, 1, 2):
         engine.compare(None, "", "", 5, "cold", renewals)
     assert done == ["compare", "renew", "compare", "compare", "renew", "compare"]
+
+
+# ---- calls for one machine
+
+
+def models(on, limit_s=60.0, tries=3):
+    return Call("models", ("run",), limit_s=limit_s, on=on, tries=tries)
+
+
+def ran(stations, method):
+    return [name for name, call in stations.calls if call.method == method]
+
+
+def test_dispatch_runs_a_call_on_its_machine_and_nothing_beside_it_there_while_others_go_on():
+    def takes_s(call):
+        return {"hello": 0.0, "models": 10.0}.get(call.method, 1.0)
+
+    stations, dispatcher, said = fleet(*(SimulatedMachine(Echo(), takes_s) for _ in range(2)))
+    before = [dispatcher.submit(ask(i, copies=False)) for i in range(4)]
+    job = dispatcher.submit(models("m1"))
+    after = [dispatcher.submit(ask(i, copies=False)) for i in range(12)]
+    assert dispatcher.answer(job) == ("run",)
+    assert 11.0 <= stations.now_s <= 13.0, "it waited for what the machine had, and no longer"
+    assert [dispatcher.answer(j) for j in [*before, *after]] == [[i] for i in [*range(4), *range(12)]]
+    assert ran(stations, "models") == ["m1"]
+    assert measured(stations).count("m0") > measured(stations).count("m1")
+    assert stations.now_s < 16.0
+    assert said == []
+
+
+def test_dispatch_a_call_for_a_machine_that_is_gone_is_lost_and_the_next_machine_is_named():
+    stations, dispatcher, _ = fleet(machine(), machine())
+    assert dispatcher.station() in stations.machines
+    assert dispatcher.station("m1") == "m1"
+    stations.machines["m1"].dead_until_s = math.inf
+    job = dispatcher.submit(models("m1"))
+    with pytest.raises(JobLost, match=r"m1: gone; m1 is gone"):
+        dispatcher.answer(job)
+    assert dispatcher.station("m1") == "m0"
+
+
+def test_dispatch_a_call_for_a_machine_that_is_of_another_kind_now_is_lost_and_nobody_is_blamed():
+    stations, dispatcher, said = fleet(machine(fingerprint=OTHER), machine())
+    job = dispatcher.submit(models("m0"))
+    with pytest.raises(JobLost, match=r"^m0 is gone$"):
+        dispatcher.answer(job)
+    assert job.losses == []
+    assert dispatcher.station("m0") == "m1"
+    assert said == ["machine m0 is left out from here on: it is of another kind now: other arch"]
+    assert stations.ended == ["m0"]
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_dispatch_tries_a_call_as_often_as_it_says(tries):
+    def takes_s(call):
+        return math.inf if call.method == "models" else 0.5
+
+    stations, dispatcher, said = fleet(SimulatedMachine(Echo(), takes_s), machine())
+    job = dispatcher.submit(models("m0", limit_s=5.0, tries=tries))
+    with pytest.raises(JobLost) as lost:
+        dispatcher.answer(job)
+    assert str(lost.value) == "; ".join(["m0: no answer within 5 s"] * tries)
+    assert ran(stations, "models") == ["m0"] * tries
+    assert said == ["machine m0 was lost: no answer within 5 s"] * tries
+
+
+def test_dispatch_a_station_that_is_started_anew_by_request_is_not_blamed_and_its_calls_go_on():
+    stations, dispatcher, said = fleet(machine())
+    jobs = [dispatcher.submit(ask(i)) for i in range(5)]
+    assert dispatcher.answer(jobs[0]) == [0]
+    dispatcher.restart("m0")
+    dispatcher.restart("nowhere")
+    assert [dispatcher.answer(job) for job in jobs] == [[i] for i in range(5)]
+    assert [job.losses for job in jobs] == [[]] * 5
+    assert opened(stations) == 2
+    assert said == []
+
+
+class Lacking(Echo):
+    """Never has what a call needs."""
+
+    def models(self, method, arguments):
+        return Missing(frozenset(["a part"])) if method == "run" else None
+
+
+def test_fleet_that_can_not_keep_the_parts_of_a_model_says_so():
+    _, dispatcher, said = fleet(SimulatedMachine(Lacking(), lambda _: 0.0))
+    model = SimpleNamespace(name="m", graph=(), plan=Plan((), (), (), ()), inputs=(), actions={})
+    with pytest.raises(OutOfResources, match="m0: it can not keep 0 bytes of constants"):
+        FleetBench(dispatcher, Limits()).latencies(model, 3)
+    assert said == []

@@ -31,8 +31,7 @@ class Site:
     """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
 
     ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``bench`` runs whole models, on
-    this machine; ``runs_models``: they count as measured there too. ``close`` stops every worker; calling it again does
-    nothing.
+    one of those machines. ``close`` stops every worker; calling it again does nothing.
     """
 
     target: Target
@@ -60,22 +59,18 @@ def open_site(
 
     Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is left out or lost.
     """
-    target = host_target(settings.threads)
-    here = fingerprint(target, settings.numerics)
     if settings.ray is None:
+        target = host_target(settings.threads)
+        here = fingerprint(target, settings.numerics)
         with CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device:
             measurer = CandidateMeasurer(device, policy, interrupt, costs)
             with _bench_on(device, limits, interrupt) as bench:
                 yield Site(target, here, measurer, bench, device.machine_limits, device.close, _one_ahead)
         return
-    from .fleet import Dispatcher, EngineSpec, FleetMeasurer, in_flight, job_size, kind_of
+    from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
     from .fleet.cluster import RayCluster
 
-    with (
-        RayCluster(settings.ray, settings.threads, settings.numerics) as cluster,
-        CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device,
-        _bench_on(device, limits, interrupt) as bench,
-    ):
+    with RayCluster(settings.ray, settings.threads, settings.numerics) as cluster:
         crew = cluster.crew(settings.ray_kind)
         for line in crew.left_out:
             warn(f"left out: {line}")
@@ -85,12 +80,6 @@ def open_site(
         dispatcher = Dispatcher(cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn)
         count = len(crew.measuring)
         fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
-        alike = crew.fingerprint == here
-        if not alike:
-            warn(
-                f"this machine is a {kind_of(here)}, and measured is on {kind_of(crew.fingerprint)}: whole models are "
-                "not timed, so cuts and variants stay as the store or the machine model has them"
-            )
         # With one machine, and the search on it, asking must not disturb what is timed.
         alone = count == 1 and cluster.is_here(crew.measuring[0])
         ahead = 1 if alone else in_flight(count)
@@ -98,12 +87,11 @@ def open_site(
             crew.target,
             crew.fingerprint,
             fleet,
-            bench,
+            FleetBench(dispatcher, limits, interrupt),
             fleet.machine_limits,
             cluster.close,
             lambda _: ahead,
             count,
-            alike,
         )
 
 

@@ -1,15 +1,26 @@
 """Many machines: who measures and who compiles, calls that survive the loss of either, and Ray underneath.
 
-    KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station on every machine --> CpuMeasurer
-    (the driver: search, store)                       (Ray actors, or a test's own)              (processes)
+    KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> CpuMeasurer
+    whole models --> FleetBench    -->                             one of them    --> LocalBench
+    (the driver: search, store)                       (Ray actors, or a test's)       (processes)
 
 Only ``cluster`` imports Ray, and only when a session asks for it. The design is docs/decisions/0017-ray.md.
 """
 
+from tunegrad.tuning.fleet.bench import FleetBench
 from tunegrad.tuning.fleet.dispatch import Dispatcher, Job, JobLost, SourceLost, StationLost, StationRaised, Stations
 from tunegrad.tuning.fleet.machines import Crew, Machine, choose_crew, kind_of
 from tunegrad.tuning.fleet.measurer import FleetMeasurer, in_flight, job_size
-from tunegrad.tuning.fleet.work import Answer, Call, CpuEngine, Engine, EngineSpec, Failed, Station
+from tunegrad.tuning.fleet.work import (
+    Answer,
+    Call,
+    CpuEngine,
+    Engine,
+    EngineSpec,
+    Failed,
+    Station,
+    answered,
+)
 
 __all__ = [
     "Answer",
@@ -20,6 +31,7 @@ __all__ = [
     "Engine",
     "EngineSpec",
     "Failed",
+    "FleetBench",
     "FleetMeasurer",
     "Job",
     "JobLost",
@@ -29,6 +41,7 @@ __all__ = [
     "StationLost",
     "StationRaised",
     "Stations",
+    "answered",
     "choose_crew",
     "in_flight",
     "job_size",

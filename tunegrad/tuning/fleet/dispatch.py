@@ -7,6 +7,8 @@
 A call may need code that another machine compiles, its source. Until that is there the station is not to blame: time
 counts for the source, and one that hangs is cut off.
 
+A call may be for one station alone: it waits for a place there, and runs nowhere else.
+
 Nothing here decides what is searched: when, where and how often a call runs changes no answer that is recorded, and the
 caller reads answers in its own order. The transport and the clock are handed in.
 """
@@ -33,7 +35,7 @@ _PLACES = 2
 """Calls that a station holds: one runs while the next is on its way."""
 
 _TRIES = 3
-"""How often a call is tried, and how often in a row a station may be lost."""
+"""How often in a row a station may be lost."""
 
 _START_S = 90.0
 _TICK_S = 1.0
@@ -104,7 +106,10 @@ class Stations(Protocol):
 
 
 class JobLost(Exception):
-    """A call was tried several times, and each time its station was lost. The message says how."""
+    """A call was tried several times, and each time its station was lost, or its only one is gone.
+
+    The message says how.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +127,7 @@ class Job:
     @property
     def over(self) -> bool:
         """Whether nothing more is to be done for it."""
-        return self.answer is not None or self.dropped or len(self.losses) >= _TRIES
+        return self.answer is not None or self.dropped or len(self.losses) >= self.call.tries
 
 
 @dataclass(slots=True, eq=False)
@@ -175,6 +180,23 @@ class Dispatcher:
         """Stations that answered and were not lost since."""
         return sum(seat.ready for seat in self._seats.values())
 
+    def station(self, name: str = "") -> str:
+        """The station of that name while there is one, else the first that is ready; waits for it.
+
+        Raises DeviceError where none is left.
+        """
+        while name not in self._seats:
+            name = next((seat.name for seat in self._seats.values() if seat.ready), "")
+            if not name:
+                self.pump()
+        return name
+
+    def restart(self, name: str) -> None:
+        """End what a station does, and start it anew; its other calls go back."""
+        if (seat := self._seats.get(name)) is not None:
+            self._take_back(seat)
+            self._open(seat)
+
     def submit(self, call: Call) -> Job:
         """Begin a call as soon as a station has a place."""
         self._count += 1
@@ -191,10 +213,13 @@ class Dispatcher:
         while job.answer is None:
             if job.dropped:
                 raise InternalError(f"call {job.number} ({job.call.method}) was dropped, and is asked for")
-            if len(job.losses) >= _TRIES:
+            if job.over:
                 if job.raised is not None:
                     raise InternalError(f"{job.call.method} of {job.call.key}: {job.losses[-1]}") from job.raised
                 raise JobLost("; ".join(job.losses))
+            if job.call.on and job.call.on not in self._seats:
+                self.drop(job)
+                raise JobLost("; ".join([*job.losses, f"{job.call.on} is gone"]))
             self.pump()
         return job.answer.value
 
@@ -290,12 +315,22 @@ class Dispatcher:
     # ---- calls
 
     def _assign(self) -> None:
-        """Hand out the oldest calls: to an idle station first, and among equals to one that knows the kernel."""
+        """Hand out the oldest calls that some free station may run."""
+        staying: list[Job] = []
         while self._queue and self._free:
             job = self._queue.pop(0)
-            key = job.call.key
-            some = islice(self._free.values(), _CONSIDERED)
-            self._send(min(some, key=lambda s: (len(s.tickets), key not in s.prepared)), job)
+            if (seat := self._place(job.call)) is not None:
+                self._send(seat, job)
+            else:
+                staying.append(job)
+        self._queue[:0] = staying
+
+    def _place(self, call: Call) -> _Seat | None:
+        """A free station: an idle one first, and among equals one that knows the kernel."""
+        if call.on:
+            return self._free.get(call.on)
+        some = islice(self._free.values(), _CONSIDERED)
+        return min(some, key=lambda s: (len(s.tickets), call.key not in s.prepared))
 
     def _settle(self, ticket: Ticket) -> None:
         sent = self._sent.get(ticket)

@@ -1,6 +1,7 @@
 """What travels to a machine of the fleet and back, and what answers there.
 
     Call("measure", ...)  -->  Station on the machine  -->  Engine  -->  Answer(fingerprint, value)
+    Call("models", ...)   -->  the same, so that one of the two runs at a time: its ModelHost
 
 Calls and answers travel by the transport's own serialisation, between processes of one cluster that trust each other.
 A hostile candidate does not reach the station: the engine runs it in processes of its own, which can be killed.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from tunegrad.artifact import OPT_LEVEL
@@ -24,10 +26,24 @@ from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Policy
 from tunegrad.tuning.measuring import CandidateMeasurer, Samples
+from tunegrad.tuning.models import LocalBench, expected_of
 
-__all__ = ["Answer", "Call", "Code", "CpuEngine", "Engine", "EngineSpec", "Failed", "Method", "Station"]
+from .host import ModelHost
 
-Method = Literal["hello", "measure", "compare", "machine_limits"]
+__all__ = [
+    "Answer",
+    "Call",
+    "Code",
+    "CpuEngine",
+    "Engine",
+    "EngineSpec",
+    "Failed",
+    "Method",
+    "Station",
+    "answered",
+]
+
+Method = Literal["hello", "measure", "compare", "machine_limits", "models"]
 Code = tuple[CompiledCandidate | Outcome, ...]
 
 
@@ -36,7 +52,8 @@ class Call:
     """One call of a station. ``key`` names the kernel, whose inputs a machine keeps once it has made them.
 
     After ``limit_s`` seconds the machine counts as hung; after ``code_limit_s``, one that compiles for it. ``copies``:
-    a second machine may be asked the same where the first is slow.
+    a second machine may be asked the same where the first is slow. ``on`` names the only machine
+    that may run it, where it names one. A call that cost ``tries`` stations is given up.
     """
 
     method: Method
@@ -45,6 +62,8 @@ class Call:
     limit_s: float = 60.0
     code_limit_s: float = 60.0
     copies: bool = False
+    on: str = ""
+    tries: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +79,7 @@ class Failed:
     """A candidate's failure where the call has no row for it."""
 
     error: str
+    kind: type[CandidateFailure] = CandidateFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +117,9 @@ class Engine(Protocol):
     def machine_limits(self, again: bool) -> MachineLimits:
         """The machine's measured peaks."""
 
+    def models(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """A method of the machine's ``ModelHost``. Raises CandidateFailure."""
+
     def close(self) -> None:
         """Stop every process of the engine and wait for it."""
 
@@ -109,6 +132,9 @@ class CpuEngine:
     ) -> None:
         self._device = CpuMeasurer(target, hooks, limits, seed, opt_level=OPT_LEVEL)
         self._measurer = CandidateMeasurer(self._device, policy)
+        evaluate = partial(expected_of, self._device)
+        self._bench = LocalBench(target, self._device.compile, evaluate, limits)
+        self._host = ModelHost(self._bench)
         self._renewals = 0
         self.fingerprint = fingerprint(target, numerics)
 
@@ -136,8 +162,24 @@ class CpuEngine:
         """The measured peaks of this machine."""
         return self._device.machine_limits(again)
 
+    def models(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """A method of the machine's ``ModelHost``. Raises CandidateFailure."""
+        match method:
+            case "run":
+                return self._host.run(*arguments)
+            case "compile":
+                return self._host.compile(*arguments)
+            case "put":
+                return self._host.put(*arguments)
+            case "expect":
+                return self._host.expect(*arguments)
+            case "renew":
+                return self._host.renew()
+        raise InternalError(f"a host of models has no method {method!r}")
+
     def close(self) -> None:
         """Stop the workers."""
+        self._bench.close()
         self._device.close()
 
 
@@ -149,8 +191,8 @@ class Station:
         self._engine: Engine = factory(*spec.arguments)
 
     def call(self, method: Method, arguments: tuple[Any, ...], code: Code | None = None) -> Answer:
-        """Answer one call. Raises InternalError for a method that there is not."""
-        return Answer(self._engine.fingerprint, self._value(method, arguments, code))
+        """Answer one call: see ``answered``."""
+        return Answer(self._engine.fingerprint, answered(self._engine, method, arguments, code))
 
     def code(self, arguments: tuple[Any, ...]) -> Code:
         """What another machine's ``measure`` takes: its schedules, compiled."""
@@ -161,18 +203,30 @@ class Station:
         """Stop the engine."""
         self._engine.close()
 
-    def _value(self, method: Method, arguments: tuple[Any, ...], code: Code | None) -> Any:
+
+def answered(
+    engine: Engine,
+    method: Method,
+    arguments: tuple[Any, ...],
+    code: Code | None = None,
+) -> Any:
+    """What an engine says to a call; ``Failed`` where it has no row for a candidate's failure.
+
+    Raises InternalError for a method that there is not.
+    """
+    try:
         match method:
             case "hello":
                 return None
             case "measure":
                 kernel, texts, best_s, known = arguments
-                return self._engine.measure(kernel, texts, best_s, known, code)
+                return engine.measure(kernel, texts, best_s, known, code)
             case "machine_limits":
-                return self._engine.machine_limits(*arguments)
+                return engine.machine_limits(*arguments)
             case "compare":
-                try:
-                    return self._engine.compare(*arguments)
-                except CandidateFailure as error:
-                    return Failed(str(error))
-        raise InternalError(f"a station has no method {method!r}")
+                return engine.compare(*arguments)
+            case "models":
+                return engine.models(arguments[0], arguments[1:])
+    except CandidateFailure as error:
+        return Failed(str(error), type(error))
+    raise InternalError(f"a station has no method {method!r}")
