@@ -22,7 +22,9 @@ import numpy as np
 from benchmarks.hand_schedules import FULL, HandSchedule
 from benchmarks.machine import Usage, bystanders, describe
 from benchmarks.single_kernel import SingleKernel, draw_arrays
-from tunegrad.devices import Team, host_target, measure_limits
+from tunegrad.devices.cpu.peak import measure_limits
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.target import Target
 from tunegrad.opts import Space

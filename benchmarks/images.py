@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.machine import describe
 from tunegrad.config import resolve_model
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, Schedule, blocked
 from tunegrad.ir.target import Target

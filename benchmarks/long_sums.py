@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from benchmarks.hand_schedules import gemm
 from benchmarks.machine import describe
 from benchmarks.single_kernel import SingleKernel
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel

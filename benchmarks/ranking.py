@@ -18,7 +18,7 @@ from random import Random
 from statistics import fmean
 
 from tunegrad.db import open_store
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target

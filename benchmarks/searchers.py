@@ -29,10 +29,11 @@ from benchmarks.machine import describe
 from benchmarks.ours import function_of
 from benchmarks.plain_beam import PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.db import Store, open_store
-from tunegrad.devices import CpuMeasurer, Limits, fingerprint, host_target
+from tunegrad.devices import DeviceMeasurer, Limits
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
@@ -86,7 +87,7 @@ class Row:
 class Arena:
     """This machine, and searches on it. Mutable: it has worker processes."""
 
-    def __init__(self, target: Target, device: CpuMeasurer, trials: int, seed: int) -> None:
+    def __init__(self, target: Target, device: DeviceMeasurer, trials: int, seed: int) -> None:
         self.target, self.trials, self.seed = target, trials, seed
         self.here: Fingerprint = fingerprint(target)
         self.measurer = CandidateMeasurer(device, SEARCH_POLICY)
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = host_target(given.threads)
     chosen = [w for w in select("kernels", given.only) if given.only or w.name not in _LONGEST]
     kernels = {w.name: kernel_of(w) for w in chosen}
-    with CpuMeasurer(target, HOOKS, Limits(), given.seed, opt_level=OPT_LEVEL) as device:
+    with DeviceMeasurer(CpuDevice(target), HOOKS, Limits(), given.seed) as device:
         rows = measured(Arena(target, device, given.trials, given.seed), kernels, given.searcher, given.other)
     print(summary(rows, given.other))
     if given.json:

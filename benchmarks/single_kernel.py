@@ -11,8 +11,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.artifact import OPT_LEVEL
-from tunegrad.devices import Buffer, BufferTable, Executable, Launch, Team, compile_llvm
+from tunegrad.devices.cpu.device import OPT_LEVEL
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Launch, Team
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program

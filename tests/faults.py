@@ -327,7 +327,7 @@ def damaged(payload: Payload, fault: str) -> Lowered:
 def lower(payload: Payload) -> Lowered:
     """The hook: the fault named before the actions, if one is."""
     fault, bar, actions = payload.actions.rpartition("|")
-    honest = Payload(payload.kernel, actions, payload.target)
+    honest = Payload(payload.kernel, actions, payload.device)
     return damaged(honest, fault) if bar else candidate.lower(honest)
 
 

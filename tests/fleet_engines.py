@@ -10,7 +10,7 @@ from pathlib import Path
 
 from search_surface import MACHINE
 
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.target import Target
 from tunegrad.recording import read_recording
 from tunegrad.search import Recording, ReplayMeasurer

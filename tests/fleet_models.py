@@ -12,10 +12,11 @@ from fleet_engines import narrow_target
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
 from tunegrad.candidate import HOOKS
-from tunegrad.devices import Hooks, Limits, fingerprint
+from tunegrad.devices import Hooks, Limits
+from tunegrad.devices.host.facts import fingerprint
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.tuning.fleet import Call, CpuEngine, Dispatcher, FleetBench
+from tunegrad.tuning.fleet import Call, DeviceEngine, Dispatcher, FleetBench
 
 TARGET: Target = narrow_target(1)
 THERE: Fingerprint = fingerprint(TARGET)
@@ -36,8 +37,8 @@ class Machines(Simulated):
             {f"m{i}": SimulatedMachine(self.engine(), self.takes_s, back_after_s=back_after_s) for i in range(count)}
         )
 
-    def engine(self) -> CpuEngine:
-        return CpuEngine(TARGET, "contract", Policy(), Limits(), 0, self.hooks)
+    def engine(self) -> DeviceEngine:
+        return DeviceEngine(TARGET, "contract", Policy(), Limits(), 0, self.hooks)
 
     def takes_s(self, call: Call) -> float:
         name = asked(call)

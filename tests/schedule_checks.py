@@ -12,8 +12,11 @@ from functools import cache
 import numpy as np
 
 from tunegrad.artifact import MAX_INSTRUCTIONS
-from tunegrad.devices import Buffer, Executable, Team, compile_llvm, host_target
-from tunegrad.devices.host.team import BufferTable
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret as interpret_program

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tunegrad.artifact import OPT_LEVEL, lowered
 from tunegrad.config import resolve_model
-from tunegrad.devices import Executable, compile_llvm
+from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel

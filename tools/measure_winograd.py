@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tools.numerics_page import write_table
 from tunegrad.artifact import Compiler
 from tunegrad.config import default_threads
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.inference import LoadedModel, compiled_choice
 from tunegrad.ir.fusion import schedule

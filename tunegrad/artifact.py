@@ -15,8 +15,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tunegrad.devices import Device, Engine, Lowered, program_hash
 from tunegrad.devices import Code as Loaded
+from tunegrad.devices import Device, Engine, Lowered, program_hash
 from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program, size
@@ -136,9 +136,7 @@ class Compiler:
             self._programs.move_to_end(key)
             return found
         fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
-        program = _Program(
-            replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
-        )
+        program = _Program(replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh))
         if program.key not in self._images:
             self._obtain(program.key, fresh, device)
         self._programs[key] = program

@@ -28,8 +28,8 @@ from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.exact import Rounded, roundings
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.reference import in_float64
 from tunegrad.ir.program import Program
+from tunegrad.ir.reference import in_float64
 from tunegrad.opts import Schedule, Space
 
 __all__ = [
@@ -101,7 +101,10 @@ def _payload(kernel: bytes, actions: str, device: Device) -> Payload:
 
 
 def lower(payload: Payload) -> Lowered:
-    """The candidate in its device's language. Raises CompileFailure for an illegal schedule, OutOfResources for a huge program."""
+    """The candidate in its device's language.
+
+    Raises CompileFailure for an illegal schedule, OutOfResources for a huge program.
+    """
     try:
         return build(payload.kernel, Schedule.parse(payload.actions), payload.device)
     except IllegalAction as error:
@@ -214,7 +217,7 @@ def _compiled(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
 @lru_cache(maxsize=1)
 def _oracle(wide: Kernel) -> Program:
     """The unscheduled kernel for this machine: a kernel's input sets come one after the other."""
-    return Space(wide, devices.host().target).lower(Schedule(()))
+    return Space(wide, devices.host_device().target).lower(Schedule(()))
 
 
 def _comparable(values: Array) -> Array:

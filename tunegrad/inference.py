@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tunegrad import devices
 from tunegrad.artifact import Compiler
 from tunegrad.config import (
     Numerics,
@@ -35,16 +36,14 @@ from tunegrad.config import (
     resolve_model,
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
-from tunegrad import devices
 from tunegrad.devices import Device, Engine, Parameter
 from tunegrad.devices.verifying.inputs import draw
-from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError, MissError
+from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError, MissError
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning import plan_schedule, prepared
 from tunegrad.reports import LookupRow, Outcome, RunReport
@@ -452,7 +451,7 @@ def _plan_bytes() -> int:
 
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
-    engine = _engine(devices.host(default_threads()))
+    engine = _engine(devices.host_device(default_threads()))
     here, target = engine.device.fingerprint(), engine.device.target
     plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
     codes = {

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hand_programs import F, arguments_of, expected, loop, vector_add
+from kernel_corpus import corpus_kernel
 
-from tunegrad.devices.programs import Device
-from tunegrad.errors import DeviceError, ShapeError
+from tunegrad.candidate import HOOKS, Payload
+from tunegrad.db import open_store
+from tunegrad.devices import Candidate, Device, DeviceMeasurer, Engine, Geometry, Lowered, Memory
+from tunegrad.devices.programs import Programs
+from tunegrad.errors import CompileFailure, DeviceError, ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, var
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.program import Buffer, Load, Pack, Program, Store
+from tunegrad.models.mlp import mlp
+from tunegrad.opts import Space
+from tunegrad.trial import Policy, Status
+from tunegrad.tuning.models import LocalBench, Models, expected_of
+from tunegrad.tuning.workload import workload_of
 
 
 def packed_copy() -> Program:
@@ -25,19 +38,189 @@ def packed_copy() -> Program:
 
 
 class DeviceSuite:
-    """Subclasses give ``device``, and ``programs``: what hand-written programs it can run."""
+    """Subclasses give ``opened``, and ``programs``: what hand-written programs it can run.
+
+    ``model``: whether whole models run on it in a moment.
+    """
 
     programs: tuple[Program, ...] = (vector_add(), vector_add(64, 16, 1), vector_add(5, 4, 1))
+    model = True
 
     @pytest.fixture
-    def device(self) -> Device:
+    def opened(self) -> Device:
         raise NotImplementedError
 
     @pytest.fixture
-    def running(self, device: Device) -> Device:
+    def device(self, opened: Device) -> Iterator[Programs]:
+        with Programs(opened) as programs:
+            yield programs
+
+    @pytest.fixture
+    def running(self, device: Programs) -> Programs:
         if not device.runs:
             pytest.skip(f"device {device.name} runs nothing")
         return device
+
+    @pytest.fixture
+    def engine(self, opened: Device) -> Iterator[Engine]:
+        if not opened.runs:
+            pytest.skip(f"device {opened.name} runs nothing")
+        with opened.open() as engine:
+            yield engine
+
+    # ---- the value
+
+    def test_device_is_a_value_that_travels(self, opened):
+        there = pickle.loads(pickle.dumps(opened))
+        assert there == opened
+        assert hash(there) == hash(opened)
+        assert there.fingerprint() == opened.fingerprint()
+
+    def test_device_says_who_it_is(self, opened):
+        assert opened.describe()
+        assert opened.compiler()
+        fields = dict(opened.fingerprint("strict").fields)
+        assert fields["numerics"] == "strict"
+        assert fields["device"]
+        assert opened.fingerprint() != opened.fingerprint("strict")
+
+    def test_device_lowers_to_buffers_entry_and_geometry(self, opened):
+        for program in self.programs:
+            lowered = opened.lower(program)
+            assert lowered.text
+            assert lowered.entry
+            assert [p.name for p in lowered.io.params][: len(program.params)] == [b.name for b in program.params]
+            assert lowered.geometry == Geometry(program.threads, program.local)
+
+    def test_device_that_does_not_open_says_so(self, opened):
+        if opened.runs:
+            pytest.skip(f"device {opened.name} runs programs")
+        with pytest.raises(DeviceError, match="runs nothing"):
+            opened.open()
+
+    # ---- memory
+
+    def test_memory_holds_what_was_written(self, engine):
+        values = np.arange(100, dtype=np.float32)
+        memory = engine.allocate(values.nbytes)
+        assert not engine.allocate(64).read("f32").any(), "fresh memory is zeroed"
+        engine.write(memory, values)
+        np.testing.assert_array_equal(memory.read("f32"), values)
+        engine.fill(memory, 0xFF)
+        assert np.isnan(memory.read("f32")).all()
+        assert memory.damage() == ""
+
+    def test_parts_of_memory_are_its_bytes(self, engine):
+        memory = engine.allocate(4 * engine.align)
+        part = engine.part(memory, 2 * engine.align, engine.align)
+        assert part.nbytes == engine.align
+        engine.fill(part, 7)
+        found = memory.read("bool").view(np.uint8)
+        assert found.tolist() == [*[0] * (2 * engine.align), *[7] * engine.align, *[0] * engine.align]
+
+    def test_equal_bytes_have_equal_digests(self, engine):
+        first, second = engine.allocate(1000), engine.allocate(1000)
+        assert engine.digest([first]) == engine.digest([second])
+        engine.fill(engine.part(second, 0, 1), 1)
+        assert engine.digest([first]) != engine.digest([second])
+        assert engine.digest([first, second]) != engine.digest([second, first])
+
+    def test_packs_fill_memory_and_the_rest_of_it(self, engine):
+        (pack,) = packed_copy().packs
+        memory = engine.allocate(40)
+        engine.pack(pack, np.arange(6, dtype=np.float32), memory, rest=0xFF)
+        values = memory.read("f32")
+        assert values[:6].tolist() == [0, 3, 1, 4, 2, 5]
+        assert np.isnan(values[6:]).all()
+
+    def test_arrays_that_are_lent_are_the_callers(self, engine):
+        array = np.arange(64, dtype=np.float32)
+        lent = engine.borrow(array)
+        if lent is not None:
+            engine.write(lent, -array)
+            assert array[3] == -3.0
+
+    # ---- code
+
+    def test_what_is_no_image_is_refused(self, opened, engine):
+        lowered = opened.lower(self.programs[0])
+        with pytest.raises(CompileFailure):
+            engine.load(lowered, b"no image at all")
+
+    def test_plans_run_in_order_and_can_be_pointed_elsewhere(self, opened, engine):
+        program = self.programs[0]
+        lowered = opened.lower(program)
+        code = engine.load(lowered, opened.compile(lowered))
+        buffers = arguments_of(program)
+        name, want = expected(program, buffers)
+        memories = self._memories(engine, lowered, buffers)
+        scratch = [engine.allocate(n) for n in lowered.scratch_bytes]
+        plan = engine.bind([engine.launch(code, memories, scratch) for _ in range(2)])
+        plan.run()
+        place = [p.name for p in lowered.io.params].index(name)
+        elements = lowered.io.params[place].elements
+        np.testing.assert_allclose(memories[place].read("f32")[:elements], want, rtol=1e-5, atol=1e-5)
+        other = engine.allocate(memories[place].nbytes)
+        plan.point(1, place, other)
+        plan.run()
+        np.testing.assert_array_equal(other.read("f32"), memories[place].read("f32"))
+        seconds, means = plan.time(3, each=True)
+        assert (len(seconds), len(means)) == (3, 2)
+        assert all(s > 0 for s in (*seconds, *means))
+        assert plan.time(2)[1] == ()
+
+    def test_times_follow_the_work(self, opened, engine):
+        program = self.programs[0]
+        lowered = opened.lower(program)
+        memories = self._memories(engine, lowered, arguments_of(program))
+        scratch = [engine.allocate(n) for n in lowered.scratch_bytes]
+        launch = engine.launch(engine.load(lowered, opened.compile(lowered)), memories, scratch)
+        assert len(engine.time(launch, 3)) == 3
+        assert len(engine.time(launch, 2, inner=4)) == 2
+        assert len(engine.time(launch, 2, evicted=memories)) == 2
+
+    def test_peaks_are_positive(self, opened, engine):
+        limits = engine.limits()
+        threads = opened.target.threads
+        assert limits.flops(threads) > 0
+        assert limits.bandwidth(threads) > 0
+
+    # ---- in workers, and whole models
+
+    def test_candidates_are_measured_in_processes(self, opened):
+        if not opened.runs:
+            pytest.skip(f"device {opened.name} runs nothing")
+        kernel = corpus_kernel("gemm")
+        space = Space(kernel, opened.target)
+        texts = [space.defaults()[0].text, ""]
+        with DeviceMeasurer(opened, HOOKS, compile_workers=1) as workers:
+            candidates = [Candidate(kernel.key, Payload(kernel, text, opened)) for text in texts]
+            outcomes = workers.measure(candidates, Policy(min_samples=3, max_samples=3))
+        rows = [o.measurement for o in outcomes if o is not None]
+        assert rows
+        assert [(r.status, r.error) for r in rows] == [(Status.OK, "")] * len(rows)
+        assert all(s > 0 for r in rows for s in r.samples_s)
+
+    def test_whole_models_run_in_a_process(self, opened):
+        if not (opened.runs and self.model):
+            pytest.skip(f"device {opened.name} runs no whole models")
+        work = workload_of(mlp(sizes=(48, 32, 20)), "small", 0)
+        with DeviceMeasurer(opened, HOOKS, compile_workers=1) as workers:
+            evaluate = partial(expected_of, workers)
+            with closing(LocalBench(opened, workers.compile, evaluate, workers.limits)) as bench:
+                with open_store(":memory:", "write") as store:
+                    model = Models(store, opened.target, opened.fingerprint(), bench).of(work)
+                assert bench.judged(model)
+                bench.check([model])
+                assert all(s > 0 for s in bench.latencies(model, 3))
+
+    def _memories(self, engine: Engine, lowered: Lowered, buffers: dict[str, np.ndarray]) -> list[Memory]:
+        memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
+        for p, memory in zip(lowered.io.params, memories, strict=True):
+            engine.write(memory, buffers[p.name])
+        return memories
+
+    # ---- single programs
 
     def test_device_has_a_name_and_a_target(self, device):
         assert device.name

@@ -16,21 +16,19 @@ class TestNullGpu(DeviceSuite):
     programs = (group_add(), tiled_gemm(), row_sum())
 
     @pytest.fixture
-    def device(self):
-        with NullDevice(GPU) as device:
-            yield device
+    def opened(self):
+        return NullDevice(GPU)
 
 
 class TestNullCpu(DeviceSuite):
     @pytest.fixture
-    def device(self):
-        with NullDevice(CPU) as device:
-            yield device
+    def opened(self):
+        return NullDevice(CPU)
 
 
 def test_device_null_refuses_what_its_target_could_never_run():
     with pytest.raises(VerifyError, match="work-items are a GPU's"):
-        NullDevice(CPU).compile(group_add())
+        NullDevice(CPU).lower(group_add())
     small = Target("small", "gpu", "any", shared_bytes=1024, max_local=1024)
     with pytest.raises(VerifyError, match="2048 bytes of shared memory: target small has 1024"):
-        NullDevice(small).compile(tiled_gemm())
+        NullDevice(small).lower(tiled_gemm())

@@ -1,21 +1,19 @@
-"""The OpenCL device keeps the contract of a device."""
+"""An OpenCL device keeps the contract of a device."""
 
 import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm, vector_add
 
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
 from tunegrad.errors import DeviceError
 
 
-class TestOpenClDevice(DeviceSuite):
+class TestOpenCl(DeviceSuite):
     programs = (vector_add(), group_add(), tiled_gemm(16, 8, 4), row_sum())
 
     @pytest.fixture
-    def device(self):
+    def opened(self):
         try:
-            opened = OpenClDevice()
+            return devices.open("opencl")
         except DeviceError as error:
             pytest.skip(str(error))
-        with opened as device:
-            yield device

@@ -6,7 +6,8 @@ import pytest
 from renderer_suite import RendererSuite
 
 from benchmarks.single_kernel import SingleKernel
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.render.llvm import render_llvm
 
 

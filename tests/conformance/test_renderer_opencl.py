@@ -7,7 +7,8 @@ import pytest
 from renderer_suite import RendererSuite
 
 from benchmarks.hand_schedules import GPU
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
+from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.render.opencl import render_opencl
 
@@ -16,7 +17,7 @@ class OpenCl:
     target = GPU
 
     def __init__(self):
-        self.device = OpenClDevice()
+        self.device = Programs(devices.open("opencl"))
 
     def text(self, program):
         return render_opencl(program)

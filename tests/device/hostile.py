@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tunegrad.devices.job import Candidate, KernelIO, Lowered, Parameter, Reference
+from tunegrad.devices.job import Candidate, Geometry, KernelIO, Lowered, Parameter, Reference
 from tunegrad.trial import Policy
 
 N = 1000
@@ -112,7 +112,7 @@ def huge(lines: int) -> str:
 
 
 def candidate(ir: str, name: str = "k", workspace_bytes: int = 64, threads: int = 1) -> Candidate:
-    return Candidate("add", Lowered(ir, name, IO, workspace_bytes, threads))
+    return Candidate("add", Lowered(ir, name, IO, (workspace_bytes,), Geometry(threads)))
 
 
 def reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
@@ -128,7 +128,7 @@ def lower(payload: object) -> Lowered:
         raise AssertionError(len(hoard))
     if payload == "sleep":
         time.sleep(60)
-    return Lowered(str(globals()[str(payload)]), "k", IO, 64)
+    return Lowered(str(globals()[str(payload)]), "k", IO, (64,))
 
 
 def children() -> set[int]:

@@ -10,10 +10,9 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from tunegrad.devices import worker
+from tunegrad.devices import host_device, worker
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.examine import Examination, Result, Rights
-from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
 from tunegrad.devices.processes.ending import Ending, Finished
 from tunegrad.devices.verifying import referee
@@ -29,8 +28,8 @@ class LocalBench:
         self._cpus = os.sched_getaffinity(0)
         self.rights = Rights()
         memory = np.zeros(memory_bytes, np.uint8)
-        self.bench = Bench(host_target(2), self.limits, memory)
-        self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.team, memory)
+        self.bench = Bench(host_device(2), self.limits, memory)
+        self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.engine.team, memory)
 
     def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
         """``IsolatedWorker.call``, here."""
@@ -61,5 +60,5 @@ class LocalBench:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.bench.release()
-        self.bench.team.close()
+        self.bench.engine.close()
         os.sched_setaffinity(0, self._cpus)

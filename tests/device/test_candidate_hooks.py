@@ -11,7 +11,8 @@ import pytest
 
 from tunegrad import candidate
 from tunegrad.candidate import Payload, inputs, lower, reference, sample_points
-from tunegrad.devices import host_target
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, I32
@@ -44,7 +45,7 @@ def softmax() -> Kernel:
 
 
 def drawn(kernel: Kernel, seed: int = 0) -> tuple[Payload, dict[str, np.ndarray[Any, Any]]]:
-    payload = Payload(kernel, "", TARGET)
+    payload = Payload(kernel, "", CpuDevice(TARGET))
     return payload, inputs(payload, lower(payload).io, seed)
 
 
@@ -65,24 +66,24 @@ def divided() -> Kernel:
 
 
 def test_lowering_is_the_same_after_a_pickle():
-    payload = Payload(matmul(), Space(matmul(), TARGET).defaults()[0].text, TARGET)
+    payload = Payload(matmul(), Space(matmul(), CpuDevice(TARGET)).defaults()[0].text, TARGET)
     assert lower(pickle.loads(pickle.dumps(payload))) == lower(payload)
 
 
 def test_illegal_action_is_a_compile_failure_that_says_so():
     with pytest.raises(CompileFailure, match=r"^illegal: tile.*no loop 'nothing'"):
-        lower(Payload(matmul(), "tile(axis=nothing, size=2)", TARGET))
+        lower(Payload(matmul(), "tile(axis=nothing, size=2)", CpuDevice(TARGET)))
 
 
 def test_text_that_is_no_action_is_a_compile_failure():
     with pytest.raises(CompileFailure, match=r"^illegal: "):
-        lower(Payload(matmul(), "import os", TARGET))
+        lower(Payload(matmul(), "import os", CpuDevice(TARGET)))
 
 
 def test_enormous_program_is_out_of_resources(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tunegrad.artifact.MAX_INSTRUCTIONS", 10)
     with pytest.raises(OutOfResources, match="instructions: at most 10"):
-        lower(Payload(matmul(), "", TARGET))
+        lower(Payload(matmul(), "", CpuDevice(TARGET)))
 
 
 @pytest.mark.parametrize("interpreted", [0, 1 << 40])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import hostile
 import pytest
 
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Hooks, Limits, Lowered, Outcome, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Hooks, Limits, Lowered, Outcome, host_device
 from tunegrad.trial import Status
 
 SLOW_S, COMPILE_S, HANGING = 0.5, 2.0, 10
@@ -23,7 +23,7 @@ def lower(payload: object) -> Lowered:
         os.kill(os.getpid(), signal.SIGKILL)
     if payload == "hangs":
         time.sleep(60.0)
-    return Lowered(hostile.GOOD, "k", hostile.IO, 64, 1)
+    return Lowered(hostile.GOOD, "k", hostile.IO, (64,))
 
 
 def candidates(*payloads: str) -> list[Candidate]:
@@ -31,14 +31,14 @@ def candidates(*payloads: str) -> list[Candidate]:
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[CpuMeasurer]:
+def device() -> Iterator[DeviceMeasurer]:
     hooks = Hooks(lower="test_cpu_background:lower", reference="hostile:reference")
-    with CpuMeasurer(host_target(1), hooks, Limits(compile_s=COMPILE_S), compile_workers=1) as device:
+    with DeviceMeasurer(host_device(1), hooks, Limits(compile_s=COMPILE_S), compile_workers=1) as device:
         yield device
 
 
 @pytest.fixture
-def good(device: CpuMeasurer) -> CompiledCandidate:
+def good(device: DeviceMeasurer) -> CompiledCandidate:
     (code,) = device.compile(candidates("good"))
     assert isinstance(code, CompiledCandidate)
     return code

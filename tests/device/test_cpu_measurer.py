@@ -15,12 +15,22 @@ import numpy as np
 import pytest
 from local_bench import LocalBench
 
-from tunegrad.devices import examine
+from tunegrad.devices import examine, host_device
 from tunegrad.devices.examine import Unprepared
 from tunegrad.devices.host.executable import compile_llvm, host_target
 from tunegrad.devices.host.team import Launch
-from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.job import (
+    Candidate,
+    CompiledCandidate,
+    Geometry,
+    Hooks,
+    KernelIO,
+    Limits,
+    Lowered,
+    Parameter,
+    Reference,
+)
+from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.replies import Ran, Verdict, digest, identity
 from tunegrad.devices.verifying.handover import output_places
 from tunegrad.errors import InternalError
@@ -84,7 +94,7 @@ def in_place_reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]])
 
 
 def compiled(ir: str, io: KernelIO, threads: int = 1) -> CompiledCandidate:
-    return CompiledCandidate(compile_llvm(ir, host_target(2)), "k", io, 0, threads, "hash", 0.0, 0.0)
+    return CompiledCandidate(compile_llvm(ir, host_target(2)), "k", io, (), Geometry(threads), "hash")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +119,7 @@ def test_packed_constant_is_filled_from_its_source():
 def _outcome(ir: str, io: KernelIO, reference: str) -> Measurement:
     """What a measurer, with processes of its own, says of a candidate."""
     lowered = Lowered(ir, "k", io)
-    with CpuMeasurer(host_target(2), Hooks(reference=reference)) as measurer:
+    with DeviceMeasurer(host_device(2), Hooks(reference=reference)) as measurer:
         (outcome,) = measurer.measure([Candidate("kernel", lowered)], hostile.QUICK)
     return outcome.measurement
 
@@ -147,7 +157,7 @@ def test_what_is_evicted_is_as_the_policy_says(monkeypatch, cache, buffers):
     candidate, evicted = Candidate("kernel", None), set[int]()
     policy = Policy(cache=cache, min_samples=3, max_samples=3, budget_s=0.5)
     with LocalBench("test_cpu_measurer:reversed_reference") as local:
-        team = local.bench.team
+        team = local.bench.engine.team
         time = team.time
 
         def spied(
@@ -199,7 +209,7 @@ def test_unknown_hook_is_an_internal_error():
 def test_unknown_hook_is_an_internal_error_of_the_measurer_too():
     hooks = Hooks(reference="hostile:no_such_function")
     told = pytest.raises(InternalError, match="reference of kernel add: InternalError: hook 'hostile:no_such_function'")
-    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer, told:
+    with DeviceMeasurer(host_device(1), hooks, Limits(), compile_workers=1) as measurer, told:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
 
 
@@ -221,20 +231,20 @@ def test_two_hundred_candidates_do_not_grow_the_process():
 
 
 def test_machine_limits_come_from_the_worker_and_are_kept():
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
         assert measurer.machine_limits() is measurer.machine_limits()
         assert measurer.machine_limits().flops(1) > 1e9
 
 
 def test_payload_without_a_lowering_hook_must_be_lowered():
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
         (outcome,) = measurer.measure([Candidate("k", "text")], hostile.QUICK)
     assert outcome.measurement.status is Status.COMPILE_ERROR
     assert "str is no Lowered" in outcome.measurement.error
 
 
 def test_hash_depends_on_the_program_only():
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
         a, b, c = measurer.compile(
             [
                 Candidate("one", Lowered(hostile.GOOD, "k", hostile.IO)),
@@ -269,7 +279,7 @@ def test_references_that_were_computed_ahead_are_taken():
 def test_a_kernel_whose_reference_dies_ahead_costs_no_other_its_row():
     hooks = Hooks(reference="test_cpu_measurer:dies_of_one_kernel")
     bad = Candidate("bad", Lowered(hostile.GOOD, "k", hostile.IO))
-    with CpuMeasurer(host_target(1), hooks, Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), hooks, Limits(), compile_workers=1) as measurer:
         measurer.refer([(bad, hostile.IO)])
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     assert outcome.measurement.status is Status.OK
@@ -393,7 +403,7 @@ def test_compile_workers_that_wait_do_not_disturb_timing():
     medians: dict[str, list[float]] = {state: [] for state in states}
     spreads: dict[str, list[float]] = {state: [] for state in states}
     candidate = hostile.candidate(hostile.GOOD)
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=2) as measurer:
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=2) as measurer:
         for _ in range(20):
             one, _ = measurer.compile([candidate, candidate])
             for state in states:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.artifact import OPT_LEVEL, lowered
-from tunegrad.devices import Buffer, host_target
+from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
+from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm
+from tunegrad.devices.host.facts import host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.fusion import schedule

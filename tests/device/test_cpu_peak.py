@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.cpu import peak
-from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.executable import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
+from tunegrad.devices.limits import MachineLimits, measure_limits
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.artifact import OPT_LEVEL, lowered
+from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
 from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule

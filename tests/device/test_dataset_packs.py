@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.devices import Team
-from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices import host_device
+from tunegrad.devices.cpu.engine import CpuEngine
 from tunegrad.devices.job import KernelIO, Parameter
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.errors import InternalError
@@ -19,10 +19,9 @@ SOURCE = np.arange(N, dtype=np.float32)
 
 
 @pytest.fixture
-def bulk():
-    team = Team(1)
-    yield Bulk(team)
-    team.close()
+def engine():
+    with host_device(1).open() as engine:
+        yield engine
 
 
 def program(start: int, size: int = 16) -> KernelIO:
@@ -31,56 +30,56 @@ def program(start: int, size: int = 16) -> KernelIO:
     return KernelIO((Parameter("w", "f32", N, "const"), Parameter("w.p", "f32", size, "pack")), (pack,))
 
 
-def held(dataset: Dataset, io: KernelIO):
-    return dataset.buffers(io, 0)[1].array("f32")[: io.params[1].elements]
+def held(engine: CpuEngine, dataset: Dataset, io: KernelIO):
+    return dataset.buffers(io, 0, engine)[1].array("f32")[: io.params[1].elements]
 
 
 def dataset() -> Dataset:
     return Dataset((InputSet({"w": SOURCE}, {}),))
 
 
-def test_packs_are_made_once_and_read_only(bulk, monkeypatch):
+def test_packs_are_made_once_and_read_only(engine, monkeypatch):
     data, io = dataset(), program(5)
-    data.pack([io], bulk)
-    assert np.array_equal(held(data, io), SOURCE[5:21])
+    data.pack([io], engine)
+    assert np.array_equal(held(engine, data, io), SOURCE[5:21])
     monkeypatch.setattr(Pack, "run", None)
-    data.pack([io], bulk)
+    data.pack([io], engine)
     with pytest.raises(ValueError, match="read-only"):
-        held(data, io)[3] = -1.0
+        held(engine, data, io)[3] = -1.0
 
 
-def test_packs_that_give_way_lend_their_memory_to_one_of_about_their_size(bulk):
+def test_packs_that_give_way_lend_their_memory_to_one_of_about_their_size(engine):
     data = dataset()
     addresses = set()
     for k in range(40):
         io = program(k, size=600 + k)
-        data.pack([io], bulk)
-        assert np.array_equal(held(data, io), SOURCE[k : k + 600 + k])
-        addresses.add(held(data, io).ctypes.data)
+        data.pack([io], engine)
+        assert np.array_equal(held(engine, data, io), SOURCE[k : k + 600 + k])
+        addresses.add(held(engine, data, io).ctypes.data)
     assert len(addresses) == len(data.packs) == 16
 
 
-def test_packs_of_other_sizes_give_way_too(bulk):
+def test_packs_of_other_sizes_give_way_too(engine):
     data = dataset()
     for k in range(40):
-        data.pack([program(k, size=24 * k + 1)], bulk)
+        data.pack([program(k, size=24 * k + 1)], engine)
     assert len(data.packs) == 16
 
 
-def test_packs_of_both_of_a_pair_stay(bulk):
+def test_packs_of_both_of_a_pair_stay(engine):
     data, old, new = dataset(), program(0), program(100)
-    data.pack([old], bulk)
+    data.pack([old], engine)
     for k in range(1, 16):
-        data.pack([program(k)], bulk)
-    data.pack([old, new], bulk)
-    assert np.array_equal(held(data, old), SOURCE[:16])
-    assert np.array_equal(held(data, new), SOURCE[100:116])
+        data.pack([program(k)], engine)
+    data.pack([old, new], engine)
+    assert np.array_equal(held(engine, data, old), SOURCE[:16])
+    assert np.array_equal(held(engine, data, new), SOURCE[100:116])
 
 
-def test_pack_that_no_program_defines_is_a_bug(bulk):
+def test_pack_that_no_program_defines_is_a_bug(engine):
     io = KernelIO((Parameter("w", "f32", N, "const"), Parameter("w.q", "f32", 4, "pack")))
     with pytest.raises(InternalError, match=r"pack w\.q: the program has no Pack of that name"):
-        dataset().pack([io], bulk)
+        dataset().pack([io], engine)
 
 
 def test_inputs_of_two_sets_are_there_at_once_and_constants_once():
@@ -100,7 +99,7 @@ def test_inputs_of_two_sets_are_there_at_once_and_constants_once():
     assert before[2].bytes.flags.writeable
 
 
-def test_packs_and_buffers_made_after_a_kernel_came_count_against_the_caches_limit(bulk):
+def test_packs_and_buffers_made_after_a_kernel_came_count_against_the_caches_limit(engine):
     limit = 3 * N * 4
     cache = DatasetCache(limit)
     for k in range(40):
@@ -108,21 +107,21 @@ def test_packs_and_buffers_made_after_a_kernel_came_count_against_the_caches_lim
             data = cache.get(key)
             if data is None:
                 cache.put(key, data := dataset())
-            data.pack([program(k, size=300 + k)], bulk)
+            data.pack([program(k, size=300 + k)], engine)
     kept = [data for key in ("first", "second") if (data := cache.get(key)) is not None]
     assert kept
     assert sum(data.nbytes for data in kept) <= limit
     assert any(data.packs for data in kept), "what fits stays"
 
 
-def test_packs_of_one_kernel_alone_give_way_to_the_caches_limit_oldest_first(bulk):
+def test_packs_of_one_kernel_alone_give_way_to_the_caches_limit_oldest_first(engine):
     data, limit = dataset(), 3 * N * 4
     cache = DatasetCache(limit)
     cache.put("only", data)
     ios = [program(k, size=300) for k in range(12)]
     for io in ios:
         cache.get("only")
-        data.pack([io], bulk)
+        data.pack([io], engine)
     assert len(data.packs) < 12
     assert cache.get("only").nbytes <= limit
     assert next(reversed(data.packs)) == ios[-1].packs[0]

@@ -11,9 +11,9 @@ from multiprocessing import forkserver
 import hostile
 import pytest
 
-from tunegrad.devices.host.executable import host_target
+from tunegrad.devices import host_device
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.processes.ending import Died
 from tunegrad.trial import Measurement, Policy, Status
 
@@ -21,13 +21,13 @@ LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[CpuMeasurer]:
-    with CpuMeasurer(host_target(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1) as measurer:
+def measurer() -> Iterator[DeviceMeasurer]:
+    with DeviceMeasurer(host_device(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1) as measurer:
         yield measurer
 
 
 def _one_between_two(
-    measurer: CpuMeasurer, bad: str, workspace_bytes: int = 64, policy: Policy = hostile.QUICK
+    measurer: DeviceMeasurer, bad: str, workspace_bytes: int = 64, policy: Policy = hostile.QUICK
 ) -> Measurement:
     """Measure good, bad, good in one batch; the good ones must be OK."""
     batch = [
@@ -145,7 +145,7 @@ def test_enormous_workspace_is_out_of_resources(measurer):
 
 def test_memory_bomb_while_running_is_contained():
     limits = Limits(run_memory_bytes=512 << 20)
-    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), limits, compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), limits, compile_workers=1) as measurer:
         row = _one_between_two(measurer, hostile.HOARD, policy=replace(hostile.QUICK, timeout_s=30.0))
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
 
@@ -232,7 +232,7 @@ def test_two_candidates_are_compared_in_turns(measurer):
 def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
     hooks = Hooks(lower="hostile:lower", reference="hostile:reference")
     limits = replace(LIMITS, compile_s=4.0)  # a busy machine takes over a second to fill the memory
-    with CpuMeasurer(host_target(1), hooks, limits, compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1) as measurer:
         payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
         outcomes = measurer.measure([Candidate("add", payload) for payload in payloads], hostile.QUICK)
     rows = [outcome.measurement for outcome in outcomes]

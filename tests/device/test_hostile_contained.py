@@ -9,9 +9,9 @@ import hostile
 import pytest
 from hostile_programs import PROGRAMS, Victims, planted
 
-from tunegrad.devices.host.executable import host_target
+from tunegrad.devices import host_device
 from tunegrad.devices.job import Hooks, Limits
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy, Status
 
 POLICY = Policy(min_samples=3, max_samples=5, budget_s=0.02, timeout_s=0.5)
@@ -20,8 +20,8 @@ AFTER = [0, pytest.param(2, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[CpuMeasurer]:
-    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+def measurer() -> Iterator[DeviceMeasurer]:
+    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         yield measurer
 

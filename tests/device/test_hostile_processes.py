@@ -12,9 +12,9 @@ from pathlib import Path
 import hostile
 import pytest
 
-from tunegrad.devices.host.executable import host_target
+from tunegrad.devices import host_device
 from tunegrad.devices.job import Hooks, Limits
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy, Status
 
 HERE = Path(__file__).parent
@@ -26,11 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what 
 import hostile
 from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy
 
 def main():
-    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         print(*hostile.children(), flush=True)
         measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=60.0))
@@ -44,10 +44,10 @@ FLOODS = """
 import hostile
 from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
-from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.measurer import DeviceMeasurer
 
 def main():
-    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         batch = [hostile.candidate(hostile.flood(1)), hostile.candidate(hostile.flood(2))]
         print(*(o.measurement.status for o in measurer.measure(batch, hostile.QUICK)), flush=True)
 
@@ -77,7 +77,7 @@ def test_output_of_candidates_goes_nowhere(tmp_path):
 
 def test_close_leaves_no_workers():
     before = hostile.children()
-    measurer = CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2)
+    measurer = DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2)
     measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     started = hostile.children() - before
     measurer.close()
@@ -88,7 +88,7 @@ def test_close_leaves_no_workers():
 
 
 def test_measurer_starts_again_after_close():
-    measurer = CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1)
+    measurer = DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1)
     for _ in range(2):
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         assert outcome.measurement.status is Status.OK
@@ -121,7 +121,7 @@ def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
 
 
 def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
-    with CpuMeasurer(host_target(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         previous = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.3)

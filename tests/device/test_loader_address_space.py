@@ -11,7 +11,9 @@ import pytest
 PRELUDE = '''
 import ctypes, mmap, resource
 import numpy as np
-from tunegrad.devices import Executable, compile_llvm, host_target
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
 
 PAGE, GIB = mmap.PAGESIZE, 1 << 30

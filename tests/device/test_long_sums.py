@@ -16,7 +16,8 @@ from pair_builders import Case, dot_kernel
 
 import tunegrad as tg
 from benchmarks.single_kernel import SingleKernel
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Op, Value

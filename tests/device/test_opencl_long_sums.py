@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.hand_schedules import GPU, gemm, row_sum
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
+from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
@@ -29,16 +30,16 @@ PRODUCTS = {
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[OpenClDevice]:
+def device() -> Iterator[Programs]:
     try:
-        opened = OpenClDevice()
+        opened = Programs(devices.open("opencl"))
     except DeviceError as error:
         pytest.skip(str(error))
     with opened as device:
         yield device
 
 
-def relative_error(device: OpenClDevice, kernel: Kernel, text: str, *given: np.ndarray, wanted: np.ndarray) -> float:
+def relative_error(device: Programs, kernel: Kernel, text: str, *given: np.ndarray, wanted: np.ndarray) -> float:
     program = Space(kernel, GPU).lower(Schedule.parse(text))
     out, *inputs = kernel.params
     buffers = {p.name: a.reshape(-1) for p, a in zip(inputs, given, strict=True)}
@@ -48,14 +49,14 @@ def relative_error(device: OpenClDevice, kernel: Kernel, text: str, *given: np.n
 
 
 @pytest.mark.parametrize("text", ROWS)
-def test_long_rows_are_right_on_opencl(device: OpenClDevice, text: str) -> None:
+def test_long_rows_are_right_on_opencl(device: Programs, text: str) -> None:
     x = np.random.default_rng(0).random((1, TERMS), np.float32)
     wanted = 0.5 * x.sum(axis=1, dtype=np.float64)
     assert relative_error(device, row_sum(1, TERMS), text, x, wanted=wanted) <= 1e-6
 
 
 @pytest.mark.parametrize("text", PRODUCTS)
-def test_long_products_are_right_on_opencl(device: OpenClDevice, text: str) -> None:
+def test_long_products_are_right_on_opencl(device: Programs, text: str) -> None:
     depth = TERMS >> 2
     rng = np.random.default_rng(1)
     a, b = rng.random((2, depth), np.float32), rng.random((depth, 2), np.float32)

@@ -19,7 +19,8 @@ from hand_programs import (
     vector_add,
 )
 
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
+from tunegrad.devices.programs import Programs
 from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfResources
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
@@ -52,7 +53,7 @@ N = 96
 @pytest.fixture(scope="module")
 def device():
     try:
-        opened = OpenClDevice()
+        opened = Programs(devices.open("opencl"))
     except DeviceError as error:
         pytest.skip(str(error))
     with opened as device:
@@ -227,5 +228,5 @@ def test_opencl_times_on_the_devices_clock(device):
 
 def test_opencl_device_that_is_not_there_is_one_line(device):
     with pytest.raises(DeviceError, match=r"device opencl:99: this machine has \d+ OpenCL devices") as caught:
-        OpenClDevice(99)
+        devices.open("opencl:99")
     assert "\n" not in str(caught.value)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
+from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
@@ -24,7 +25,7 @@ GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 <<
 @pytest.fixture(scope="module")
 def device():
     try:
-        opened = OpenClDevice()
+        opened = Programs(devices.open("opencl"))
     except DeviceError as error:
         pytest.skip(str(error))
     with opened as device:

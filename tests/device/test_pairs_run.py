@@ -9,12 +9,14 @@ import pytest
 from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory
 
 import tunegrad as tg
-from tunegrad.artifact import OPT_LEVEL
+from tunegrad import devices
 from tunegrad.candidate import Payload, reference
 from tunegrad.db import open_store
-from tunegrad.devices import Buffer, fingerprint, host_target
+from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
+from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.frontend import Tensor
@@ -124,7 +126,7 @@ def test_reference_of_verification_accepts_the_instruction_and_finds_a_lost_pair
     program = Space(kernel, TARGET).lower(Space(kernel, TARGET).defaults()[0])
     arrays = _buffers(program, kernel.params, 9)
     got = _run(program, arrays, TARGET)[kernel.outputs[0].name]
-    expected = reference(Payload(kernel, "", TARGET), arrays)[kernel.outputs[0].name]
+    expected = reference(Payload(kernel, "", CpuDevice(TARGET)), arrays)[kernel.outputs[0].name]
     assert expected.terms == 64
     assert compare(got, "f32", expected).first == -1
     arrays[kernel.params[1].name].reshape(17, 32)[3, 7] = 0
@@ -134,7 +136,7 @@ def test_reference_of_verification_accepts_the_instruction_and_finds_a_lost_pair
 
 def test_opencl_expands_pairs() -> None:
     try:
-        opened = OpenClDevice()
+        opened = Programs(devices.open("opencl"))
     except DeviceError as error:
         pytest.skip(str(error))
     with opened as device:

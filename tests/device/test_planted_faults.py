@@ -13,9 +13,10 @@ import pytest
 
 from tests.fault_kernels import CASES
 from tests.faults import HOOKS, SAME_FAULT
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CpuMeasurer, host_target
+from tunegrad.devices import Candidate, DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 
@@ -25,22 +26,22 @@ IN_CI, MANY = 3, 100
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[CpuMeasurer]:
-    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL, compile_workers=1) as measurer:
+def device() -> Iterator[DeviceMeasurer]:
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as measurer:
         yield measurer
 
 
-def measured(device: CpuMeasurer, fault: str, number: int, *, plant: bool = True) -> Measurement:
+def measured(device: DeviceMeasurer, fault: str, number: int, *, plant: bool = True) -> Measurement:
     """What comes of one member of the fault's family, with the fault or without."""
     case = CASES[fault]
     kernel = case.kernel(number)
     actions = f"{fault}|{case.actions}" if plant else case.actions
-    (outcome,) = device.measure([Candidate(kernel.key, Payload(kernel, actions, TARGET))], QUICK)
+    (outcome,) = device.measure([Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], QUICK)
     assert outcome is not None
     return outcome.measurement
 
 
-def check_caught(device: CpuMeasurer, fault: str, numbers: range) -> None:
+def check_caught(device: DeviceMeasurer, fault: str, numbers: range) -> None:
     """Without the fault every member is right; with it, none."""
     passed = []
     for number in numbers:
@@ -57,14 +58,14 @@ def check_caught(device: CpuMeasurer, fault: str, numbers: range) -> None:
 
 
 @pytest.mark.parametrize("fault", CASES)
-def test_planted_fault_is_caught(device: CpuMeasurer, fault: str) -> None:
+def test_planted_fault_is_caught(device: DeviceMeasurer, fault: str) -> None:
     check_caught(device, fault, range(IN_CI))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", CASES)
-def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(device: CpuMeasurer, fault: str) -> None:
+def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(device: DeviceMeasurer, fault: str) -> None:
     check_caught(device, fault, range(MANY))
 
 
@@ -76,7 +77,7 @@ def test_planted_kernels_of_a_fault_are_all_different() -> None:
 def test_planted_reference_with_the_fault_of_the_candidate_is_found_out() -> None:
     """Reference and candidate come from one lowering: where it is wrong, they agree."""
     fault, statuses = "difference_swapped", []
-    with CpuMeasurer(TARGET, SAME_FAULT, opt_level=OPT_LEVEL, compile_workers=1) as device:
+    with DeviceMeasurer(CpuDevice(TARGET), SAME_FAULT, compile_workers=1) as device:
         for number in range(IN_CI):
             with suppress(InternalError):  # a kernel whose reference is found wrong may also end as an error
                 statuses.append(measured(device, fault, number).status)
@@ -91,10 +92,10 @@ Bulk.fill = lambda self, to, byte: None
 
 RIGHT_THEN_NOTHING = """
 from tests.faults import HOOKS
-from test_planted_faults import IN_CI, OPT_LEVEL, TARGET, CpuMeasurer, measured
+from test_planted_faults import IN_CI, OPT_LEVEL, TARGET, DeviceMeasurer, measured
 
 if __name__ == "__main__":
-    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL, compile_workers=1) as device:
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:
         for number in range(IN_CI):
             for plant in (False, True):
                 found = measured(device, "nothing_computed", number, plant=plant)

@@ -11,7 +11,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad.db import open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import SPACE_VERSION

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tunegrad.candidate import HOOKS, Payload, inputs, kinds, lower, reference
-from tunegrad.devices import Candidate, host_target
+from tunegrad.devices import Candidate
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Limits
 from tunegrad.devices.verifying.dataset import make_dataset
 from tunegrad.devices.verifying.inputs import KINDS
@@ -36,7 +38,7 @@ def w(*shape: int) -> Tensor:
 
 
 def payload_of(make: Make) -> Payload:
-    return Payload(kernel_of(make), "", TARGET)
+    return Payload(kernel_of(make), "", CpuDevice(TARGET))
 
 
 def kernel_of(make: Make) -> Kernel:

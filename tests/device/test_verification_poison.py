@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hostile import QUICK, N, text
 
-from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.devices import DeviceMeasurer, host_device
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Lowered, Parameter, Reference
 from tunegrad.trial import Status
 
@@ -44,13 +44,13 @@ def masked(pointer: str, index: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[CpuMeasurer]:
-    with CpuMeasurer(host_target(1), Hooks(reference=f"{__name__}:reference")) as measurer:
+def measurer() -> Iterator[DeviceMeasurer]:
+    with DeviceMeasurer(host_device(1), Hooks(reference=f"{__name__}:reference")) as measurer:
         yield measurer
 
 
-def status(measurer: CpuMeasurer, ir: str) -> tuple[Status, str]:
-    (outcome,) = measurer.measure([Candidate("poison", Lowered(ir, "k", IO, 64))], QUICK)
+def status(measurer: DeviceMeasurer, ir: str) -> tuple[Status, str]:
+    (outcome,) = measurer.measure([Candidate("poison", Lowered(ir, "k", IO, (64,)))], QUICK)
     assert outcome is not None
     return outcome.measurement.status, outcome.measurement.error
 
@@ -76,7 +76,7 @@ def test_read_of_the_workspace_that_nobody_wrote_is_wrong(measurer, index):
 
 def test_kernel_that_writes_nothing_is_wrong_where_nan_is_right():
     """The poison of what is written is not NaN on the first set."""
-    with CpuMeasurer(host_target(1), Hooks(reference=f"{__name__}:hardly_finite")) as measurer:
+    with DeviceMeasurer(host_device(1), Hooks(reference=f"{__name__}:hardly_finite")) as measurer:
         some = text(count=100).replace("fadd float %a, %b", "fadd float %a, 0.0")
         found, error = status(measurer, some)
     assert found is Status.WRONG

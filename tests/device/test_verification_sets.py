@@ -11,7 +11,9 @@ from kernel_corpus import NAMES, corpus_kernel
 
 from tunegrad import candidate
 from tunegrad.candidate import HOOKS, Payload, inputs, lower, reference
-from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.devices import DeviceMeasurer, host_device
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Candidate, Limits
 from tunegrad.devices.verifying.dataset import make_dataset
 from tunegrad.devices.verifying.inputs import KINDS
@@ -36,7 +38,7 @@ def kernel_of(t: Tensor) -> Kernel:
 
 
 def payload_of(k: Kernel) -> Payload:
-    return Payload(k, "", TARGET)
+    return Payload(k, "", CpuDevice(TARGET))
 
 
 def drawn(k: Kernel, kind: str, seed: int = 0) -> dict[str, np.ndarray]:
@@ -197,8 +199,8 @@ def test_division_of_integers_never_overflows():
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[CpuMeasurer]:
-    with CpuMeasurer(host_target(2), HOOKS, replace(Limits(), quiet_s=0.0)) as measurer:
+def measurer() -> Iterator[DeviceMeasurer]:
+    with DeviceMeasurer(host_device(2), HOOKS, replace(Limits(), quiet_s=0.0)) as measurer:
         yield measurer
 
 
@@ -209,7 +211,7 @@ QUICK = Policy(min_samples=2, max_samples=2, budget_s=0.001, timeout_s=10.0)
 def test_default_schedules_are_right_on_every_set(measurer, name):
     k = corpus_kernel(name)
     for default in Space(k, measurer.target).defaults():
-        (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.target))], QUICK)
+        (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.device))], QUICK)
         assert outcome is not None
         assert (outcome.measurement.status, outcome.measurement.error) == (Status.OK, "")
 
@@ -228,8 +230,8 @@ def test_default_schedules_are_right_on_every_set(measurer, name):
 def test_right_kernels_that_are_sensitive_are_right(make):
     k = kernel_of(make())
     schedules = [Space(k, host_target(1)).defaults()[0].text, ""]
-    with CpuMeasurer(host_target(1), HOOKS, Limits(), compile_workers=1) as measurer:
-        found = measurer.measure([Candidate(k.key, Payload(k, text, host_target(1))) for text in schedules], Policy())
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        found = measurer.measure([Candidate(k.key, Payload(k, text, host_device(1))) for text in schedules], Policy())
     rows = [o.measurement for o in found if o is not None]
     assert rows
     assert [row.error for row in rows if row.status is not Status.OK] == []

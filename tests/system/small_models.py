@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
-from tunegrad.devices import CpuMeasurer, Hooks, Limits, fingerprint, host_target
+from tunegrad.devices import DeviceMeasurer, Hooks, Limits, host_device
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternatives
 from tunegrad.ir.variants import parts_of, variants_of
@@ -34,8 +34,8 @@ sizes = [64, 64, 48]
 @contextmanager
 def bench_here(hooks: Hooks = HOOKS, threads: int = THREADS) -> Iterator[LocalBench]:
     """A bench as a session on this machine has it."""
-    with CpuMeasurer(host_target(threads), hooks, Limits(), opt_level=OPT_LEVEL) as device:
-        bench = LocalBench(device.target, device.compile, partial(expected_of, device), device.limits)
+    with DeviceMeasurer(host_device(threads), hooks, Limits()) as device:
+        bench = LocalBench(device.device, device.compile, partial(expected_of, device), device.limits)
         with closing(bench):
             yield bench
 

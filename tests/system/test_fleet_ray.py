@@ -21,7 +21,8 @@ from small_models import Listener
 
 from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
 from tunegrad.db import open_store
-from tunegrad.devices import Limits, fingerprint, host_target
+from tunegrad.devices import Limits
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.events import Warned
 from tunegrad.frontend import Tensor
@@ -193,7 +194,7 @@ def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
 
 def real_measurements(ray, crew):
     policy, limits = Policy(budget_s=0.01), Limits()
-    spec = EngineSpec("tunegrad.tuning.fleet:CpuEngine", (crew.target, "contract", policy, limits, 0))
+    spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.target, "contract", policy, limits, 0))
     dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)
     measurer = FleetMeasurer(dispatcher, 8, limits, policy)
     texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
@@ -252,7 +253,7 @@ def test_fleet_of_another_kind_decides_cuts_variants_and_finals_in_whole_models(
         raise AssertionError("this machine is of another kind")
 
     names, in_finals = noted(monkeypatch)
-    for name in ("CpuMeasurer", "LocalBench", "host_target"):
+    for name in ("DeviceMeasurer", "LocalBench", "host_target"):
         monkeypatch.setattr(sites, name, refused)
     monkeypatch.setattr(plans, "_CLOSE", math.inf)
     work = workload_of_function(images, (IMAGES,))
@@ -286,7 +287,7 @@ def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
     ):
         crew = ray.crew(None)
         limits = Limits()
-        spec = EngineSpec("tunegrad.tuning.fleet:CpuEngine", (crew.target, "contract", Policy(), limits, 0))
+        spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.target, "contract", Policy(), limits, 0))
         dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic, said.append)
         bench = FleetBench(dispatcher, limits)
         model = Models(store, crew.target, crew.fingerprint, bench).of(work)

@@ -17,7 +17,7 @@ import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.db.importing import actions_fault
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor

@@ -16,7 +16,7 @@ import pytest
 import tunegrad as tg
 from tunegrad import artifact, inference
 from tunegrad.artifact import Compiler, object_key
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel

@@ -14,7 +14,7 @@ from program_hashes import hash_of
 import tunegrad as tg
 from tunegrad import artifact, inference
 from tunegrad.db import open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import MissError
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule

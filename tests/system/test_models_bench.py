@@ -15,7 +15,7 @@ from test_models_sound import other_schedules
 from test_variants_tune import convolutions, never_void, seconds, workload
 
 from tunegrad.db import Store, open_store
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Measurement, Policy, Status, Trial

@@ -18,7 +18,9 @@ from test_models_sound import other_schedules
 
 from tunegrad import candidate
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, Outcome, compile_llvm, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Outcome
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, WrongResult
 from tunegrad.trial import Status
 from tunegrad.tuning.models import LocalBench, Models, WholeModel

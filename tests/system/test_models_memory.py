@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from small_models import THREADS, workload_in
 
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS, Payload
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.opts import Space
 from tunegrad.tuning.models import work as worker
 from tunegrad.tuning.models.work import Order, plan_blob
@@ -22,8 +23,8 @@ TARGET = host_target(THREADS)
 def compiled(work: Workload) -> dict[str, CompiledCandidate]:
     """The default schedule of every kernel as code, by kernel key."""
     pairs = [(u.kernel, Space(u.kernel, TARGET).defaults()[0].text) for u in work.kernels]
-    with CpuMeasurer(TARGET, HOOKS, opt_level=OPT_LEVEL) as device:
-        made = device.compile([Candidate(k.key, Payload(k, text, TARGET)) for k, text in pairs])
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS) as device:
+        made = device.compile([Candidate(k.key, Payload(k, text, CpuDevice(TARGET))) for k, text in pairs])
     return {k.key: c for (k, _), c in zip(pairs, made, strict=True) if isinstance(c, CompiledCandidate)}
 
 

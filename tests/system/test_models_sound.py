@@ -12,7 +12,9 @@ from small_models import THREADS, Listener, bench_here, here, settings_of, workl
 
 from tunegrad.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Warned
 from tunegrad.opts import SPACE_VERSION, Space
@@ -90,8 +92,8 @@ def test_the_search_finds_nothing_wrong_with_what_is_planted(tmp_path: Path) -> 
     """Else the tests below would show nothing: in the measurer these candidates are right."""
     use = workload_in(tmp_path).kernels[1]
     (actions,) = other_schedules(use, True, 1)
-    with CpuMeasurer(TARGET, planted_in_model.hooks("wrong"), seed=3) as device:
-        candidate = Candidate(use.key, Payload(use.kernel, actions, TARGET))
+    with DeviceMeasurer(CpuDevice(TARGET), planted_in_model.hooks("wrong"), seed=3) as device:
+        candidate = Candidate(use.key, Payload(use.kernel, actions, CpuDevice(TARGET)))
         (compiled,) = device.compile([candidate])
         assert isinstance(compiled, CompiledCandidate)
         assert device.measure_compiled(candidate, compiled, Policy()).status is Status.OK

@@ -17,7 +17,7 @@ from small_models import THREADS, here
 import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor

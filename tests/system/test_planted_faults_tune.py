@@ -14,7 +14,7 @@ from small_models import settings_of, trials_of
 from tests.faults import ANYWHERE, SOME, fault_of
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.inference import load
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Status, Trial

@@ -13,7 +13,7 @@ import pytest
 import tunegrad as tg
 from tunegrad.config import Numerics
 from tunegrad.db import open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import ConfigError, MissError
 from tunegrad.frontend import Model, Tensor
 from tunegrad.ir.evaluate import evaluate

@@ -17,7 +17,7 @@ from small_models import THREADS, Listener, bench_here
 import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import IMPORTED, Evidence, Store, open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import CandidateMeasured
 from tunegrad.frontend import Tensor

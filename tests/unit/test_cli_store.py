@@ -16,7 +16,7 @@ from tunegrad.cli.app import run
 from tunegrad.cli.store.tables import plain
 from tunegrad.db import Contents, key_of, open_store
 from tunegrad.db.export import export_lines
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.opts import SPACE_VERSION
 
 

@@ -7,7 +7,8 @@ import threading
 import llvmlite.binding as llvm
 import pytest
 
-from tunegrad.devices import compile_llvm, host_target
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
 
 TEXT = """
 define void @k(ptr noalias %a, ptr noalias %b) {

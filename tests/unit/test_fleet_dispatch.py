@@ -8,7 +8,7 @@ import pytest
 from search_surface import MACHINE
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
-from tunegrad.devices import Limits, host_target
+from tunegrad.devices import Limits, host_device
 from tunegrad.errors import DeviceError, InternalError, OutOfResources
 from tunegrad.ir.fusion import Schedule as Plan
 from tunegrad.opts import Schedule
@@ -16,7 +16,7 @@ from tunegrad.trial import Fingerprint, Policy
 from tunegrad.tuning.fleet import (
     Answer,
     Call,
-    CpuEngine,
+    DeviceEngine,
     Dispatcher,
     FleetBench,
     FleetMeasurer,
@@ -317,7 +317,7 @@ def test_fleet_that_is_renewed_compares_in_fresh_processes_from_then_on():
 
 def test_machine_starts_one_fresh_process_for_each_renewal():
     done = []
-    engine = CpuEngine(host_target(1), "contract", Policy(), Limits(), 0)
+    engine = DeviceEngine(host_device(1), "contract", Policy(), Limits(), 0)
     engine._measurer = SimpleNamespace(renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare"))
     for renewals in (0, 1, 1, 2):
         engine.compare(None, "", "", 5, "cold", renewals)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (

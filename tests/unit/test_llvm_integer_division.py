@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.single_kernel import SingleKernel
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.expr import Apply, Load, Op
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store

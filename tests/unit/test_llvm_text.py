@@ -9,7 +9,7 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
 from benchmarks.hand_schedules import AVX512, FULL, SMALL, gemm
-from tunegrad.devices import compile_llvm
+from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import as_index, var

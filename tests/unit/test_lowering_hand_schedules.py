@@ -14,7 +14,8 @@ from benchmarks.hand import entries, main, worst_error
 from benchmarks.hand_schedules import FULL, GPU, SMALL
 from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tests.schedule_checks import assert_agrees
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Space, parse_actions, print_actions

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.hand_schedules import AVX512, gemm
-from tunegrad.artifact import OPT_LEVEL, build
-from tunegrad.devices import assembly
+from tunegrad.devices.cpu.device import OPT_LEVEL, build
+from tunegrad.devices.host.codegen import assembly
 from tunegrad.opts import Schedule
 
 if platform.machine() not in ("x86_64", "AMD64"):

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel, loads
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, loop_tree

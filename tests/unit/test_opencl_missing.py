@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad import devices
 from tunegrad.errors import DeviceError
 
 
 def test_opencl_without_pyopencl_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     with pytest.raises(DeviceError, match=r"device opencl needs pyopencl: pip install 'tunegrad\[opencl\]'"):
-        OpenClDevice()
+        devices.open("opencl")
 
 
 def test_opencl_module_imports_no_pyopencl():

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import CompiledCandidate, KernelIO, Outcome, host_target
+from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, Outcome
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import ConfigError
 from tunegrad.opts import Space
 from tunegrad.trial import Measurement, Status
@@ -53,7 +54,7 @@ class PaperDevice:
             program = hashlib.sha256((text.split(" thread")[0] if self.merged else text).encode()).hexdigest()
             self.compiled[program] += program not in known
             image = b"" if program in known else b"code"
-            found.append(CompiledCandidate(image, text, KernelIO(()), 0, 1, program, 0.001, 0.002))
+            found.append(CompiledCandidate(image, text, KernelIO(()), (), Geometry(), program, 0.001, 0.002))
         return found
 
     def measure_compiled(self, _candidate: object, code: CompiledCandidate, *_: object) -> Measurement:
@@ -67,7 +68,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> type[PaperDevice]:
     class Device(PaperDevice):
         runs, compiled = Counter(), Counter()
 
-    monkeypatch.setattr(recorder, "CpuMeasurer", Device)
+    monkeypatch.setattr(recorder, "DeviceMeasurer", Device)
     monkeypatch.setattr(recorder, "_BATCH", 3)
     return Device
 

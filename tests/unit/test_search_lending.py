@@ -10,7 +10,7 @@ import pytest
 from search_surface import Clock, Killed, Surface, SurfaceMeasurer, SurfaceSpace, kernel, separable, trial_log
 
 from tunegrad.db import Store, open_store
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space, TraceChooser
 from tunegrad.search import (

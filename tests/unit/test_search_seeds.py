@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tunegrad.devices import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space, TraceChooser, lower

@@ -19,7 +19,8 @@ from benchmarks.hand import entries, worst_error
 from benchmarks.hand_schedules import FULL, GPU, HandSchedule
 from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tests.schedule_checks import assert_agrees
-from tunegrad.devices import Team, host_target
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.verify_kernel import verify_kernel

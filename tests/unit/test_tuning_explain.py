@@ -11,7 +11,7 @@ from program_hashes import hash_of
 
 from tunegrad.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, MachineLimits, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, MachineLimits, Outcome
 from tunegrad.errors import ConfigError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.ir.target import Target
@@ -64,7 +64,7 @@ class Scripted:
     def _compiled(self, text: str) -> CompiledCandidate | Outcome:
         if text not in self.seconds:
             return Outcome("", Measurement(Status.COMPILE_ERROR, error="too hard\nreally"))
-        return CompiledCandidate(b"x", "k", KernelIO(()), 0, 1, self.programs.get(text, text), 0.0, 0.0)
+        return CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), self.programs.get(text, text), 0.0, 0.0)
 
 
 def _text(candidate: Candidate) -> str:

@@ -8,10 +8,11 @@ from random import Random
 import pytest
 from test_tuning_finals import DEFAULT, A, B, C, Final, Scripted
 
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.config import resolve_model
-from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.devices import DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Cache
@@ -119,7 +120,7 @@ class Twins(Scripted):
 def test_finals_of_a_program_against_itself_promote_one_in_twenty_at_most_on_this_machine(cache):
     target = host_target()
     kernels = list(workload_of_spec(resolve_model("resnet")).plan.kernels().values())
-    with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
+    with DeviceMeasurer(CpuDevice(target), HOOKS) as device:
         real = CandidateMeasurer(device, SEARCH_POLICY)
         promoted, started = 0, 0
         for i in range(TIMES):

@@ -13,7 +13,7 @@ from store_exports import WORLD, promotion, trial
 from tunegrad.db import Claim, Contents, Verdict, import_store, key_of, open_store
 from tunegrad.db.export import export_lines
 from tunegrad.db.importing import MAX_ACTIONS
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.parse_kernel import LONGEST_KERNEL
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Space

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, Outcome, default_threads, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Outcome, default_threads
+from tunegrad.devices.host.facts import host_target
 from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
@@ -32,7 +33,9 @@ class Device:
     def wait(self) -> list[CompiledCandidate | Outcome]:
         self.now_s += 4.0
         failed = Outcome("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
-        code = [CompiledCandidate(b"x", "k", KernelIO(()), 0, 1, f"h{i}", 0.5, 1.0) for i in range(self.count)]
+        code = [
+            CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{i}", 0.5, 1.0) for i in range(self.count)
+        ]
         return [*code[:-1], failed]
 
     def measure_compiled(self, *_: object) -> Measurement:

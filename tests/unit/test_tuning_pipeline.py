@@ -14,7 +14,8 @@ from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, t
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, KernelIO, Limits, Outcome, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome
+from tunegrad.devices.host.facts import host_target
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule
 from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, Measurer, ModelSearch, SearchTask
@@ -115,7 +116,7 @@ class Compiling:
         if measurement.status is Status.COMPILE_ERROR:
             return Outcome(program, measurement)
         image = b"" if program in self.known else b"x"
-        return CompiledCandidate(image, "k", KernelIO(()), 0, 1, program, 0.25, 1.0)
+        return CompiledCandidate(image, "k", KernelIO(()), (), Geometry(), program, 0.25, 1.0)
 
 
 def payload(candidate: Candidate) -> Payload:

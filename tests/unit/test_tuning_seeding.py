@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tunegrad.db import Evidence, Hit, Store, open_store
-from tunegrad.devices import fingerprint, host_target
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial

@@ -14,7 +14,9 @@ from functools import cache
 from benchmarks.hand_schedules import AVX512, FULL
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome, fingerprint, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Outcome
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -113,8 +115,8 @@ def _entry(lines: list[str]) -> list[str]:
 def _trial() -> tuple[Trial, CompiledCandidate]:
     """The schedule compiled, verified and timed in worker processes, as a search would."""
     k, target, policy = kernel(), host_target(1), Policy(max_samples=3, budget_s=0.01)
-    candidate = Candidate(k.key, Payload(k, ACTIONS, SMALL))
-    with CpuMeasurer(target, HOOKS, compile_workers=1) as device:
+    candidate = Candidate(k.key, Payload(k, ACTIONS, CpuDevice(SMALL)))
+    with DeviceMeasurer(CpuDevice(target), HOOKS, compile_workers=1) as device:
         (compiled,) = device.compile([candidate])
         if isinstance(compiled, Outcome):
             raise TypeError(f"{ACTIONS}: {compiled.measurement}")

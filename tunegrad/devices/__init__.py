@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Code, Device, Engine, Inspection, Memory
+    from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.host.facts import default_threads
     from tunegrad.devices.host.single import run_on_host
-    from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.job import (
         CONTENDING,
         Candidate,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.measurer import Compiling, DeviceMeasurer
     from tunegrad.devices.processes.confine import Protections
-    from tunegrad.devices.registry import DEFAULT, found, host, known
+    from tunegrad.devices.registry import DEFAULT, found, host_device, known
     from tunegrad.devices.registry import open_device as open  # noqa: A004  # as gzip.open
 
 __all__ = [
@@ -57,7 +57,7 @@ __all__ = [
     "Reference",
     "default_threads",
     "found",
-    "host",
+    "host_device",
     "known",
     "open",
     "program_hash",
@@ -76,7 +76,7 @@ _HOMES = {
     "limits": ("MachineLimits",),
     "measurer": ("Compiling", "DeviceMeasurer"),
     "processes.confine": ("Protections",),
-    "registry": ("DEFAULT", "found", "host", "known"),
+    "registry": ("DEFAULT", "found", "host_device", "known"),
 }  # fmt: skip
 _MODULES = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _MODULES["open"] = "registry", "open_device"

@@ -1,5 +1,4 @@
-"""The bench: it loads one candidate at a time, runs it on each input set, and times it on a device that this
-process has opened.
+"""The bench: it loads one candidate at a time, runs it on each input set, and times it on an open device.
 
     load, run    the candidate on private copies of the inputs --> how long, guard zones, a digest of its outputs
     time         samples                                       --> guard zones, a digest of its outputs
@@ -176,23 +175,15 @@ class Bench:
 
     def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
         scratch = tuple(self.engine.allocate(n, touched=False) for n in compiled.scratch_bytes)
-        buffers = tuple(
-            dataset.buffers(compiled.io, index, self.engine) for index in range(len(dataset.sets))
-        )
+        buffers = tuple(dataset.buffers(compiled.io, index, self.engine) for index in range(len(dataset.sets)))
         code = self.engine.load(compiled, compiled.image)
         launches = tuple(self.engine.launch(code, each, scratch) for each in buffers)
         if self._watching:
             roles = [p.role for p in compiled.io.params]
             self.engine.watch(
-                [
-                    b if role in _READ else None
-                    for each in buffers
-                    for role, b in zip(roles, each, strict=True)
-                ]
+                [b if role in _READ else None for each in buffers for role, b in zip(roles, each, strict=True)]
             )
-        return _Bound(
-            kernel_key, digest(compiled.image), code, scratch, compiled.io, dataset, buffers, launches
-        )
+        return _Bound(kernel_key, digest(compiled.image), code, scratch, compiled.io, dataset, buffers, launches)
 
     def _samples(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
         """Samples in seconds of what took ``once_s`` when it was verified."""

@@ -141,9 +141,7 @@ class Engine(Protocol):
 
     # ---- time
 
-    def time(
-        self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()
-    ) -> tuple[float, ...]:
+    def time(self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()) -> tuple[float, ...]:
         """Seconds of ``samples`` samples by the device's own clock.
 
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
@@ -183,6 +181,10 @@ class Device(Protocol):
     @property
     def exclusive(self) -> bool:
         """Whether nothing may compile while something is timed: they share cores."""
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether it compiles where the device is not."""
 
     @property
     def confinement(self) -> Confinement:

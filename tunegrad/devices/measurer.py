@@ -18,10 +18,10 @@ from typing import Any, Literal, Self
 
 from tunegrad.devices import worker
 from tunegrad.devices.device import Device
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import default_threads
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
+from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
@@ -93,9 +93,7 @@ class DeviceMeasurer:
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
         confinement = device.confinement
-        self._compilers = WorkerPool(
-            count, worker.start_compiler, (self.limits, confinement.driver), start_s
-        )
+        self._compilers = WorkerPool(count, worker.start_compiler, (self.limits, confinement.driver), start_s)
         self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
         self._bench = IsolatedWorker(
             worker.start_bench,

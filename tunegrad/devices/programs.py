@@ -1,8 +1,8 @@
 """Single programs on a device, with arrays in and out: what tests, references and tools need of one.
 
-    with Programs(device) as programs:
-        made = programs.compile(program)
-        programs.run(made, {"x": x, "y": y})        y is written
+with Programs(device) as programs:
+    made = programs.compile(program)
+    programs.run(made, {"x": x, "y": y})        y is written
 """
 
 from __future__ import annotations

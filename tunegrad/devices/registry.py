@@ -13,7 +13,7 @@ from typing import cast
 from tunegrad.devices.device import Device
 from tunegrad.errors import DeviceError
 
-__all__ = ["DEFAULT", "found", "host", "known", "open_device"]
+__all__ = ["DEFAULT", "found", "host_device", "known", "open_device"]
 
 DEFAULT = "cpu"
 
@@ -40,7 +40,7 @@ def known() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
-def host(threads: int = 1) -> Device:
+def host_device(threads: int = 1) -> Device:
     """The machine that this process runs on, which is always there."""
     return open_device(DEFAULT, threads)
 

@@ -12,9 +12,9 @@ import traceback
 
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Device
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.hashing import program_hash
 from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
+from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
     limit_address_space,
@@ -91,8 +91,14 @@ def compile_candidate(
             image = device.compile(lowered, killable=True)
             compile_s = time.monotonic() - start
         return CompiledCandidate(
-            image, lowered.entry, lowered.io, lowered.scratch_bytes, lowered.geometry, program,
-            lower_s, compile_s,
+            image,
+            lowered.entry,
+            lowered.io,
+            lowered.scratch_bytes,
+            lowered.geometry,
+            program,
+            lower_s,
+            compile_s,
         )
     except MemoryError:
         error, status = f"compiling needs more than {limits.compile_memory_bytes} bytes", Status.OUT_OF_RESOURCES

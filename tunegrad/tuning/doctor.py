@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
+from tunegrad import devices
 from tunegrad.config import default_threads
-from tunegrad.devices import CpuMeasurer, MachineLimits, Protections, compiler_version, host_target
+from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections
 from tunegrad.errors import DeviceError
-from tunegrad.ir.target import Target
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow
 from tunegrad.search import OPENMP, cost_model_installed
 
@@ -30,13 +30,13 @@ _EXTRAS = {
 def doctor() -> DoctorReport:
     """Examine this machine. Measures its peaks, with nothing else of ours running; takes a few seconds."""
     threads = default_threads()
-    target = host_target(threads)
-    with CpuMeasurer(target, compile_workers=1) as measurer:
+    host = devices.host_device(threads)
+    with DeviceMeasurer(host, compile_workers=1) as measurer:
         limits = measurer.machine_limits()
         protections = measurer.protections()
     return DoctorReport(
-        devices=(_cpu(target), _opencl(), DeviceRow("cuda", False, "not supported yet")),
-        compilers=(CompilerRow("llvm", compiler_version()), *(_compiler(name) for name in _COMPILERS)),
+        devices=(*(_device(*row) for row in devices.found()), DeviceRow("cuda", False, "not supported yet")),
+        compilers=(CompilerRow("llvm", host.compiler()), *(_compiler(name) for name in _COMPILERS)),
         versions=_versions(),
         threads=threads,
         fma_peak_gflops=limits.flops(threads) / 1e9,
@@ -70,21 +70,10 @@ def _triad(limits: MachineLimits, threads: int) -> float:
     return dict(limits.triad_dram).get(threads, 0.0)
 
 
-def _cpu(target: Target) -> DeviceRow:
-    sizes = f"L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB, L3 {target.l3_bytes >> 10} KiB"
-    cores = f"{target.threads} thread{'s' if target.threads != 1 else ''}"
-    vectors = f"{target.registers} vector registers of {target.vector_bytes} bytes"
-    return DeviceRow("cpu", True, f"{target.arch}, {cores}, {vectors}, {sizes}")
-
-
-def _opencl() -> DeviceRow:
-    from tunegrad.devices.opencl.device import OpenClDevice
-
-    try:
-        with OpenClDevice() as device:
-            return DeviceRow("opencl", True, f"{device.description} (runs single programs; tuning is for cpu)")
-    except DeviceError as error:
-        return DeviceRow("opencl", False, str(error))
+def _device(name: str, found: Device | DeviceError) -> DeviceRow:
+    if isinstance(found, DeviceError):
+        return DeviceRow(name, False, str(found))
+    return DeviceRow(name, True, found.describe())
 
 
 def _compiler(name: str) -> CompilerRow:

@@ -15,19 +15,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 
-from tunegrad.artifact import OPT_LEVEL, build
+from tunegrad import devices
+from tunegrad.artifact import build
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Store, open_store
-from tunegrad.devices import CpuMeasurer, Hooks, Limits, assembly, fingerprint, host_target
-from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
-from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError
+from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits
+from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.inference import Choice, choices, process_compiler
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program_flops import executed_flops
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
@@ -58,11 +57,9 @@ def explain(
 
     ``asm`` reads every kernel's machine code too. Raises UserError for a kernel that the model has not.
     """
-    if settings.device != "cpu":
-        raise DeviceError(f"device {settings.device!r} can not be explained; valid: cpu")
     begun_s = time.monotonic()
-    target = host_target(settings.threads)
-    here = fingerprint(target, settings.numerics)
+    device = devices.open(settings.device, settings.threads)
+    target, here = device.target, device.fingerprint(settings.numerics)
     direct = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
@@ -70,12 +67,12 @@ def explain(
         picks = picked(direct.plan, target, here, store, settings.numerics)
         workload = with_variants(direct, picks)
         uses = selected(workload, kernel)
-        device = stack.enter_context(CpuMeasurer(target, hooks, _LIMITS, settings.seed, opt_level=OPT_LEVEL))
-        roofline = Roofline(device.machine_limits(), target)
-        timer = ScheduleTimer(device, target, time.monotonic() + budget_s)
+        workers = stack.enter_context(DeviceMeasurer(device, hooks, _LIMITS, settings.seed))
+        roofline = Roofline(workers.machine_limits(), target)
+        timer = ScheduleTimer(workers, device, time.monotonic() + budget_s)
         look = "loop" if asm and kernel else "facts" if asm or kernel else ""
         rows = explain_rows(uses, timer, roofline, store, here, observe, look)
-        roofline = Roofline(device.machine_limits(again=True), target)
+        roofline = Roofline(workers.machine_limits(again=True), target)
         rows = tuple(_bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True))
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
     return ExplainReport(
@@ -123,7 +120,7 @@ def explain_rows(
 
     ``look``: "" reads no machine code, "facts" counts in it, "loop" keeps the hot loop's text too.
     """
-    found = [_Chosen(use, *chosen(use.kernel, timer.target, here, store)) for use in uses]
+    found = [_Chosen(use, *chosen(use.kernel, timer.device, here, store)) for use in uses]
     timer.compile([(c.use.kernel, c.schedule.text) for c in found])
     rows = {}
     for c in found:
@@ -171,13 +168,13 @@ class _Chosen:
 
 
 def chosen(
-    kernel: Kernel, target: Target, here: Fingerprint, store: Store | None
+    kernel: Kernel, device: Device, here: Fingerprint, store: Store | None
 ) -> tuple[Choice, Schedule, LoopTree, int | None]:
     """The stored winner if it is legal here, else the default; its loop tree, and the operations that it executes."""
-    for choice in choices(kernel, target, here, store, "default", process_compiler()):
+    for choice in choices(kernel, device, here, store, "default", process_compiler()):
         try:
             schedule = Schedule.parse(choice.actions)
-            space = Space(kernel, target)
+            space = Space(kernel, device.target)
             return choice, schedule, space.tree(schedule), executed_flops(space.lower(schedule))
         except IllegalAction:
             if choice.trial is None:
@@ -191,7 +188,7 @@ def _row(
     kernel, trial = c.use.kernel, c.choice.trial
     bounds = roofline.bounds(kernel)
     timed = timer.time(kernel, c.schedule.text)
-    facts, loop = _machine_code(kernel, c.schedule, timer.target) if look else (None, "")
+    facts, loop = _machine_code(kernel, c.schedule, timer.device) if look else (None, "")
     return ExplainRow(
         kernel=c.use.name,
         key=c.use.key,
@@ -242,12 +239,12 @@ def _registers(tree: LoopTree) -> str:
     return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
 
 
-def _machine_code(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[CodeFacts | None, str]:
+def _machine_code(kernel: Kernel, schedule: Schedule, device: Device) -> tuple[CodeFacts | None, str]:
     try:
-        text = assembly(build(kernel, schedule, target).text, target, OPT_LEVEL)
+        found = device.inspect(build(kernel, schedule, device))
     except CandidateFailure:
         return None, ""
-    return code_facts(text), hot_loop(text)
+    return (found.facts, found.hot_loop) if found else (None, "")
 
 
 def variant_rows(

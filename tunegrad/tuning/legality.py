@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
 
+from tunegrad import devices
 from tunegrad.db import Claim, Verdict, actions_fault, decision
-from tunegrad.devices import fingerprint, host_target
-from tunegrad.errors import IllegalAction
+from tunegrad.devices import Device
+from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
@@ -49,10 +50,10 @@ _SHOWN = 300
 class Legality:
     """A rule for ``import_store``, of one file. Mutable: it remembers kernels, machines and the time that it took.
 
-    ``host`` is this machine's target for any number of threads; that of a row is in its fingerprint.
+    ``device`` is what rows may be of, for a number of threads; by default the CPU, and what a row's machine names.
     """
 
-    host: Target = field(default_factory=host_target)
+    device: Callable[[str, int | None], Device] = devices.open
     clock: Callable[[], float] = monotonic
     spent_s: float = 0.0
     targets: dict[Fingerprint, Target | None] = field(default_factory=dict)
@@ -96,7 +97,10 @@ class Legality:
         if machine not in self.targets:
             fields = dict(machine.fields)
             found = _THREADS.fullmatch(fields.get("threads", ""))
-            target = replace(self.host, threads=int(found[0])) if found else None
-            same = target is not None and fingerprint(target, fields.get("numerics", "")) == machine
-            self.targets[machine] = target if same else None
+            try:
+                here = self.device(fields.get("device", ""), int(found[0]) if found else None)
+            except DeviceError:
+                here = None
+            same = here is not None and here.fingerprint(fields.get("numerics", "")) == machine
+            self.targets[machine] = here.target if here and same else None
         return self.targets[machine]

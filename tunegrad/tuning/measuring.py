@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Compiling, CpuMeasurer, Outcome, default_threads
+from tunegrad.devices import Candidate, CompiledCandidate, Compiling, DeviceMeasurer, Outcome, default_threads
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
@@ -55,14 +55,14 @@ class SessionMeasurer(Measurer, Protocol):
 
 
 class CandidateMeasurer:
-    """``search.Measurer`` on a ``CpuMeasurer``.
+    """``search.Measurer`` on a ``DeviceMeasurer``.
 
     A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that, at least half a
     second. What it spends goes into ``costs``.
     """
 
     def __init__(
-        self, device: CpuMeasurer, policy: Policy, interrupt: Interrupt | None = None, costs: Costs | None = None
+        self, device: DeviceMeasurer, policy: Policy, interrupt: Interrupt | None = None, costs: Costs | None = None
     ) -> None:
         self.device, self.policy = device, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
@@ -207,7 +207,7 @@ class CandidateMeasurer:
         self._fastest[key] = sorted(kept, key=lambda entry: entry[0])[:_KEPT]
 
     def _candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
-        return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.target))
+        return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.device))
 
     def _limited(self, best_s: float) -> Policy:
         limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))

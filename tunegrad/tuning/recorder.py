@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tunegrad.artifact import OPT_LEVEL
+from tunegrad import devices
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Limits, Outcome, fingerprint, host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Device, DeviceMeasurer, Limits, Outcome
 from tunegrad.errors import ConfigError
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.recording import read_recording, write_recording, write_t4
@@ -94,7 +93,7 @@ def _disturbance(m: Measurement) -> float:
 
 def record(
     kernel: Kernel,
-    target: Target,
+    device: Device,
     vary: Vary,
     numerics: Numerics = "contract",
     known: Recording | None = None,
@@ -106,8 +105,8 @@ def record(
     Between batches ``go_on`` is asked, with how many of how many schedules are there; once it says no, what there is
     is returned. Raises ConfigError where ``known`` is of another kernel, machine or policy.
     """
-    here = fingerprint(target, numerics)
-    points = list(points_of(Space(kernel, target), vary))
+    here = device.fingerprint(numerics)
+    points = list(points_of(Space(kernel, device.target), vary))
     empty = Recording(kernel.name, kernel.key, kernel.text, here, RECORD_POLICY, SPACE_VERSION, len(points), (), ())
     log = _Log()
     if known is not None:
@@ -116,13 +115,13 @@ def record(
             log.add(trial.actions, trial.program_hash, trial.measurement)
     texts = dict.fromkeys(p.schedule.text for p in points)
     fresh = [text for text in texts if text not in log.programs]
-    with CpuMeasurer(target, HOOKS, Limits(), 0, opt_level=OPT_LEVEL) as device:
+    with DeviceMeasurer(device, HOOKS, Limits(), 0) as workers:
         missing = len(fresh)
         for _ in range(1 + _AGAIN):
             for batch in (fresh[i : i + _BATCH] for i in range(0, len(fresh), _BATCH)):
                 if not go_on(len(texts) - missing, len(texts)):
                     return _assembled(empty, points, log)
-                _measure(device, kernel, batch, log)
+                _measure(workers, kernel, batch, log)
                 missing = sum(text not in log.programs for text in texts)
             fresh = [text for text in log.disturbed() if text in texts]
     go_on(len(texts) - missing, len(texts))
@@ -140,11 +139,11 @@ def _check_same(known: Recording, kernel: Kernel, here: str) -> None:
             raise ConfigError(f"the recording that is there is of another {what}: {theirs}, not {ours}")
 
 
-def _measure(device: CpuMeasurer, kernel: Kernel, texts: Sequence[str], log: _Log) -> None:
+def _measure(workers: DeviceMeasurer, kernel: Kernel, texts: Sequence[str], log: _Log) -> None:
     """Measure texts that are not known, or known and disturbed; another text of a program that is known is not."""
-    candidates = [Candidate(kernel.key, Payload(kernel, text, device.target)) for text in texts]
+    candidates = [Candidate(kernel.key, Payload(kernel, text, workers.device)) for text in texts]
     mine = {log.programs.get(text, "") for text in texts}
-    compiled = device.compile(candidates, log.measured.keys() - mine)
+    compiled = workers.compile(candidates, log.measured.keys() - mine)
     done = set(log.measured) - mine
     for text, candidate, code in zip(texts, candidates, compiled, strict=True):
         if isinstance(code, Outcome):
@@ -153,11 +152,11 @@ def _measure(device: CpuMeasurer, kernel: Kernel, texts: Sequence[str], log: _Lo
             log.add(text, code.program_hash, log.measured[code.program_hash])
         else:
             done.add(code.program_hash)
-            log.add(text, code.program_hash, _run(device, candidate, code))
+            log.add(text, code.program_hash, _run(workers, candidate, code))
 
 
-def _run(device: CpuMeasurer, candidate: Candidate, code: CompiledCandidate) -> Measurement:
-    return _rounded(device.measure_compiled(candidate, code, RECORD_POLICY))
+def _run(workers: DeviceMeasurer, candidate: Candidate, code: CompiledCandidate) -> Measurement:
+    return _rounded(workers.measure_compiled(candidate, code, RECORD_POLICY))
 
 
 def _rounded(m: Measurement) -> Measurement:
@@ -200,10 +199,11 @@ def record_file(
     Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is none of ours.
     """
     workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
-    found, target = find_kernel(workload, kernel, settings.numerics), host_target(settings.threads)
-    chosen = settle_vary(Space(found, target), vary_of(vary), most)
+    found = find_kernel(workload, kernel, settings.numerics)
+    device = devices.open(settings.device, settings.threads)
+    chosen = settle_vary(Space(found, device.target), vary_of(vary), most)
     known = read_recording(out).recording if out.exists() else None
-    recording = record(found, target, chosen, settings.numerics, known, go_on)
+    recording = record(found, device, chosen, settings.numerics, known, go_on)
     if not recording.trials:
         raise ConfigError("the budget ended before anything was recorded")
     (write_t4 if t4 else write_recording)(out, recording)

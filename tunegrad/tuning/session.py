@@ -17,12 +17,12 @@ from math import inf
 from random import Random
 from statistics import median
 
-from tunegrad import __version__
+from tunegrad import __version__, devices
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Evidence, Store, open_store
-from tunegrad.devices import Hooks, Limits, host_target
-from tunegrad.errors import CandidateFailure, DeviceError, InternalError, WrongResult
+from tunegrad.devices import Hooks, Limits
+from tunegrad.errors import CandidateFailure, InternalError, WrongResult
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -124,10 +124,8 @@ def run_sessions(
     candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device, a searcher
     whose packages are not installed, or an unusable store.
     """
-    if settings.device != "cpu":
-        raise DeviceError(f"device {settings.device!r} can not be tuned; valid: cpu")
     check_searcher(settings.searcher)
-    policy = search_policy(workloads, host_target(settings.threads))
+    policy = search_policy(workloads, devices.open(settings.device, settings.threads).target)
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
     with ExitStack() as stack:

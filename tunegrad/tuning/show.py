@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from tunegrad import devices
 from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Near, Store, open_store
-from tunegrad.devices import fingerprint, host_target
-from tunegrad.errors import DeviceError
+from tunegrad.devices import Device
 from tunegrad.inference import process_compiler, stale
-from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
@@ -23,31 +22,29 @@ def show(settings: TuneSettings) -> list[ShowRow]:
 
     Raises UserError for an unknown device or an unusable store.
     """
-    if settings.device != "cpu":
-        raise DeviceError(f"device {settings.device!r} runs no models, there is nothing to show; valid: cpu")
-    target = host_target(settings.threads)
-    here = fingerprint(target, settings.numerics)
+    device = devices.open(settings.device, settings.threads)
+    target, here = device.target, device.fingerprint(settings.numerics)
     workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
     with open_store(settings.store) as store:
         workload = cut_as_stored(workload, here, store)
         picks = picked(workload.plan, target, here, store, settings.numerics)
         workload = with_variants(workload, picks)
-        return [_row(use, store, here, target) for use in workload.kernels]
+        return [_row(use, store, here, device) for use in workload.kernels]
 
 
-def _row(use: KernelUse, store: Store, here: Fingerprint, target: Target) -> ShowRow:
+def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:
     if use.kernel.fixed:
-        return ShowRow(use.name, use.key, use.uses, "fixed", Space(use.kernel, target).fixed().text, "fixed")
+        return ShowRow(use.name, use.key, use.uses, "fixed", Space(use.kernel, device.target).fixed().text, "fixed")
     found = store.lookup(use.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
         trial = found.trial
-        fault = stale(use.kernel, trial, target, process_compiler())
+        fault = stale(use.kernel, trial, device, process_compiler())
         if not fault:
             tuned_ms = 1e3 * trial.measurement.seconds
             return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
         differs: tuple[str, ...] = (fault,)
     else:
         differs = tuple(d.brief for d in found.differences)
-    default = Space(use.kernel, target).defaults()[0].text
+    default = Space(use.kernel, device.target).defaults()[0].text
     outcome: Outcome = "near" if isinstance(found, Near) else "miss"
     return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=differs)

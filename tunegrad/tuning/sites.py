@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tunegrad.artifact import OPT_LEVEL
+from tunegrad import devices
 from tunegrad.config import TuneSettings
-from tunegrad.devices import CpuMeasurer, Hooks, Limits, MachineLimits, fingerprint, host_target
+from tunegrad.devices import DeviceMeasurer, Hooks, Limits, MachineLimits
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Policy
 
@@ -60,22 +60,22 @@ def open_site(
     Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is left out or lost.
     """
     if settings.ray is None:
-        target = host_target(settings.threads)
-        here = fingerprint(target, settings.numerics)
-        with CpuMeasurer(target, hooks, limits, settings.seed, opt_level=OPT_LEVEL) as device:
-            measurer = CandidateMeasurer(device, policy, interrupt, costs)
-            with _bench_on(device, limits, interrupt) as bench:
-                yield Site(target, here, measurer, bench, device.machine_limits, device.close, _one_ahead)
+        device = devices.open(settings.device, settings.threads)
+        here = device.fingerprint(settings.numerics)
+        with DeviceMeasurer(device, hooks, limits, settings.seed) as workers:
+            measurer = CandidateMeasurer(workers, policy, interrupt, costs)
+            with _bench_on(workers, limits, interrupt) as bench:
+                yield Site(device.target, here, measurer, bench, workers.machine_limits, workers.close, _one_ahead)
         return
     from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
     from .fleet.cluster import RayCluster
 
-    with RayCluster(settings.ray, settings.threads, settings.numerics) as cluster:
+    with RayCluster(settings.ray, settings.device, settings.threads, settings.numerics) as cluster:
         crew = cluster.crew(settings.ray_kind)
         for line in crew.left_out:
             warn(f"left out: {line}")
         engine = EngineSpec(
-            "tunegrad.tuning.fleet:CpuEngine", (crew.target, settings.numerics, policy, limits, settings.seed, hooks)
+            "tunegrad.tuning.fleet:DeviceEngine", (crew.device, settings.numerics, policy, limits, settings.seed, hooks)
         )
         dispatcher = Dispatcher(cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn)
         count = len(crew.measuring)
@@ -84,7 +84,7 @@ def open_site(
         alone = count == 1 and cluster.is_here(crew.measuring[0])
         ahead = 1 if alone else in_flight(count)
         yield Site(
-            crew.target,
+            crew.device.target,
             crew.fingerprint,
             fleet,
             FleetBench(dispatcher, limits, interrupt),
@@ -95,9 +95,9 @@ def open_site(
         )
 
 
-def _bench_on(device: CpuMeasurer, limits: Limits, interrupt: Interrupt) -> closing[LocalBench]:
+def _bench_on(workers: DeviceMeasurer, limits: Limits, interrupt: Interrupt) -> closing[LocalBench]:
     """A bench whose code is compiled, and whose expectations are computed, by the compile workers of a device."""
-    return closing(LocalBench(device.target, device.compile, partial(expected_of, device), limits, interrupt))
+    return closing(LocalBench(workers.device, workers.compile, partial(expected_of, workers), limits, interrupt))
 
 
 def _one_ahead(batch: int) -> int:

@@ -16,7 +16,7 @@ from math import inf
 from typing import Protocol
 
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, Device, Outcome
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -37,7 +37,7 @@ _SPENT = StepTime(note="not timed: the budget is spent")
 
 
 class StepDevice(Protocol):
-    """What is asked of a ``CpuMeasurer``."""
+    """What is asked of a ``DeviceMeasurer``."""
 
     def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch, in order; failures are Outcomes."""
@@ -50,8 +50,8 @@ class StepDevice(Protocol):
 class ScheduleTimer:
     """Times action lists of kernels until ``deadline_s`` of ``clock``. Equal programs are timed once. Mutable."""
 
-    device: StepDevice
-    target: Target
+    workers: StepDevice
+    device: Device
     deadline_s: float = inf
     clock: Callable[[], float] = time.monotonic
     _code: dict[tuple[str, str], CompiledCandidate | Outcome] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class ScheduleTimer:
         fresh = [(k, text) for k, text in dict.fromkeys(work) if (k.key, text) not in self._code]
         if not fresh or self.left_s <= 0:
             return
-        made = self.device.compile([_candidate(k, text, self.target) for k, text in fresh])
+        made = self.workers.compile([_candidate(k, text, self.device) for k, text in fresh])
         self._code.update(((k.key, text), code) for (k, text), code in zip(fresh, made, strict=True))
 
     def forget(self, kernel: Kernel) -> None:
@@ -92,8 +92,8 @@ class ScheduleTimer:
             return known or _SPENT
         # No time to beat is given: a clear loser would be timed by its first run, whose caches are cold.
         limit_s = max(_LEAST_S, min(policy.timeout_s, self.left_s))
-        candidate = _candidate(kernel, text, self.target)
-        found = _step_time(self.device.measure_compiled(candidate, code, replace(policy, timeout_s=limit_s)))
+        candidate = _candidate(kernel, text, self.device)
+        found = _step_time(self.workers.measure_compiled(candidate, code, replace(policy, timeout_s=limit_s)))
         if known is None or (found.ms is not None and not found.over and found.ms < (known.ms or inf)):
             self._times[at] = found
         return self._times[at]
@@ -110,7 +110,7 @@ def time_steps(
     if not actions:
         return None, ()
     prefixes = [print_actions(actions[:n]) for n in range(len(actions) + 1)]
-    others = [_without(kernel, actions, n, timer.target) for n in range(len(actions))]
+    others = [_without(kernel, actions, n, timer.device.target) for n in range(len(actions))]
     timer.compile([(kernel, text) for text in (*prefixes, *(t for t in others if isinstance(t, str)))])
     # The longest prefixes first: they are the fastest, and where the budget ends early the slow ones are missing.
     texts = [*reversed(prefixes), *(t for t in others if isinstance(t, str))]
@@ -138,8 +138,8 @@ def _without(kernel: Kernel, actions: tuple[Action, ...], left_out: int, target:
     return print_actions(rest)
 
 
-def _candidate(kernel: Kernel, text: str, target: Target) -> Candidate:
-    return Candidate(kernel.key, Payload(kernel, text, target))
+def _candidate(kernel: Kernel, text: str, device: Device) -> Candidate:
+    return Candidate(kernel.key, Payload(kernel, text, device))
 
 
 def _step_time(m: Measurement) -> StepTime:

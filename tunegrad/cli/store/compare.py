@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
-from tunegrad.cli.options import example, json_option, numerics_option, store_option, threads_option
+from tunegrad.cli.options import device_option, example, json_option, numerics_option, store_option, threads_option
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import store_path
 
@@ -41,24 +41,27 @@ def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) 
 )
 @click.argument("kernel", metavar="KERNEL")
 @store_option
+@device_option
 @threads_option
 @numerics_option
 @json_option
-def why(kernel: str, store: str | None, threads: int | None, numerics: str, as_json: bool) -> None:
+def why(kernel: str, store: str | None, device: str | None, threads: int | None, numerics: str, as_json: bool) -> None:
     """Explain why KERNEL hits, nearly hits or misses on this machine, and why its winner won.
 
     KERNEL is a name as `tunegrad show` prints it, a key or the first digits of one, or the kernel's text. Every field
     of the key is shown as it is stored and as it is here.
     """
+    from tunegrad import devices
     from tunegrad.cli.store.tables import why_text
     from tunegrad.db import read_contents
     from tunegrad.db import why as explain
-    from tunegrad.devices import fingerprint, host_target
     from tunegrad.opts import SPACE_VERSION
 
     path = store_path(store)
     contents, problems = read_contents(path)
     for problem in problems:
         note(f"{path}: left out: {problem}")
-    found = explain(contents, kernel, fingerprint(host_target(threads), numerics), SPACE_VERSION)
+    found = explain(
+        contents, kernel, devices.open(device or devices.DEFAULT, threads).fingerprint(numerics), SPACE_VERSION
+    )
     emit(found, why_text(found), as_json=as_json)

@@ -36,6 +36,7 @@ class CpuDevice:
     name = "cpu"
     runs = True
     exclusive = True
+    anywhere = True
     confinement = Confinement(threads=False)
 
     def describe(self) -> str:
@@ -48,7 +49,7 @@ class CpuDevice:
         return fingerprint(self.target, numerics)
 
     def compiler(self) -> str:
-        return f"{compiler_version()}\0{self.opt_level}"
+        return f"{compiler_version()} level-{self.opt_level}"
 
     def lower(self, program: Program) -> Lowered:
         if program.threads > self.target.threads:

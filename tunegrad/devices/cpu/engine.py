@@ -143,9 +143,7 @@ class CpuEngine:
             raise InternalError(f"{code.name}: {code.threads} threads, the target has {self.team.threads}")
         table = BufferTable([m.address for m in memories], list(memories))
         workspace = scratch[0].address if scratch else 0
-        return _Launch(
-            code, table, tuple(scratch), Launch(code.address, table.address, workspace, code.threads)
-        )
+        return _Launch(code, table, tuple(scratch), Launch(code.address, table.address, workspace, code.threads))
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:
         return _Plan(self.team, tuple(launches), Plan([x.native for x in launches]))

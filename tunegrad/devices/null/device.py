@@ -28,6 +28,7 @@ class NullDevice:
     name = "null"
     runs = False
     exclusive = False
+    anywhere = True
     confinement = Confinement()
 
     def describe(self) -> str:

@@ -56,6 +56,7 @@ class OpenClDevice:
     exclusive: bool = True
 
     runs = True
+    anywhere = False
     confinement = Confinement(driver=True)
 
     @property

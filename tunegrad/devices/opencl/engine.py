@@ -1,9 +1,9 @@
 """An OpenCL device, open in this process: buffers between guard zones, kernels, and one queue in order.
 
-    allocate     guard | data, which kernels get as a sub-buffer | guard
-    protect      the driver can not keep kernels from writing: a digest is kept, and compared when asked
-    time         profiling events, on the device's own clock
-    plan         all launches are enqueued, then waited for once
+allocate     guard | data, which kernels get as a sub-buffer | guard
+protect      the driver can not keep kernels from writing: a digest is kept, and compared when asked
+time         profiling events, on the device's own clock
+plan         all launches are enqueued, then waited for once
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class ClMemory:
         if self.whole is None:
             return ""
         data = self._engine.read_bytes(self.whole, self._engine.whole_bytes(self.nbytes))
-        for zone, place in ((data[:_GUARD_BYTES], "before its start"), (data[_GUARD_BYTES + self.nbytes :], "past its end")):
+        for zone, place in (
+            (data[:_GUARD_BYTES], "before its start"),
+            (data[_GUARD_BYTES + self.nbytes :], "past its end"),
+        ):
             wrong = int((zone != self._guard).sum())
             if wrong:
                 return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
@@ -102,7 +105,7 @@ class OpenClEngine:
         self.device, self.cl, self.context = device, here.cl, here.context
         profiling = here.cl.command_queue_properties.PROFILING_ENABLE
         self.queue = here.cl.CommandQueue(here.context, properties=profiling)
-        self.align = max(64, here.device.mem_base_addr_align // 8)
+        self.align: int = max(64, int(here.device.mem_base_addr_align) // 8)
         self.lock = threading.RLock()
         self._spare: Any = None
         self._cache_bytes = min(_MOST_EVICTED, 2 * int(here.device.global_mem_cache_size))

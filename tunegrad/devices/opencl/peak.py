@@ -57,7 +57,7 @@ def measure_limits(engine: OpenClEngine) -> MachineLimits:
         kernel.set_args(*arguments)
         events = [cl.enqueue_nd_range_kernel(engine.queue, kernel, (size,), (_ITEMS,)) for _ in range(_SAMPLES)]
         engine.queue.finish()
-        return min((e.profile.end - e.profile.start) * 1e-9 for e in events)
+        return min(float(e.profile.end - e.profile.start) * 1e-9 for e in events)
 
     fma = 2.0 * 4 * _CHAINS * _STEPS * items / best_s("peak_fma", items, out)
     steps = _FLOATS // 4 // items

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement
+from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.program import Pack, Program
@@ -39,6 +40,7 @@ class ReferenceDevice:
     name = "reference"
     runs = True
     exclusive = True
+    anywhere = True
     confinement = Confinement()
 
     def describe(self) -> str:
@@ -150,7 +152,11 @@ class ReferenceEngine:
         """Protected memory is compared when somebody asks for its damage."""
 
     def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> _Code:
-        program: Program = pickle.loads(bytes.fromhex(image.decode()))  # noqa: S301  # of ``_text``, by this session
+        try:
+            packed = bytes.fromhex(image.decode())
+        except ValueError as error:
+            raise CompileFailure(f"program {compiled.entry} on reference: no image: {error}") from error
+        program: Program = pickle.loads(packed)  # noqa: S301  # of ``_text``, by this session
         return _Code(program, compiled.io)
 
     def launch(self, code: _Code, memories: Sequence[HostMemory], scratch: Sequence[HostMemory]) -> _Launch:

@@ -1,6 +1,6 @@
 """Many machines: who measures and who compiles, calls that survive the loss of either, and Ray underneath.
 
-    KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> CpuMeasurer
+    KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> DeviceMeasurer
     whole models --> FleetBench    -->                             one of them    --> LocalBench
     (the driver: search, store)                       (Ray actors, or a test's)       (processes)
 
@@ -14,7 +14,7 @@ from tunegrad.tuning.fleet.measurer import FleetMeasurer, in_flight, job_size
 from tunegrad.tuning.fleet.work import (
     Answer,
     Call,
-    CpuEngine,
+    DeviceEngine,
     Engine,
     EngineSpec,
     Failed,
@@ -25,8 +25,8 @@ from tunegrad.tuning.fleet.work import (
 __all__ = [
     "Answer",
     "Call",
-    "CpuEngine",
     "Crew",
+    "DeviceEngine",
     "Dispatcher",
     "Engine",
     "EngineSpec",

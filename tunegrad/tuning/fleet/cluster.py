@@ -21,9 +21,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from tunegrad import __version__
+from tunegrad import __version__, devices
 from tunegrad.config import Numerics
-from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import DeviceError
 from tunegrad.opts import SPACE_VERSION
 
@@ -56,10 +55,10 @@ def _host() -> str:
     return _BOOT_ID.read_text().strip()
 
 
-def survey(threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
-    """What the machine that runs this is: its release of tunegrad, its host, its target and its fingerprint."""
-    target = host_target(threads)
-    return RELEASE, _host(), target, fingerprint(target, numerics)
+def survey(device: str, threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
+    """What the machine that runs this is: its release of tunegrad, its host, its device and its fingerprint."""
+    found = devices.open(device, threads)
+    return RELEASE, _host(), found, found.fingerprint(numerics)
 
 
 class RayCluster:
@@ -68,8 +67,9 @@ class RayCluster:
     ``share_hosts`` takes the nodes of one machine for machines of their own: only right where nothing is timed.
     """
 
-    def __init__(self, address: str, threads: int, numerics: Numerics, share_hosts: bool = False) -> None:
-        self.address, self.threads, self.numerics, self.share_hosts = address, threads, numerics, share_hosts
+    def __init__(self, address: str, device: str, threads: int, numerics: Numerics, share_hosts: bool = False) -> None:
+        self.address, self.device, self.threads, self.numerics = address, device, threads, numerics
+        self.share_hosts = share_hosts
         self.ray = _import_ray(address)
         self.stations: RayStations | None = None
         self._connected = False
@@ -119,7 +119,7 @@ class RayCluster:
         if not machines:
             raise DeviceError(f"ray {self.address}: no machine could be asked what it is: {'; '.join(silent)}")
         crew = choose_crew(machines, kind, RELEASE, self.share_hosts)
-        return Crew(crew.target, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out))
+        return Crew(crew.device, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out))
 
     def open(self, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None) -> RayStations:
         """Actors for a crew; they start when they are opened. ``warn`` is told of machines that come in vain."""
@@ -145,7 +145,7 @@ class RayCluster:
         """Ask a node what it is; a reference to what it says."""
         remote = self.ray.remote(survey)
         options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": self.pinned(node)}
-        return remote.options(**options).remote(self.threads, self.numerics)
+        return remote.options(**options).remote(self.device, self.threads, self.numerics)
 
     def told(self, node: dict[str, Any], ref: Any) -> Machine | str:
         """What a node said; why not, where it did not, or the node can not be used."""

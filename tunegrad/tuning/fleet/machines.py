@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tunegrad.devices import Device
 from tunegrad.errors import ConfigError, DeviceError
-from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
 
 __all__ = ["Crew", "Machine", "choose_crew", "kind_of", "why_not"]
@@ -33,7 +33,7 @@ class Machine:
     address: str
     host: str
     cpus: float
-    target: Target
+    device: Device
     fingerprint: Fingerprint
     release: str
     compiles_only: bool = False
@@ -41,9 +41,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who does what. ``measuring`` are all of one ``fingerprint`` and one ``target``. ``left_out``: why, one a line."""
+    """Who does what. ``measuring`` are all of one ``fingerprint`` and one ``device``. ``left_out``: why, one a line."""
 
-    target: Target
+    device: Device
     fingerprint: Fingerprint
     measuring: tuple[Machine, ...]
     compiling: tuple[Machine, ...]
@@ -88,9 +88,11 @@ def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, sha
             left_out.append(f"{m.address}: compiling would disturb {hosts[m.host]}, which measures on the same machine")
         elif fields := [n for n, *_ in first.fingerprint.differences(m.fingerprint) if n in _BUILD]:
             left_out.append(f"{m.address}: can not compile for {kind_of(first.fingerprint)}: other {', '.join(fields)}")
+        elif not first.device.anywhere:
+            left_out.append(f"{m.address}: {first.device.name} compiles where its driver is")
         else:
             compiling.append(m)
-    return Crew(first.target, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out))
+    return Crew(first.device, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out))
 
 
 def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -> str:

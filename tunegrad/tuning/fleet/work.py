@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.config import Numerics
-from tunegrad.devices import CompiledCandidate, CpuMeasurer, Hooks, Limits, MachineLimits, Outcome, fingerprint
+from tunegrad.devices import CompiledCandidate, Device, DeviceMeasurer, Hooks, Limits, MachineLimits, Outcome
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Policy
@@ -34,7 +32,7 @@ __all__ = [
     "Answer",
     "Call",
     "Code",
-    "CpuEngine",
+    "DeviceEngine",
     "Engine",
     "EngineSpec",
     "Failed",
@@ -124,19 +122,22 @@ class Engine(Protocol):
         """Stop every process of the engine and wait for it."""
 
 
-class CpuEngine:
-    """A machine's CPU. ``target`` is what is compiled for; the machine's own where it is one of those that measure."""
+class DeviceEngine:
+    """A machine's device. ``device`` is what is compiled for.
+
+    It is the machine's own where it is one of those that measure.
+    """
 
     def __init__(
-        self, target: Target, numerics: Numerics, policy: Policy, limits: Limits, seed: int, hooks: Hooks = HOOKS
+        self, device: Device, numerics: Numerics, policy: Policy, limits: Limits, seed: int, hooks: Hooks = HOOKS
     ) -> None:
-        self._device = CpuMeasurer(target, hooks, limits, seed, opt_level=OPT_LEVEL)
-        self._measurer = CandidateMeasurer(self._device, policy)
-        evaluate = partial(expected_of, self._device)
-        self._bench = LocalBench(target, self._device.compile, evaluate, limits)
+        self._workers = DeviceMeasurer(device, hooks, limits, seed)
+        self._measurer = CandidateMeasurer(self._workers, policy)
+        evaluate = partial(expected_of, self._workers)
+        self._bench = LocalBench(device, self._workers.compile, evaluate, limits)
         self._host = ModelHost(self._bench)
         self._renewals = 0
-        self.fingerprint = fingerprint(target, numerics)
+        self.fingerprint = device.fingerprint(numerics)
 
     def measure(
         self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str], code: Code | None
@@ -160,7 +161,7 @@ class CpuEngine:
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The measured peaks of this machine."""
-        return self._device.machine_limits(again)
+        return self._workers.machine_limits(again)
 
     def models(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """A method of the machine's ``ModelHost``. Raises CandidateFailure."""
@@ -180,7 +181,7 @@ class CpuEngine:
     def close(self) -> None:
         """Stop the workers."""
         self._bench.close()
-        self._device.close()
+        self._workers.close()
 
 
 class Station:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tunegrad.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Limits, Outcome
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits, Outcome
 from tunegrad.devices.processes.ending import Died, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.errors import (
@@ -28,7 +28,6 @@ from tunegrad.errors import (
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.runtime import Argument
 from tunegrad.tuning.interrupt import Interrupt
 
@@ -109,16 +108,16 @@ class LocalBench:
 
     def __init__(
         self,
-        target: Target,
+        device: Device,
         compiler: Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]],
         evaluate: Callable[[Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]], Evaluation],
         limits: Limits,
         interrupt: Interrupt | None = None,
     ) -> None:
-        self._target, self._compiler, self._interrupt = target, compiler, interrupt or Interrupt()
-        confinement = Confinement(memory_bytes=_MEMORY_BYTES)
+        self._device, self._compiler, self._interrupt = device, compiler, interrupt or Interrupt()
+        confinement = replace(device.confinement, threads=True, memory_bytes=_MEMORY_BYTES)
         self._worker = IsolatedWorker(
-            work.start_models, (target,), limits.worker_start_s, confinement, reply_bytes=_REPLY_BYTES
+            work.start_models, (device,), limits.worker_start_s, confinement, reply_bytes=_REPLY_BYTES
         )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
@@ -140,7 +139,7 @@ class LocalBench:
         """See ``ModelBench``."""
         fresh = {(k.key, text): (k, text) for k, text in pairs if (k.key, text) not in self._code}
         if fresh:
-            candidates = [Candidate(k.key, Payload(k, text, self._target)) for k, text in fresh.values()]
+            candidates = [Candidate(k.key, Payload(k, text, self._device)) for k, text in fresh.values()]
             with self._interrupt.breakable():
                 made = self._compiler(candidates)
             for at, found in zip(fresh, made, strict=True):

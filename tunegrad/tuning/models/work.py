@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices import Buffer, CompiledCandidate, Executable, Team
+from tunegrad.devices import Code as Loaded
+from tunegrad.devices import CompiledCandidate, Device, Engine, Memory
 from tunegrad.errors import CompileFailure, InternalError
-from tunegrad.inference import CpuEngine
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import Schedule
-from tunegrad.ir.target import Target
-from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Entry, Runner
+from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Runner
 
 from .inputs import SETS, drawn
 from .turns import turn_order
@@ -78,26 +77,40 @@ def plan_blob(plan: Schedule) -> tuple[str, bytes]:
 
 @dataclass(slots=True)
 class _Engine:
-    """Memory of one model, whose guard zones can be looked at; launches as any engine's. Mutable."""
+    """An engine whose memory of one model can be looked at for damage. Mutable."""
 
-    cpu: CpuEngine
-    buffers: list[Buffer] = field(default_factory=list)
+    engine: Engine
+    memories: list[Memory] = field(default_factory=list)
 
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        self.buffers.append(Buffer(nbytes))
-        return self.buffers[-1].bytes
+    @property
+    def align(self) -> int:
+        return self.engine.align
 
-    def untouched(self, nbytes: int) -> NDArray[np.uint8]:
-        """As ``allocate``, for what is written whole before it is read: its pages come only then."""
-        self.buffers.append(Buffer(nbytes, touched=False))
-        return self.buffers[-1].bytes
+    def allocate(self, nbytes: int, touched: bool = True) -> Memory:
+        self.memories.append(self.engine.allocate(nbytes, touched))
+        return self.memories[-1]
 
-    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
-        return self.cpu.bind(entries)
+    def part(self, memory: Memory, start: int, nbytes: int) -> Memory:
+        return self.engine.part(memory, start, nbytes)
+
+    def borrow(self, array: Array) -> Memory | None:
+        return self.engine.borrow(array)
+
+    def write(self, memory: Memory, values: Array) -> None:
+        self.engine.write(memory, values)
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        self.engine.fill(memory, byte)
+
+    def launch(self, code: Loaded, memories: Sequence[Memory], scratch: Sequence[Memory]) -> object:
+        return self.engine.launch(code, memories, scratch)
+
+    def bind(self, launches: Sequence[object]) -> BoundPlan:
+        return self.engine.bind(launches)
 
     def damage(self) -> str:
         """The first guard zone that was written to, in words; empty where none was."""
-        return next((found for b in self.buffers if (found := b.check_guards())), "")
+        return next((found for m in self.memories if (found := m.damage())), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +135,17 @@ class _Held:
 class _Shelf:
     """All that the worker keeps: parts by name, and models, the least recently used go first. Mutable."""
 
-    def __init__(self, target: Target) -> None:
-        self._engine = CpuEngine(Team(target.threads, pin_caller=True))
+    def __init__(self, device: Device) -> None:
+        self._engine = device.open(pin=True)
         self._models: OrderedDict[Order, _Held] = OrderedDict()
-        self._code: dict[str, tuple[CompiledCandidate, Executable]] = {}
+        self._code: dict[str, tuple[CompiledCandidate, Loaded]] = {}
         self._plans: dict[str, Schedule] = {}
         self._arrays: dict[str, Array] = {}
 
     def _clear(self) -> None:
         self._models.clear()
-        for _, executable in self._code.values():
-            executable.close()
+        for _, code in self._code.values():
+            code.close()
         for parts in (self._code, self._plans, self._arrays):
             parts.clear()
 
@@ -146,7 +159,7 @@ class _Shelf:
         self._plans.update((name, pickle.loads(blob)) for name, blob in plans.items())  # noqa: S301  # the session's
         for name, compiled in code.items():
             try:
-                self._code[name] = compiled, Executable.load(compiled.image, compiled.name)
+                self._code[name] = compiled, self._engine.load(compiled, compiled.image)
             except CompileFailure as error:
                 return str(error)
         return ""
@@ -179,24 +192,22 @@ class _Shelf:
         )
         engine = _Engine(self._engine)
         codes = {key: self._linked(program) for key, program in order.programs}
-        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine.untouched))
+        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine, untouched=True))
         return _Held(runner, engine, tuple(drawn(order.inputs, i) for i in range(SETS)))
 
     def _linked(self, program: str) -> Code:
-        compiled, executable = self._code[program]
+        compiled, loaded = self._code[program]
         names = tuple(p.name for p in compiled.io.params)
-        return Code(
-            executable.address, names, compiled.io.packs, compiled.workspace_bytes, compiled.threads, executable
-        )
+        return Code(loaded, names, compiled.io.packs, compiled.scratch_bytes)
 
 
 _shelf: _Shelf | None = None
 
 
-def start_models(target: Target) -> None:
-    """Initialise the model worker: its thread team, and what it imports; then it is confined."""
+def start_models(device: Device) -> None:
+    """Initialise the model worker: it opens the device, and imports what it needs; then it is confined."""
     global _shelf  # noqa: PLW0603  # the one thing this process keeps
-    _shelf = _Shelf(target)
+    _shelf = _Shelf(device)
     for number in range(SETS):
         drawn([Argument(name, (2,), dtype) for name, dtype in DTYPES.items()], number)
 
