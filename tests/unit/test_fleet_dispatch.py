@@ -345,7 +345,7 @@ def test_dispatch_runs_a_call_on_its_machine_and_nothing_beside_it_there_while_o
     after = [dispatcher.submit(ask(i, copies=False)) for i in range(12)]
     assert dispatcher.answer(job) == ("run",)
     assert 11.0 <= stations.now_s <= 13.0, "it waited for what the machine had, and no longer"
-    assert [dispatcher.answer(j) for j in [*before, *after]] == [[i] for i in [*range(4), *range(12)]]
+    assert [dispatcher.answer(j) for j in before + after] == [[i] for i in [*range(4), *range(12)]]
     assert ran(stations, "models") == ["m1"]
     assert measured(stations).count("m0") > measured(stations).count("m1")
     assert stations.now_s < 16.0

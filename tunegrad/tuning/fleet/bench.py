@@ -47,8 +47,8 @@ machine itself. Of one that is dead Ray tells, within a minute.
 _SUPPLIES = 8
 """How often a call may say that parts are missing.
 
-A plan, the graph that went to make room for it, the constants of both: three times. And once more on
-a machine that takes the place of one that was lost.
+A plan, the graph that went to make room for it, the constants of both: three times. And once more
+on a machine that takes the place of one that was lost.
 """
 
 _PUT_BYTES = 16 << 20
