@@ -7,17 +7,20 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import fleet_engines
 import numpy as np
+import planted_in_model
 import psutil
 import pytest
 from fleet_engines import recording
 from fleet_sessions import NAMES, InProcess, Session, fleet_of
+from planted_in_model import is_evil
 from search_surface import MACHINE, kernel
-from small_models import Listener
+from small_models import Listener, settings_of, workload_in
 
 from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
 from tunegrad.db import open_store
@@ -43,9 +46,10 @@ STORE_BYTES = 80 << 20
 
 @pytest.fixture(scope="module", autouse=True)
 def paths():
-    """Actors import the engines of the tests; Ray's processes inherit this."""
+    """Actors import the engines and hooks of the tests; Ray's processes inherit this."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *([before] if before else [])])
+    places = [ROOT, ROOT / "tests", ROOT / "tests" / "system"]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, places), *([before] if before else [])])
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     yield
     if before is None:
@@ -272,6 +276,33 @@ def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, m
     met = [t.actions for t in found if len(t.measurement.samples_s) >= ROUNDS]
     for question in ("images(", "plan(", "variant("):
         assert any(actions.startswith(question) for actions in met), f"{question}...): no contest"
+
+
+@pytest.mark.slow
+def test_fleet_withdraws_who_writes_outside_its_buffers_in_a_model(tmp_path, another_kind):
+    """What is planted is right in the search; some sessions have none of it in their models."""
+    work = workload_in(tmp_path)
+    with Nodes(1) as nodes:
+        address = nodes.cluster.address
+        found = (withdrawn(tmp_path, work, another_kind, address, seed) for seed in range(3, 9))
+        assert any(found), "what is planted was met"
+
+
+def withdrawn(directory, work, there, address, seed):
+    """The rows that a session withdrew; in any case it ends with a model that is right."""
+    settings = settings_of(directory, 6.0, directory / f"s{seed}.db", "random")
+    settings = replace(settings, seed=seed, ray=address)
+    report = session.run_session(settings, work, [], planted_in_model.hooks("outside"))
+    assert report.mismatch == ""
+    assert report.tuned_ms is not None
+    evil = {r.key for r in report.rows if r.origin != "default" and is_evil(r.actions)}
+    assert evil <= {work.kernels[0].key}, "it reads the caller's input, where nothing happens"
+    with open_store(settings.store, "read") as store:
+        stored = [w for u in work.kernels for w in store.withdrawals(u.key, there)]
+        assert store.verify() == []
+    assert all(is_evil(w.trial.actions) for w in stored), "nobody innocent"
+    assert all(w.reason.startswith("in the whole model: wrong") for w in stored)
+    return stored
 
 
 @pytest.mark.slow
