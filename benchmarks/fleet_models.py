@@ -1,9 +1,10 @@
-"""What whole models cost that run on a machine of a fleet: ``python -m benchmarks.fleet_models resnet18``.
+"""What models on a machine of a fleet cost: ``python -m benchmarks.fleet_models resnet18``.
 
-The same calls go to a bench in this process and to one behind Ray on this machine, in turns; default
-schedules, one thread. ``first_s`` is the first check of a model: code, parts, an evaluation of the
-graph. ``again_s`` is the check of a model that is known: what a call costs by itself. ``run_ms`` is
-the median of runs: what is timed must not depend on where it is asked for. Prints a line of JSON.
+The same calls go to a bench in this process and to one behind Ray on this machine, in turns; with
+default schedules, on one thread. ``first_s`` is the first check of a model: code, parts, an
+evaluation of the graph. ``again_s`` is the check of a model that is known: what a call costs by
+itself. ``run_ms`` is the median of runs, which must not depend on where they are asked for. Prints
+a line of JSON.
 """
 
 from __future__ import annotations

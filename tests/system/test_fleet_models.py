@@ -19,7 +19,7 @@ from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.finals import Contestant
-from tunegrad.tuning.fleet import host
+from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.model_finals import settle_in_model
 from tunegrad.tuning.models import Models, WholeModel
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
@@ -89,8 +89,16 @@ def test_a_fleet_answers_what_a_bench_here_does(store: Store, work: Workload) ->
         assert [len(side) for side in there.bench.interleaved(model, model, 3)] == [3, 3]
         assert [len(side) >= 3 for side in there.bench.paired(model, model, 0.01)] == [True, True]
         assert len(there.bench.latencies(model, 5)) == 5
-        there.bench.renew()
-        assert len(there.bench.latencies(model, 2)) == 2
+
+
+def test_a_bench_that_is_renewed_has_a_fresh_worker_there(store: Store, work: Workload) -> None:
+    with fleet() as there:
+        model = model_of(store, there, work)
+        worker = there.stations.machines["m0"].engine._bench._worker
+        for started in (1, 2):
+            assert len(there.bench.latencies(model, 2)) == 2
+            assert worker.started == started
+            there.bench.renew()
 
 
 def test_what_was_compiled_once_is_not_asked_again(store: Store, work: Workload) -> None:
@@ -193,6 +201,20 @@ def test_a_machine_that_may_keep_little_is_sent_it_again(
         other = ["check", "put", *once]  # the graph was there, and went with the plan before
         assert there.asked() == [("m0", what) for what in [*once, *other, *other]]
         assert [len(side) for side in there.bench.interleaved(one, two, 3)] == [3, 3]
+
+
+def test_constants_travel_in_shares_also_where_they_are_more_than_may_be_kept(
+    store: Store, work: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MOST_BYTES", 0)
+    monkeypatch.setattr(bench, "_PUT_BYTES", 0)
+    count = sum(b.role == "const" for b in work.plan.buffers)
+    with fleet() as there:
+        model = model_of(store, there, work)
+        there.bench.check([model])
+        puts = ["put"] * count
+        assert there.asked() == [("m0", w) for w in ["check", "put", "check", *puts, "check"]]
+    assert count > 1
 
 
 # ---- finals

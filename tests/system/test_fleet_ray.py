@@ -339,7 +339,8 @@ def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
 
 @pytest.mark.slow
 def test_fleet_stops_once_the_whole_model_is_as_fast_as_wanted(tmp_path):
-    report = tune("mlp", budget_s=60.0, threads=1, store=tmp_path / "s.db", ray="local", target_ms=1e3)
+    store = tmp_path / "s.db"
+    report = tune("mlp", budget_s=60.0, threads=1, store=store, ray="local", target_ms=1e3)
     assert report.stopped == "target"
     assert report.saved_s > 30.0
 
