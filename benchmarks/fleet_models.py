@@ -49,7 +49,7 @@ def on_ray() -> Iterator[ModelBench]:
         crew = cluster.crew(None)
         arguments = crew.target, "contract", Policy(), Limits(), 0
         stations = cluster.open(crew, EngineSpec("tunegrad.tuning.fleet:CpuEngine", arguments))
-        yield FleetBench(Dispatcher(stations, crew.fingerprint, time.monotonic), Limits())
+        yield FleetBench(Dispatcher(stations, crew.fingerprint, time.monotonic))
 
 
 def seconds(act: Callable[[], object]) -> float:

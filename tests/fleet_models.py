@@ -95,7 +95,7 @@ def fleet(count: int = 1, hooks: Hooks = HOOKS, back_after_s: float = 0.0) -> It
     said: list[str] = []
     dispatcher = Dispatcher(stations, THERE, stations, said.append)
     try:
-        yield Fleet(stations, dispatcher, FleetBench(dispatcher, Limits()), said)
+        yield Fleet(stations, dispatcher, FleetBench(dispatcher), said)
     finally:
         for machine in stations.machines.values():
             machine.engine.close()

@@ -316,11 +316,10 @@ def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
         open_store(":memory:", "write") as store,
     ):
         crew = ray.crew(None)
-        limits = Limits()
-        arguments = str(tmp_path / "pid"), crew.target, "contract", Policy(), limits, 0
+        arguments = str(tmp_path / "pid"), crew.target, "contract", Policy(), Limits(), 0
         stations = ray.open(crew, EngineSpec("fleet_engines:with_pid", arguments))
         dispatcher = Dispatcher(stations, crew.fingerprint, time.monotonic, said.append)
-        bench = FleetBench(dispatcher, limits)
+        bench = FleetBench(dispatcher)
         model = Models(store, crew.target, crew.fingerprint, bench).of(work)
         bench.profiled([model], 10)
         began_s = time.monotonic()

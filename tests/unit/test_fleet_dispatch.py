@@ -411,5 +411,5 @@ def test_fleet_that_can_not_keep_the_parts_of_a_model_says_so():
     _, dispatcher, said = fleet(SimulatedMachine(Lacking(), lambda _: 0.0))
     model = SimpleNamespace(name="m", graph=(), plan=Plan((), (), (), ()), inputs=(), actions={})
     with pytest.raises(OutOfResources, match="m0: it can not keep 0 bytes of constants"):
-        FleetBench(dispatcher, Limits()).latencies(model, 3)
+        FleetBench(dispatcher).latencies(model, 3)
     assert said == []
