@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.buffers import Buffer
     from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
     from tunegrad.devices.confine import Protections
+    from tunegrad.devices.cores import declared
     from tunegrad.devices.cpu import Executable
     from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.host import default_threads, fingerprint, host_target
@@ -52,6 +53,7 @@ __all__ = [
     "assembly",
     "compile_llvm",
     "compiler_version",
+    "declared",
     "default_threads",
     "fingerprint",
     "host_target",
@@ -63,6 +65,7 @@ _HOMES = {
     "buffers": ("Buffer",),
     "codegen": ("assembly", "compile_llvm", "compiler_version"),
     "confine": ("Protections",),
+    "cores": ("declared",),
     "cpu": ("Executable",),
     "host": ("default_threads", "fingerprint", "host_target"),
     "job": (

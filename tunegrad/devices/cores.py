@@ -1,0 +1,58 @@
+"""What one core of a CPU can do, as far as it was measured: declared here, once for every CPU target.
+
+All figures are round ones of a Zen 4 server core with AVX-512, on which the default choices were made. Measured there,
+one core reached 118 GFLOP/s of f32 (one fused multiply-add of 16 lanes a cycle) and read memory at 28 to 31 GB/s.
+
+Cores that start two fused multiply-adds a cycle have twice the peak. Raising the rate for them was tried on one: it
+made worse choices among direct, channels-last and Winograd convolutions, because direct kernels stay further below
+that peak than a model of peaks can say. So a rate is what a default schedule comes near; tuning measures the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tunegrad.ir.target import Rates, Target
+
+__all__ = ["declared"]
+
+_TWO_FMAS = frozenset(("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "znver5"))
+
+_FLOPS = 1e11
+"""f32 operations a second of one core with registers of 64 bytes; narrower ones have their share of it."""
+
+_CACHE_BYTES_PER_S, _MEMORY_BYTES_PER_S = 5e10, 2.5e10
+
+_LAUNCH_S = 1e-6
+"""Of a kernel in a model. A launch that does nothing takes 0.38 us of two threads of a Xeon with AMX, warm."""
+
+_FOLDS_PER_S, _FOLD_RUN = 1.1e9, 64
+"""One core summed the rows of (2^24, 4) so fast. A step is of several vectors, whose additions overlap."""
+
+_EXPENSIVE_FLOPS = 15
+
+
+def declared(target: Target) -> Target:
+    """A CPU target with what its core is declared to do in a cycle and in a second; its other facts as they are."""
+    return replace(target, fmas_per_cycle=_fmas_per_cycle(target), rates=_rates(target))
+
+
+def _fmas_per_cycle(target: Target) -> int:
+    """Two of 64 bytes on Intel's server cores (known by AMX or LLVM's name) and Zen 5, else one of 64 or two of 32."""
+    if target.vector_bytes < 64:
+        return 2
+    return 2 if "+amx-tile" in target.features or target.arch in _TWO_FMAS else 1
+
+
+def _rates(target: Target) -> Rates:
+    f32 = _FLOPS * (target.vector_bytes / 64)
+    pairs = (("bf16x2", 2 * f32),) if target.bf16_dot else ()
+    return Rates(
+        flops=(*pairs, ("f32", f32)),
+        cache_bytes_per_s=_CACHE_BYTES_PER_S,
+        memory_bytes_per_s=_MEMORY_BYTES_PER_S,
+        launch_s=_LAUNCH_S,
+        folds_per_s=_FOLDS_PER_S,
+        fold_run=_FOLD_RUN,
+        expensive_flops=_EXPENSIVE_FLOPS,
+    )
