@@ -11,9 +11,9 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tunegrad.devices.codegen import compiler_version
-from tunegrad.devices.cores import declared
-from tunegrad.devices.processor import UNKNOWN, physical_core, processor_of
+from tunegrad.devices.host.codegen import compiler_version
+from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
