@@ -27,7 +27,7 @@ __all__ = ["sketch"]
 
 def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """The actions that a chooser's answers give."""
-    if target.kind == "gpu":
+    if target.has_work_items:
         return sketch_items(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)
