@@ -74,9 +74,13 @@ class Planned:
     images: Images = LAST
 
 
-def prepared(outputs: tuple[Node, ...], numerics: Numerics) -> tuple[Node, ...]:
-    """A graph as it is planned: bf16 products in pairs where the numerics allow them, and constants folded."""
-    return fold_constants(pair_dots(outputs) if numerics == "bf16-dot" else outputs)
+def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> tuple[Node, ...]:
+    """A graph as it is planned: constants folded, and bf16 products in pairs.
+
+    Pairs are made where the numerics allow them and the target multiplies them in one instruction.
+    """
+    paired = numerics == "bf16-dot" and target.bf16_dot
+    return fold_constants(pair_dots(outputs) if paired else outputs)
 
 
 def plan_schedule(
@@ -163,8 +167,9 @@ def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 
-    Each launch costs what the target's rates say; each kernel takes the longer of its arithmetic and its bytes. Work
-    that is done again counts again. Known kernels are remembered: plans of one model have most of theirs in common.
+    Each launch costs what the target's rates say; each kernel takes the longer of its arithmetic
+    and its bytes. Work that is done again counts again. Known kernels are remembered: plans of one
+    model have most of theirs in common.
     """
     total = 0.0
     for part in expected_parts(kernel, target, numerics):

@@ -49,15 +49,17 @@ def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 
-    Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's rates. For long reductions with few results it counts the cores and the lanes that
-    each kernel keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
+    Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's
+    rates. For long reductions with few results it counts the cores and the lanes that each kernel
+    keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
     model = _streamed_s if splits_of(kernel) else _expected_s
     return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
-    return sum(target.rates.launch_s + _one_pass_s(part, target) for part in parts_of(kernel, variant))
+    parts = parts_of(kernel, variant)
+    return sum(target.rates.launch_s + _one_pass_s(part, target) for part in parts)
 
 
 def _one_pass_s(kernel: Kernel, target: Target) -> float:
@@ -99,7 +101,8 @@ def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
     total = 0.0
     for part in parts_of(kernel, variant):
         # copies that change the layout run at the memory's rate, which was half of the cache's
-        rate = target.bytes_per_s(part.unique_bytes) if part.flops else target.rates.memory_bytes_per_s
+        moved = target.rates.memory_bytes_per_s
+        rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved
         flops_s = part.flops / target.flops_per_s() * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total

@@ -1,10 +1,10 @@
-"""What a kernel is compiled for: plain data, so that a worker can compile for a device it cannot open.
+"""What a kernel is compiled for: plain data, which a worker has of devices that it cannot open.
 
     Target       what a device has and can do; code asks "can it?", never "which is it?"
-    Rates        how fast it is reckoned to be where nothing was measured yet; declared by its device
+    Rates        how fast a model reckons it to be where nothing was measured yet
     MatrixUnit   one shape that a device multiplies by itself
 
-Numbers stand in fields and are declared in the device's own folder. Questions are properties.
+Facts are fields, which the device's own folder declares. Questions are properties.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ __all__ = ["MatrixUnit", "Rates", "Target"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one core (or unit) of a device does in a second: a model to compare plans by, not a measurement of today's.
+    """What one core (or unit) of a device does in a second: a model to compare plans by.
 
-    ``flops`` are (dtype, operations a second) of a core, two in a fused multiply-add; a dtype that is not named runs at
-    the rate of f32. ``cache_bytes_per_s`` is that of the last cache, for all cores together, and so is
-    ``memory_bytes_per_s``. ``launch_s`` is what one kernel more costs. A sum into one accumulator takes
-    ``folds_per_s`` steps of ``fold_run`` neighbours each. ``expensive_flops`` is what an exponential, a division or the
-    like costs more than an addition, in operations.
+    ``flops`` are (dtype, operations a second) of a core, two in a fused multiply-add; a dtype that
+    is not named runs at the rate of f32. ``cache_bytes_per_s`` is that of the last cache, for all
+    cores together, and so is ``memory_bytes_per_s``. ``launch_s`` is what one kernel more costs. A
+    sum into one accumulator takes ``folds_per_s`` steps of ``fold_run`` neighbours each.
+    ``expensive_flops`` is what an exponential, a division or the like costs more than an addition,
+    in operations.
 
-    The default is a device of which nothing was declared: all is free, so no plan is preferred to that of the rules.
+    The default is a device of which nothing was declared: all is free, so no plan is preferred to
+    that of the rules.
     """
 
     flops: tuple[tuple[str, float], ...] = ()
@@ -50,7 +52,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
-    """A product of small matrices in one instruction: (m, n, k), and the dtypes of A and B, and of C."""
+    """A product of small matrices in one instruction: (m, n, k); dtypes of operands and result."""
 
     shape: tuple[int, int, int]
     dtypes: tuple[str, str]
@@ -66,20 +68,24 @@ class MatrixUnit:
 class Target:
     """Facts of one device that change the generated code or the sensible choices.
 
-    ``kind`` is a label for people: what a device can do is asked of the properties. ``arch`` and ``features`` are in
-    the compiler's own words (LLVM's for a CPU).
+    ``kind`` is a label for people: what a device can do is asked of the properties. ``arch`` and
+    ``features`` are in the compiler's own words (LLVM's for a CPU).
 
-    ``vector_bytes`` is the widest SIMD register (with work-items: the widest load of one), ``registers`` the number of
-    vector registers. ``fmas_per_cycle`` are fused multiply-adds of whole vectors that a core starts in a cycle.
-    ``threads`` are cores, or units that run work-groups. Cache sizes are of one core except ``l3_bytes``, the last
-    cache's; of that, ``l3_share_bytes`` is the most that one process can expect to keep. ``l2_bytes_per_cycle`` is what
-    a core reads of its second cache besides computing, ``streams`` how many rows of memory it reads side by side.
+    ``vector_bytes`` is the widest SIMD register (with work-items: the widest load of one),
+    ``registers`` the number of vector registers. ``fmas_per_cycle`` are fused multiply-adds of
+    whole vectors that a core starts in a cycle. ``threads`` are cores, or units that run
+    work-groups. Cache sizes are of one core except ``l3_bytes``, the last cache's; of that,
+    ``l3_share_bytes`` is the most that one process can expect to keep. ``l2_bytes_per_cycle`` is
+    what a core reads of its second cache besides computing, ``streams`` how many rows of memory it
+    reads side by side.
 
-    ``max_local`` is the most work-items of a group, and zero where there are no groups; ``shared_bytes`` the memory
-    that a group shares. ``warp`` work-items run together, with up to ``regs_per_item`` registers of 32 bits each (zero:
-    not known). ``units`` are the shapes of its matrix unit.
+    ``max_local`` is the most work-items of a group, and zero where there are no groups;
+    ``shared_bytes`` the memory that a group shares. ``warp`` work-items run together, with up to
+    ``regs_per_item`` registers of 32 bits each (zero: not known). ``units`` are the shapes of its
+    matrix unit.
 
-    ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key depends on them.
+    ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key
+    depends on them.
     """
 
     name: str
@@ -95,8 +101,8 @@ class Target:
     shared_bytes: int = 0
     max_local: int = 0
     fmas_per_cycle: int = 1
-    l2_bytes_per_cycle: int = 20
-    l3_share_bytes: int = 64 << 20
+    l2_bytes_per_cycle: int = 64
+    l3_share_bytes: int = 1 << 40
     streams: int = 8
     warp: int = 1
     regs_per_item: int = 0
@@ -107,16 +113,12 @@ class Target:
 
     @property
     def has_work_items(self) -> bool:
-        """Whether kernels run in groups of work-items, which barriers hold together, rather than as a team of threads.
+        """Whether kernels run in groups of work-items, rather than as a team of threads.
 
-        A thread loop is then the grid: one group runs one iteration.
+        A thread loop is then the grid: one group runs one iteration. Barriers are of a group, and
+        operands are copied to memory that it shares.
         """
         return self.max_local > 0
-
-    @property
-    def has_shared(self) -> bool:
-        """Whether the work-items of a group have memory in common, to which operands are copied."""
-        return self.shared_bytes > 0
 
     @property
     def has_vector_registers(self) -> bool:
@@ -135,7 +137,7 @@ class Target:
 
     @property
     def can_keep(self) -> bool:
-        """Whether a thread has scratch of its own, in its second cache, for values that a later stage needs again."""
+        """Whether a thread has scratch for values that a later stage needs again."""
         return not self.has_work_items
 
     @property
@@ -145,7 +147,7 @@ class Target:
 
     @property
     def bf16_dot(self) -> bool:
-        """Whether one instruction adds the products of bf16 pairs to f32 (AVX512_BF16, at every vector length)."""
+        """Whether one instruction adds products of bf16 pairs to f32 (AVX512_BF16, any length)."""
         return {"+avx512f", "+avx512bf16", "+avx512vl"} <= set(self.features)
 
     # ---- numbers that follow
@@ -164,6 +166,6 @@ class Target:
         return self.rates.f32_flops_per_s * (self.threads if cores is None else cores)
 
     def bytes_per_s(self, nbytes: int) -> float:
-        """The rate at which ``nbytes`` move: the last cache's where they take less than half of it, else memory's."""
+        """The rate at which ``nbytes`` move: the last cache's for less than half of it."""
         cached = nbytes < self.cached_bytes // 2
         return self.rates.cache_bytes_per_s if cached else self.rates.memory_bytes_per_s

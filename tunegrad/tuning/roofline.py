@@ -62,9 +62,9 @@ class Roofline:
     def bounds(self, kernel: Kernel) -> Bounds:
         """Both bounds of a kernel.
 
-        Kernels whose buffers fit into the last-level cache are held to the second level's bandwidth, others to the
-        memory's: a bound that is out of reach is better than one that is passed. Sums of pairs have the peak that
-        the target's rates give them.
+        Kernels whose buffers fit into the last-level cache are held to the second level's
+        bandwidth, others to the memory's: a bound that is out of reach is better than one that is
+        passed. Sums of pairs have the peak that the target's rates give them.
         """
         in_cache = kernel.unique_bytes <= self.target.cached_bytes
         bandwidth = self.cache_bytes_per_s if in_cache else self.memory_bytes_per_s

@@ -1,11 +1,13 @@
-"""What one core of a CPU can do, as far as it was measured: declared here, once for every CPU target.
+"""What one core of a CPU can do, as far as it was measured: one table for every CPU target.
 
-All figures are round ones of a Zen 4 server core with AVX-512, on which the default choices were made. Measured there,
-one core reached 118 GFLOP/s of f32 (one fused multiply-add of 16 lanes a cycle) and read memory at 28 to 31 GB/s.
+The rates are round figures of a Zen 4 server core with AVX-512, on which the default choices were
+made. Measured there, one core reached 118 GFLOP/s of f32 (one fused multiply-add of 16 lanes a
+cycle) and read memory at 28 to 31 GB/s.
 
-Cores that start two fused multiply-adds a cycle have twice the peak. Raising the rate for them was tried on one: it
-made worse choices among direct, channels-last and Winograd convolutions, because direct kernels stay further below
-that peak than a model of peaks can say. So a rate is what a default schedule comes near; tuning measures the rest.
+Cores that start two fused multiply-adds a cycle have twice the peak. Raising the rate for them was
+tried on one: it made worse choices among direct, channels-last and Winograd convolutions, because
+direct kernels stay further below that peak than a model of peaks can say. So a rate is what a
+default schedule comes near; tuning measures the rest.
 """
 
 from __future__ import annotations
@@ -19,26 +21,44 @@ __all__ = ["declared"]
 _TWO_FMAS = frozenset(("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "znver5"))
 
 _FLOPS = 1e11
-"""f32 operations a second of one core with registers of 64 bytes; narrower ones have their share of it."""
+"""f32 operations a second of one core with registers of 64 bytes; narrower ones have a share."""
 
 _CACHE_BYTES_PER_S, _MEMORY_BYTES_PER_S = 5e10, 2.5e10
 
 _LAUNCH_S = 1e-6
-"""Of a kernel in a model. A launch that does nothing takes 0.38 us of two threads of a Xeon with AMX, warm."""
+"""Of a kernel in a model. One that does nothing took two threads of a Xeon 0.35 to 0.39 us."""
 
 _FOLDS_PER_S, _FOLD_RUN = 1.1e9, 64
-"""One core summed the rows of (2^24, 4) so fast. A step is of several vectors, whose additions overlap."""
+"""One core summed rows of (2^24, 4) so fast. A step is of several vectors, whose sums overlap."""
 
 _EXPENSIVE_FLOPS = 15
 
+_L2_BYTES_PER_CYCLE = 20
+"""Besides computing; 26 alone, measured on a core with two fused multiply-adds a cycle."""
+
+_L3_SHARE_BYTES = 64 << 20
+"""A larger last cache serves a whole socket, cores that are not ours included: of 480 MiB, two
+cores read 64 MiB at 22 to 26 GB/s and 128 MiB at memory's 15 to 20.
+"""
+
+_STREAMS = 8
+"""Rows that a prefetcher follows, and whose equal places one set of the first cache holds."""
+
 
 def declared(target: Target) -> Target:
-    """A CPU target with what its core is declared to do in a cycle and in a second; its other facts as they are."""
-    return replace(target, fmas_per_cycle=_fmas_per_cycle(target), rates=_rates(target))
+    """A CPU target with what its core is declared to do; its other facts stay."""
+    return replace(
+        target,
+        fmas_per_cycle=_fmas_per_cycle(target),
+        l2_bytes_per_cycle=_L2_BYTES_PER_CYCLE,
+        l3_share_bytes=_L3_SHARE_BYTES,
+        streams=_STREAMS,
+        rates=_rates(target),
+    )
 
 
 def _fmas_per_cycle(target: Target) -> int:
-    """Two of 64 bytes on Intel's server cores (known by AMX or LLVM's name) and Zen 5, else one of 64 or two of 32."""
+    """Two of 64 bytes on Zen 5 and Intel's servers (by AMX or name), else one, or two of 32."""
     if target.vector_bytes < 64:
         return 2
     return 2 if "+amx-tile" in target.features or target.arch in _TWO_FMAS else 1
