@@ -19,6 +19,7 @@ from variant_builders import Conv, kernel_of, only
 import tunegrad
 from benchmarks.hand_schedules import AVX512, GPU
 from tunegrad.devices import declared, fingerprint, host_target
+from tunegrad.devices.opencl import rates as opencl
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternatives, Fusion
 from tunegrad.ir.target import MatrixUnit, Rates, Target
@@ -125,6 +126,16 @@ def test_cpu_declares_a_rate_for_its_own_vectors() -> None:
     assert (wide.bytes_per_s(1 << 20), wide.bytes_per_s(1 << 30)) == (5e10, 2.5e10)
     assert declared(DOT).rates.speedup("bf16x2") == 2
     assert wide.rates.speedup("bf16x2") == 1
+
+
+def test_opencl_declares_a_table_for_cpus_and_one_for_gpus() -> None:
+    bare = replace(GPU, threads=4, rates=Rates())
+    cpu, gpu = opencl.declared(bare, "cpu"), opencl.declared(bare, "gpu")
+    assert cpu.flops_per_s() < gpu.flops_per_s() < inf
+    assert AVX512.rates.launch_s < cpu.rates.launch_s < gpu.rates.launch_s
+    twice = opencl.declared(replace(bare, threads=8), "gpu")
+    assert twice.bytes_per_s(1 << 40) == 2 * gpu.bytes_per_s(1 << 40)
+    assert gpu.cached_bytes == gpu.l2_bytes
 
 
 def test_host_is_declared() -> None:

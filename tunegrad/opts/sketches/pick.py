@@ -2,11 +2,11 @@
 
 Which sketch fits follows from the kernel:
 
-    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling, elementwise, copies.
-            Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       tiles/
-    dots    the same, lanes along the reduction: matrix-vector products, row sums                        dots.py
-    rows    several stages over a row: softmax, layer norm                                               rows.py
-    items   every kernel of a target with work-items: groups of them                                     items.py
+    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling,
+            copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
+    dots    the same, lanes along the reduction: matrix-vector products, row sums             dots.py
+    rows    several stages over a row: softmax, layer norm                                    rows.py
+    items   every kernel of a target with work-items: groups of them                         items.py
 """
 
 from __future__ import annotations
