@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -99,6 +100,12 @@ def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
             if words & {"cpu", "gpu"} and "kind" in names:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert found == []
+
+
+def test_no_form_names_a_processor() -> None:
+    names = re.compile(r"znver|\bzen\b|xeon|epyc|[a-z]lake\b|haswell|sapphire|nvidia|h100", re.IGNORECASE)
+    texts = {p: p.read_text(encoding="utf-8") for p in sorted((ROOT / "ir").rglob("*.py"))}
+    assert [f"{p.name}: {x[0]}" for p, text in texts.items() for x in names.finditer(text)] == []
 
 
 # ---- what its device declares
