@@ -17,13 +17,14 @@ from typing import BinaryIO
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
+from tunegrad.db.identity import subject
 from tunegrad.db.importing import ActionRule, Refusal, read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
 from tunegrad.db.prune import PruneRules, prune_contents
 from tunegrad.db.reading import read_contents, sound_contents
 from tunegrad.db.records import Problem
-from tunegrad.db.rows import identity, key_of
+from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.why import find_kernel
 from tunegrad.errors import StoreError
@@ -155,7 +156,7 @@ def import_store(
         after = with_imported(before, reading.contents)
         if after != before:
             write(after)
-    known = before.by_identity()
+    known = {subject(t) for t in before.trials}
     claims = sum(p.evidence.test == HELD for p in after.promotions) - sum(
         p.evidence.test == HELD for p in before.promotions
     )
@@ -165,7 +166,7 @@ def import_store(
         source=source,
         dry_run=dry_run,
         new_trials=len(after.trials) - len(before.trials),
-        known_trials=sum(identity(t) in known for t in trials),
+        known_trials=sum(subject(t) in known for t in trials),
         new_promotions=len(after.promotions) - len(before.promotions) - claims,
         held=claims,
         imported_winners=sum(is_imported(w.promotion or w.trial) for w in winners(after).values()),
@@ -184,14 +185,14 @@ def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = 
         if after != before:
             write(after)
     old, new = winners(before), winners(after)
-    mine = before.by_identity()
+    mine, kept = before.by_identity(), after.by_identity()
     return MergeReport(
         store=os.fspath(path),
         sources=tuple(os.fspath(other) for other in others),
         dry_run=dry_run,
         trials_before=len(before.trials),
         trials=len(after.trials),
-        replaced=sum(mine.get(identity(t), t) != t for t in after.trials),
+        replaced=sum(kept.get(i) != t for i, t in mine.items()),
         promotions_before=len(before.promotions),
         promotions=len(after.promotions),
         winners_before=len(old),
