@@ -70,6 +70,8 @@ class ImportReport:
     new_trials: int
     known_trials: int
     new_promotions: int
+    new_decisions: int
+    new_latencies: int
     held: int
     imported_winners: int
     unchecked_trials: int
@@ -93,6 +95,10 @@ class MergeReport:
     replaced: int
     promotions_before: int
     promotions: int
+    decisions_before: int
+    decisions: int
+    latencies_before: int
+    latencies: int
     winners_before: int
     winners: int
     changed_winners: int
@@ -168,6 +174,8 @@ def import_store(
         new_trials=len(after.trials) - len(before.trials),
         known_trials=sum(subject(t) in known for t in trials),
         new_promotions=len(after.promotions) - len(before.promotions) - claims,
+        new_decisions=len(after.decisions) - len(before.decisions),
+        new_latencies=len(after.latencies) - len(before.latencies),
         held=claims,
         imported_winners=sum(is_imported(w.promotion or w.trial) for w in winners(after).values()),
         unchecked_trials=sum(reading.unchecked.values()),
@@ -195,6 +203,10 @@ def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = 
         replaced=sum(kept.get(i) != t for i, t in mine.items()),
         promotions_before=len(before.promotions),
         promotions=len(after.promotions),
+        decisions_before=len(before.decisions),
+        decisions=len(after.decisions),
+        latencies_before=len(before.latencies),
+        latencies=len(after.latencies),
         winners_before=len(old),
         winners=len(new),
         changed_winners=sum(
