@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 from tunegrad.db.records import Evidence, Problem, Session, Withdrawal
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.ir import keys
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial, middle
 
 __all__ = [
     "SESSION_COLUMNS",
@@ -258,7 +258,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         float(trial.policy.timeout_s),
         m.status.value,
         _dump(m.samples_s),
-        m.seconds if m.samples_s else None,
+        middle(m.samples_s) if m.samples_s else None,
         m.error,
         m.lower_s,
         m.compile_s,
@@ -356,6 +356,7 @@ def _decode(row: Sequence[Any]) -> Trial:
     if value["status"] not in tuple(Status):
         raise RowFault(f"status {value['status']!r} is none of {', '.join(Status)}")
     policy = load_policy(_text("policy", policy_text), _text("policy", policy_fields))
+    durations: dict[str, Any] = {name: _real(name, value[name]) for name in _DURATIONS}
     trial = Trial(
         kernel_key=_text("kernel key", key),
         kernel_text=_text("kernel text", kernel_text),
@@ -370,7 +371,7 @@ def _decode(row: Sequence[Any]) -> Trial:
             error=_text("error", value["error"]),
             max_error=math.nan if value["max_error"] is None else _real("max_error", value["max_error"]),
             attempts=_integer("attempts", value["attempts"]),
-            **{name: _real(name, value[name]) for name in _DURATIONS},
+            **durations,
         ),
         session=_text("session", value["session"]),
         origin=_text("origin", value["origin"]),
@@ -378,7 +379,8 @@ def _decode(row: Sequence[Any]) -> Trial:
     )
     if faults := list(_faults(trial)):
         raise RowFault("; ".join(faults))
-    if value["median_s"] != (trial.measurement.seconds if trial.measurement.samples_s else None):
+    samples_s = trial.measurement.samples_s
+    if value["median_s"] != (middle(samples_s) if samples_s else None):
         raise RowFault(f"median_s {value['median_s']!r} is not the median of its samples")
     if value["checksum"] != _checksum(trial):
         raise RowFault(f"checksum {value['checksum']!r} does not match the row's content")

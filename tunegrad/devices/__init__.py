@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.host import default_threads, fingerprint, host_target
     from tunegrad.devices.job import (
         CONTENDING,
+        Beside,
         Candidate,
         CompiledCandidate,
         Hooks,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTENDING",
+    "Beside",
     "Buffer",
     "BufferTable",
     "Candidate",
@@ -66,7 +68,7 @@ _HOMES = {
     "cpu": ("Executable",),
     "host": ("default_threads", "fingerprint", "host_target"),
     "job": (
-        "CONTENDING", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
+        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
         "Parameter", "Reference",
     ),
     "measurer": ("Compiling", "CpuMeasurer"),
