@@ -46,9 +46,9 @@ class Way:
 
 
 def _codes(device: CpuMeasurer, kernel: Kernel, count: int) -> list[tuple[Candidate, CompiledCandidate]]:
-    """The default, then random schedules of different programs."""
+    """The default, then its neighbours: different programs."""
     space = Space(kernel, device.target)
-    searcher = make_searcher("random", space, Random(0))
+    searcher = make_searcher("beam", space, Random(0))
     schedules = [space.defaults()[0], *(p.schedule for p in searcher.ask(count - 1))]
     candidates = [Candidate(kernel.key, Payload(kernel, s.text, device.target)) for s in schedules]
     made = zip(candidates, device.compile(candidates), strict=True)
