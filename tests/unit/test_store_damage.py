@@ -49,7 +49,7 @@ TRIAL_DAMAGE = {
     "too deep": ("samples_s", "[" * 100_000, "samples_s is not JSON"),
     "other samples": ("samples_s", "[0.0031, 0.004, 0.005]", "checksum"),
     "status": ("status", "okay", "status 'okay' is none of ok, wrong"),
-    "median": ("median_s", 1e-9, "median_s 1e-09 is not the median"),
+    "median": ("median_s", 1e-9, "median_s 1e-09 does not follow from"),
     "actions": ("actions", "unroll(by=99)", "checksum"),
     "text as bytes": ("actions", b"unroll", "actions is b'unroll', not text"),
     "text that is not UTF-8": ("origin", b"\xff\xfe", "origin is b"),

@@ -147,9 +147,6 @@ class Engine(Protocol):
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
         """
 
-    def slowness(self) -> float:
-        """How much longer a fixed piece of arithmetic takes now than it can."""
-
     def limits(self) -> MachineLimits:
         """The device's peaks, measured now; takes about a second."""
 

@@ -70,6 +70,7 @@ from .measuring import SessionMeasurer
 from .model_finals import settle_in_model
 from .models import Models
 from .pace import near_s
+from .references import standing
 from .report import Finish, Whole, report_of
 from .rivals import Rivals
 from .roofline import Roofline, needed_flops
@@ -398,6 +399,7 @@ class _Session:
         lending = Lending(searches, self._taken_over)
         search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule, lending)
         try:
+            self._stand(searches, measurer)
             if rule.trials is None:
                 self._prime(searches, measurer)
             search.run(partial(heats.run, search))
@@ -437,6 +439,11 @@ class _Session:
         self.account.charge(used_s)
         self.account.stop()
         return max(0.0, left_s - used_s)
+
+    def _stand(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
+        """Let candidates be timed beside what earlier sessions timed theirs beside."""
+        held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
+        measurer.stand([(kernel, Schedule.parse(t.actions), t.measurement.seconds) for kernel, t in held])
 
     def _prime(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
         """Compile the defaults of all kernels in one batch."""

@@ -223,9 +223,6 @@ class OpenClEngine:
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9 / inner)
         return tuple(seconds)
 
-    def slowness(self) -> float:
-        return 1.0
-
     def limits(self) -> MachineLimits:
         with self.lock:
             return measure_limits(self)

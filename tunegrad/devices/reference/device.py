@@ -170,9 +170,6 @@ class ReferenceEngine:
     ) -> tuple[float, ...]:
         return tuple(_seconds(launch) for _ in range(samples))
 
-    def slowness(self) -> float:
-        return 1.0
-
     def limits(self) -> MachineLimits:
         at = ((1, 1e6),)
         return MachineLimits(at, at, at, (), ())
