@@ -107,8 +107,13 @@ class CpuEngine:
     def part(self, memory: CpuMemory, start: int, nbytes: int) -> Span:
         return Span(memory.bytes[start : start + nbytes])
 
-    def borrow(self, array: NDArray[Any]) -> Span | None:
-        if not array.flags.c_contiguous:
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        whole = np.empty(nbytes + _ALIGN, np.uint8)
+        start = -whole.ctypes.data % _ALIGN
+        return whole[start : start + nbytes]
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Span | None:
+        if not array.flags.c_contiguous or not (anywhere or array.ctypes.data % _ALIGN == 0):
             return None
         return Span(array.reshape(-1).view(np.uint8))
 
