@@ -18,7 +18,7 @@ from tunegrad.opts import DefaultChooser, Space
 from tunegrad.opts.choosing import Recorder
 from tunegrad.opts.sketches.tiles.copies import Copies
 from tunegrad.opts.sketches.tiles.idea import Idea
-from tunegrad.opts.sketches.tiles.operands import operands_of
+from tunegrad.opts.sketches.tiles.operands import axes_of, operands_of
 from tunegrad.opts.sketches.tiles.products import Products
 from tunegrad.opts.sketches.tiles.sketch import idea_of
 from tunegrad.opts.sketches.tiles.sums import Sums
@@ -33,8 +33,8 @@ def kernel(x: Tensor) -> Kernel:
 
 def idea(x: Tensor, target: Target = AVX512) -> Idea:
     made = kernel(x)
-    shared = [a for a in made.axes if a.extent > 1]
-    return idea_of(operands_of(made, target, shared, Recorder(DefaultChooser())))
+    lane, row = axes_of(made, Recorder(DefaultChooser()))
+    return idea_of(operands_of(made, target, lane, row))
 
 
 def default(x: Tensor, target: Target) -> str:
