@@ -21,6 +21,7 @@ from tunegrad.db.values import (
     clean_text,
     dump,
     is_utf8,
+    real,
     sample_faults,
     take_choice,
     take_integer,
@@ -136,13 +137,13 @@ def admit(trial: Trial) -> Trial:
         samples_s=tuple(float(s) for s in m.samples_s),
         reference_samples_s=tuple(float(s) for s in m.reference_samples_s),
         error=clean_text(m.error, _ERROR_CHARACTERS),
-        lower_s=float(m.lower_s),
-        compile_s=float(m.compile_s),
-        verify_s=float(m.verify_s),
-        timing_s=float(m.timing_s),
-        max_error=float(m.max_error),
+        lower_s=real(m.lower_s),
+        compile_s=real(m.compile_s),
+        verify_s=real(m.verify_s),
+        timing_s=real(m.timing_s),
+        max_error=real(m.max_error),
     )
-    trial = replace(trial, measurement=measurement, created_s=float(trial.created_s), origin=clean_text(trial.origin))
+    trial = replace(trial, measurement=measurement, created_s=real(trial.created_s), origin=clean_text(trial.origin))
     faults = list(_faults(trial))
     if fault := _fingerprint_fault(trial.fingerprint):
         faults.append(fault)

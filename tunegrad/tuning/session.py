@@ -58,6 +58,7 @@ from tunegrad.search import (
 from tunegrad.trial import Fingerprint, Policy, Trial
 
 from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
+from .conditions import machine_state, record_latency, versions
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
 from .decisions import in_model
@@ -139,7 +140,9 @@ def run_sessions(
         )
         settings = replace(settings, in_flight=site.in_flight(_BATCH))
         record = session_record(settings, policy)
-        row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
+        row = stack.enter_context(
+            store.session("tune", settings.seed, record, __version__, versions=versions(), state=machine_state())
+        )
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         session = _Session(
@@ -501,6 +504,7 @@ class _Session:
                 self.tell(Warned(f"model {work.name}: its outputs were not compared: nothing could evaluate it"))
             tuned, default = self.models.of(work), self.models.of(work, stored=False)
             samples = self.site.bench.paired(tuned, default, 0.3 if self.interrupt.requested else 2.0)
+            record_latency(self.store, work, self.here, self.id, samples)
             return Whole(median(samples[1]), median(samples[0]), sound)
         except CandidateFailure as error:
             self.tell(Warned(f"the whole model was not measured: {error}"))
