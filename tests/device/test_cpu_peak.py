@@ -11,14 +11,17 @@ import pytest
 
 from tunegrad.devices.cpu import peak
 from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.executable import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
-from tunegrad.devices.limits import MachineLimits, measure_limits
+from tunegrad.devices.host.codegen import asm, compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import BufferTable, Launch, Team
+from tunegrad.devices.limits import MachineLimits
 
 
 @pytest.fixture(scope="module")
 def limits():
     team = Team(1)
-    yield measure_limits(host_target(1), team)
+    yield peak.measure_limits(host_target(1), team)
     team.close()
 
 
