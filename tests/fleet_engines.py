@@ -10,7 +10,8 @@ from pathlib import Path
 
 from search_surface import MACHINE
 
-from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.target import Target
 from tunegrad.recording import read_recording
 from tunegrad.search import Recording, ReplayMeasurer
@@ -37,10 +38,11 @@ def narrow_target(threads: int) -> Target:
     )
 
 
-def narrow(threads, numerics):
+def narrow(device, threads, numerics):
     """``cluster.survey`` of such a machine; no other node of this host is it."""
-    target = narrow_target(threads)
-    return RELEASE, "another machine", target, fingerprint(target, numerics)
+    assert device == "cpu"
+    there = CpuDevice(narrow_target(threads))
+    return RELEASE, "another machine", there, there.fingerprint(numerics)
 
 
 class Recorded:

@@ -13,6 +13,7 @@ from fleet_engines import narrow_target
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
 from tunegrad.candidate import HOOKS
 from tunegrad.devices import Hooks, Limits
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import fingerprint
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Policy
@@ -38,7 +39,7 @@ class Machines(Simulated):
         )
 
     def engine(self) -> DeviceEngine:
-        return DeviceEngine(TARGET, "contract", Policy(), Limits(), 0, self.hooks)
+        return DeviceEngine(CpuDevice(TARGET), "contract", Policy(), Limits(), 0, self.hooks)
 
     def takes_s(self, call: Call) -> float:
         name = asked(call)

@@ -55,4 +55,4 @@ def lower(payload: Payload) -> Lowered:
 def _is_default(payload: Payload) -> bool:
     from tunegrad.opts import Space
 
-    return payload.actions in {s.text for s in Space(payload.kernel, payload.target).defaults()}
+    return payload.actions in {s.text for s in Space(payload.kernel, payload.device.target).defaults()}

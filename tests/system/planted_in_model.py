@@ -58,7 +58,7 @@ def is_evil(actions: str) -> bool:
 
 def _planted(payload: Payload, kind: str) -> Lowered:
     lowered = candidate.lower(payload)
-    defaults = {s.text for s in Space(payload.kernel, payload.target).defaults()}
+    defaults = {s.text for s in Space(payload.kernel, payload.device.target).defaults()}
     if payload.actions in defaults:
         return replace(lowered, text=_CALL.sub(r"\1  call void @slow()\n", lowered.text) + _SLOW)
     if not is_evil(payload.actions):

@@ -49,10 +49,10 @@ def lower(payload: Payload) -> Lowered:
     lowered = candidate.lower(payload)
     if payload.kernel.key not in parts("winograd2"):
         return lowered
-    return replace(lowered, text=_TEXT.format(name=lowered.name))
+    return replace(lowered, text=_TEXT.format(name=lowered.entry))
 
 
 def lower_others(payload: Payload) -> Lowered:
-    if payload.actions in {s.text for s in Space(payload.kernel, payload.target).defaults()}:
+    if payload.actions in {s.text for s in Space(payload.kernel, payload.device.target).defaults()}:
         return candidate.lower(payload)
     return lower(payload)

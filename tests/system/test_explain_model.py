@@ -60,5 +60,5 @@ def test_unknown_kernel_store_and_device_are_errors(tmp_path: Path) -> None:
         tg.explain(path, store=False, threads=THREADS, kernel="conv")
     with pytest.raises(StoreError, match=r"none\.db"):
         tg.explain(path, store=tmp_path / "none.db", threads=THREADS)
-    with pytest.raises(DeviceError, match="'abacus' can not be explained"):
+    with pytest.raises(DeviceError, match="device 'abacus' is unknown"):
         tg.explain(path, store=False, device="abacus")

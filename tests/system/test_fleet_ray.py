@@ -89,7 +89,7 @@ def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004)
         if told == at:
             act()
 
-    with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+    with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
         crew = ray.crew(None)
         assert len(crew.measuring) == machines
         stations = ray.open(crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker))))
@@ -162,7 +162,7 @@ def test_fleet_a_node_for_compiling_sends_code_to_the_one_that_measures(tmp_path
     with Nodes(1) as nodes:
         nodes.add(resources={"tunegrad_compile": 1})
         nodes.cluster.wait_for_nodes()
-        with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+        with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
             crew = ray.crew(None)
             assert (len(crew.measuring), len(crew.compiling)) == (1, 1)
             measured = real_measurements(ray, crew)
@@ -179,7 +179,7 @@ def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
     with Nodes(1) as nodes:
         nodes.add(resources={"tunegrad_compile": 1})
         nodes.cluster.wait_for_nodes()
-        with RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray:
+        with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
             crew = ray.crew(None)
             stations = ray.open(crew, EngineSpec("fleet_engines:helpless", (NAMES,)))
             dispatcher = Dispatcher(stations, MACHINE, time.monotonic, said.append)
@@ -194,7 +194,7 @@ def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
 
 def real_measurements(ray, crew):
     policy, limits = Policy(budget_s=0.01), Limits()
-    spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.target, "contract", policy, limits, 0))
+    spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", policy, limits, 0))
     dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)
     measurer = FleetMeasurer(dispatcher, 8, limits, policy)
     texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
@@ -253,7 +253,7 @@ def test_fleet_of_another_kind_decides_cuts_variants_and_finals_in_whole_models(
         raise AssertionError("this machine is of another kind")
 
     names, in_finals = noted(monkeypatch)
-    for name in ("DeviceMeasurer", "LocalBench", "host_target"):
+    for name in ("DeviceMeasurer", "LocalBench"):
         monkeypatch.setattr(sites, name, refused)
     monkeypatch.setattr(plans, "_CLOSE", math.inf)
     work = workload_of_function(images, (IMAGES,))
@@ -282,15 +282,15 @@ def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
     said = []
     with (
         Nodes(1) as nodes,
-        RayCluster(nodes.cluster.address, 1, "contract", share_hosts=True) as ray,
+        RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray,
         open_store(":memory:", "write") as store,
     ):
         crew = ray.crew(None)
         limits = Limits()
-        spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.target, "contract", Policy(), limits, 0))
+        spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", Policy(), limits, 0))
         dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic, said.append)
         bench = FleetBench(dispatcher, limits)
-        model = Models(store, crew.target, crew.fingerprint, bench).of(work)
+        model = Models(store, crew.device.target, crew.fingerprint, bench).of(work)
         bench.profiled([model], 10)
         began_s = time.monotonic()
         bench.profiled([model], 100)
@@ -348,12 +348,12 @@ def test_fleet_leaves_no_process_behind(tmp_path, how):
 
 def test_fleet_without_a_cluster_at_the_address_says_so():
     with pytest.raises(DeviceError, match=r"^ray 127\.0\.0\.1:1: no cluster answers there"):
-        RayCluster("127.0.0.1:1", 1, "contract").__enter__()
+        RayCluster("127.0.0.1:1", "cpu", 1, "contract").__enter__()
 
 
 def test_fleet_refuses_the_address_of_a_client():
     with pytest.raises(DeviceError, match="run on a node of the cluster and give its HOST:6379"):
-        RayCluster("ray://127.0.0.1:10001", 1, "contract")
+        RayCluster("ray://127.0.0.1:10001", "cpu", 1, "contract")
 
 
 def test_fleet_kind_without_a_cluster_is_refused():
@@ -364,4 +364,4 @@ def test_fleet_kind_without_a_cluster_is_refused():
 def test_fleet_without_ray_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DeviceError, match=r"Ray is not installed: pip install 'tunegrad\[ray\]'"):
-        RayCluster("local", 1, "contract")
+        RayCluster("local", "cpu", 1, "contract")

@@ -16,7 +16,8 @@ import pytest
 import tunegrad as tg
 from tunegrad import artifact, inference
 from tunegrad.artifact import Compiler, object_key
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import host_device
+from tunegrad.devices.cpu import device as cpu
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
@@ -25,7 +26,8 @@ from tunegrad.opts import Schedule
 from tunegrad.runtime import ObjectCache
 
 MODEL = mlp(sizes=(16, 8, 8, 8))
-TARGET = host_target(1)
+DEVICE = host_device(1)
+ENGINE = DEVICE.open()
 UNSCHEDULED = Schedule(())
 
 
@@ -36,10 +38,10 @@ def kernels() -> list[Kernel]:
 
 def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
     compiler = Compiler(ObjectCache(tmp_path))
-    twice = [compiler.code(k, UNSCHEDULED, TARGET) for k in (*kernels(), *kernels())]
+    twice = [compiler.code(k, UNSCHEDULED, ENGINE) for k in (*kernels(), *kernels())]
     assert len(kernels()) == 3
     assert (compiler.counts.lowered, compiler.counts.compiled, compiler.counts.linked) == (3, 3, 3)
-    assert [c.address for c in twice[:3]] == [c.address for c in twice[3:]]
+    assert [c.loaded for c in twice[:3]] == [c.loaded for c in twice[3:]]
 
 
 LOADS = """
@@ -76,52 +78,52 @@ def test_another_process_compiles_nothing(tmp_path: Path) -> None:
 
 def test_another_compiler_finds_none_of_the_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for release, expected in (("one", (3, 0)), ("two", (3, 0)), ("one", (0, 3))):
-        monkeypatch.setattr(artifact, "compiler_version", lambda release=release: release)
+        monkeypatch.setattr(cpu, "compiler_version", lambda release=release: release)
         compiler = Compiler(ObjectCache(tmp_path))
         for k in kernels():
-            compiler.code(k, UNSCHEDULED, TARGET)
+            compiler.code(k, UNSCHEDULED, ENGINE)
         assert (compiler.counts.compiled, compiler.counts.from_disk) == expected
 
 
 def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
-    Compiler(ObjectCache(tmp_path)).code(kernels()[0], UNSCHEDULED, TARGET)
+    Compiler(ObjectCache(tmp_path)).code(kernels()[0], UNSCHEDULED, ENGINE)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-1])
     second = Compiler(ObjectCache(tmp_path))
-    second.code(kernels()[0], UNSCHEDULED, TARGET)
+    second.code(kernels()[0], UNSCHEDULED, ENGINE)
     assert (second.counts.compiled, second.counts.from_disk) == (1, 0)
 
 
 def test_code_stays_linked_for_the_next_load() -> None:
     compiler = Compiler()
     for _ in range(3):
-        compiler.code(kernels()[0], UNSCHEDULED, TARGET)
+        compiler.code(kernels()[0], UNSCHEDULED, ENGINE)
     assert compiler.counts.linked == 1
 
 
 def test_code_is_unmapped_when_nobody_holds_it_and_others_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact, "_LINKED", 1)
     compiler = Compiler()
-    held = compiler.code(kernels()[1], UNSCHEDULED, TARGET)
+    held = compiler.code(kernels()[1], UNSCHEDULED, ENGINE)
     for _ in range(2):
         for k in kernels():
-            compiler.code(k, UNSCHEDULED, TARGET)
+            compiler.code(k, UNSCHEDULED, ENGINE)
     assert (compiler.counts.linked, compiler.counts.compiled) == (5, 3)
-    assert compiler.code(kernels()[1], UNSCHEDULED, TARGET).address == held.address
+    assert compiler.code(kernels()[1], UNSCHEDULED, ENGINE).loaded is held.loaded
 
 
 def test_everything_that_changes_an_object_changes_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [
-        object_key("a", TARGET, 2),
-        object_key("b", TARGET, 2),
-        object_key("a", TARGET, 3),
-        object_key("a", replace(TARGET, arch="generic"), 2),
-        object_key("a", replace(TARGET, features=("+sse2",)), 2),
+        object_key("a", DEVICE),
+        object_key("b", DEVICE),
+        object_key("a", replace(DEVICE, opt_level=3)),
+        object_key("a", replace(DEVICE, target=replace(DEVICE.target, arch="generic"))),
+        object_key("a", replace(DEVICE, target=replace(DEVICE.target, features=("+sse2",)))),
     ]
     assert len(set(keys)) == len(keys)
-    assert object_key("a", TARGET, 2) == keys[0]
-    monkeypatch.setattr(artifact, "compiler_version", lambda: "another")
-    assert object_key("a", TARGET, 2) not in keys
+    assert object_key("a", DEVICE) == keys[0]
+    monkeypatch.setattr(cpu, "compiler_version", lambda: "another")
+    assert object_key("a", DEVICE) not in keys
 
 
 def test_equal_graphs_share_a_plan_whatever_the_values() -> None:

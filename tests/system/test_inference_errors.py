@@ -29,8 +29,8 @@ MODEL = mlp(sizes=(4, 3))
     [
         ("resnet19", {}, ModelError, "model 'resnet19' is unknown, did you mean 'resnet18'"),
         ("mlp", {"device": "tpu"}, DeviceError, "device 'tpu' is unknown; valid: cpu"),
-        ("mlp", {"device": "cuda"}, DeviceError, "device 'cuda' can not run models in this version; valid: cpu"),
-        ("mlp", {"device": "opencl"}, DeviceError, "device 'opencl' can not run models in this version; valid: cpu"),
+        ("mlp", {"device": "cuda"}, DeviceError, "device 'cuda' can not be used in this version; valid: cpu, opencl"),
+        ("mlp", {"device": "opencl:"}, DeviceError, "device 'opencl:': a number or a name must follow the colon"),
         ("mlp", {"on_miss": "guess"}, ConfigError, "on_miss 'guess' is unknown; valid: default, nearest, error"),
         ("mlp", {"threads": 0}, DeviceError, "threads=0: at least 1"),
         ("mlp", {"store": "/nowhere/t.db"}, StoreError, "store /nowhere/t.db: directory /nowhere does not exist"),

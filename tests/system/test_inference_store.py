@@ -14,6 +14,8 @@ from program_hashes import hash_of
 import tunegrad as tg
 from tunegrad import artifact, inference
 from tunegrad.db import open_store
+from tunegrad.devices import host_device
+from tunegrad.devices.cpu import device as cpu
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import MissError
 from tunegrad.ir.folding import fold_constants
@@ -98,8 +100,8 @@ def test_a_winner_is_refused_once_lowering_changes(tmp_path: Path, monkeypatch: 
     """The row stays as it was; what this version makes of its actions is another program."""
     store = stored(tmp_path / "t.db", *map(trial, kernels()))
     assert {r.outcome for r in loaded(store).report()} == {"hit"}
-    render = artifact.render_llvm
-    monkeypatch.setattr(artifact, "render_llvm", lambda *given: render(*given) + "; another release\n")
+    render = cpu.render_llvm
+    monkeypatch.setattr(cpu, "render_llvm", lambda *given: render(*given) + "; another release\n")
     fresh = artifact.Compiler()
     monkeypatch.setattr(inference, "process_compiler", lambda: fresh)
     assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}
@@ -124,7 +126,7 @@ def test_a_model_is_lowered_once_whether_its_rows_are_checked_or_not(tmp_path: P
     compiler = artifact.Compiler()
     with store:
         for k in kernels():
-            inference.compiled_choice(k, host_target(THREADS), HERE, store, "error", compiler)
+            inference.compiled_choice(k, host_device(THREADS).open(), HERE, store, "error", compiler)
     assert (compiler.counts.lowered, compiler.counts.compiled) == (3, 3)
 
 

@@ -65,7 +65,7 @@ class Planting:
         if asked.payload.actions != self.actions or isinstance(made, Outcome):
             return made
         lowered = candidate.lower(asked.payload)
-        image = compile_llvm(planted(lowered.text, lowered.name, self.body, self.after), TARGET)
+        image = compile_llvm(planted(lowered.text, lowered.entry, self.body, self.after), TARGET)
         self.met.append(self.actions)
         return replace(made, image=image, program_hash=f"{made.program_hash[:40]} {len(self.met)}")
 

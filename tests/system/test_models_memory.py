@@ -43,7 +43,7 @@ def test_models_give_way_to_those_that_are_asked_for(tmp_path: Path, monkeypatch
     code = compiled(work)
     orders = orders_of(work, code, 6)
     allowed = os.sched_getaffinity(0)  # its team pins this process
-    shelf = worker._Shelf(TARGET)
+    shelf = worker._Shelf(CpuDevice(TARGET))
     os.sched_setaffinity(0, allowed)
     digest, blob = plan_blob(work.plan)
     assert set(shelf.missing(orders[:1])) == {digest, *(c.program_hash for c in code.values())}

@@ -77,11 +77,18 @@ def test_tune_passes_settings_resolved_from_the_command_line(install: Install, t
     tuner = Tuner(report())
     install("tunegrad.tune", tune=tuner)
     store = str(tmp_path / "t.db")
-    words = f"tune mlp --threads 1 --budget 90 --searcher random --seed 3 --device null --store {store}".split()
+    words = f"tune mlp --threads 1 --budget 90 --searcher random --seed 3 --device opencl --store {store}".split()
     assert run(words) == 0
     s = tuner.settings
     assert s is not None
-    assert (s.model.name, s.threads, s.budget_s, s.searcher, s.seed, s.device) == ("mlp", 1, 90.0, "random", 3, "null")
+    assert (s.model.name, s.threads, s.budget_s, s.searcher, s.seed, s.device) == (
+        "mlp",
+        1,
+        90.0,
+        "random",
+        3,
+        "opencl",
+    )
     assert s.store == Path(store)
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import host_device
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (
@@ -22,7 +22,7 @@ from tunegrad.tuning.fleet import (
     kind_of,
 )
 
-TARGET = host_target(2)
+DEVICE = host_device(2)
 ZEN = Fingerprint((("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64")))
 LAKE = Fingerprint((("arch", "icelake"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-x86_64")))
 ARM = Fingerprint((("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-aarch64")))
@@ -30,7 +30,7 @@ ARM = Fingerprint((("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), (
 
 def node(name, fingerprint=ZEN, host=None, **more):
     given = {"cpus": 8.0, "release": "1", "compiles_only": False} | more
-    return Machine(f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), TARGET, fingerprint, **given)
+    return Machine(f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), DEVICE, fingerprint, **given)
 
 
 def names(machines):
@@ -121,7 +121,7 @@ def test_fleet_without_machines_is_waited_for_and_not_asked_again_and_again(monk
     slept = []
     monkeypatch.setattr(cluster.time, "sleep", slept.append)
     nobody = SimpleNamespace(ray=None, alive=dict)
-    stations = cluster.RayStations(nobody, Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b"))
+    stations = cluster.RayStations(nobody, Crew(DEVICE, ZEN, (), (), ()), EngineSpec("a:b"))
     assert stations.done((), 1.5) == []
     assert slept == [1.5]
 
@@ -132,9 +132,9 @@ def test_cluster_other_than_the_one_of_this_process_is_refused(monkeypatch, addr
     ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: here)
     monkeypatch.setattr(cluster, "_import_ray", lambda _: ray)
     with pytest.raises(DeviceError, match=f"ray {address}: this process is connected to 10.0.0.1:6379"):
-        cluster.RayCluster(address, 1, "contract").__enter__()
+        cluster.RayCluster(address, "cpu", 1, "contract").__enter__()
     for same in ("10.0.0.1:6379", "auto"):
-        with pytest.raises(AttributeError, match="nodes"), cluster.RayCluster(same, 1, "contract") as connected:
+        with pytest.raises(AttributeError, match="nodes"), cluster.RayCluster(same, "cpu", 1, "contract") as connected:
             connected.alive()
 
 
@@ -159,7 +159,7 @@ def test_cluster_blames_who_compiles_only_for_code_that_failed(code, raised, lef
     errors = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError)
     ray = SimpleNamespace(get=get, exceptions=errors, kill=lambda _: None)
     stations = cluster.RayStations(
-        SimpleNamespace(ray=ray, alive=dict), Crew(TARGET, ZEN, (), (), ()), EngineSpec("a:b")
+        SimpleNamespace(ray=ray, alive=dict), Crew(DEVICE, ZEN, (), (), ()), EngineSpec("a:b")
     )
     stations._helpers["helper"] = object()
     stations._code["ticket"] = cluster._Code("station", "helper", "code")
@@ -184,7 +184,7 @@ def played(alive=dict, warn=lambda _: None, measuring=(), **ray):
     nodes = SimpleNamespace(
         ray=ray, alive=alive, share_hosts=False, ask=lambda node: node, told=lambda _, ref: COMING[ref]
     )
-    return cluster.RayStations(nodes, Crew(TARGET, ZEN, measuring, (), ()), EngineSpec("a:b"), warn), killed
+    return cluster.RayStations(nodes, Crew(DEVICE, ZEN, measuring, (), ()), EngineSpec("a:b"), warn), killed
 
 
 def test_cluster_kills_the_actor_of_a_machine_that_is_given_up():

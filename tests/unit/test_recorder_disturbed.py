@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, Outcome
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, Outcome, host_device
 from tunegrad.errors import ConfigError
 from tunegrad.opts import Space
 from tunegrad.trial import Measurement, Status
@@ -20,7 +19,8 @@ from tunegrad.tuning import recorder
 from tunegrad.tuning.points import settle_vary
 
 KERNEL = kernel("copy", 4096)
-TARGET = host_target(2)
+DEVICE = host_device(2)
+TARGET = DEVICE.target
 VARY = settle_vary(Space(KERNEL, TARGET), {"tile": 4, "thread": 0}, 1000)
 STEADY = (1e-3, 1.01e-3, 1.02e-3)
 DISTURBED = (1e-3, 2e-3, 2e-3)
@@ -36,7 +36,7 @@ class PaperDevice:
     refused = ""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.target = TARGET
+        self.device = DEVICE
 
     def __enter__(self) -> PaperDevice:
         return self
@@ -60,7 +60,7 @@ class PaperDevice:
     def measure_compiled(self, _candidate: object, code: CompiledCandidate, *_: object) -> Measurement:
         assert not code.duplicate
         self.runs[code.program_hash] += 1
-        return Measurement(Status.OK, type(self).samples(code.name, self.runs[code.program_hash]))
+        return Measurement(Status.OK, type(self).samples(code.entry, self.runs[code.program_hash]))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> type[PaperDevice]:
 
 
 def test_recording_measures_every_point_once(device: type[PaperDevice]) -> None:
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert found.complete
     assert len(found.trials) >= 6
     assert set(device.runs.values()) == {1}
@@ -83,7 +83,7 @@ def test_recording_measures_every_point_once(device: type[PaperDevice]) -> None:
 
 def test_recording_measures_a_shared_program_once(device: type[PaperDevice]) -> None:
     device.merged = True
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert found.complete
     assert found.programs == len(device.runs) < len(found.trials)
     assert set(device.runs.values()) == {1}
@@ -92,14 +92,14 @@ def test_recording_measures_a_shared_program_once(device: type[PaperDevice]) -> 
 def test_disturbed_program_is_measured_again_for_all_its_texts(device: type[PaperDevice]) -> None:
     device.merged = True
     device.samples = staticmethod(lambda _text, run: DISTURBED if run == 1 else STEADY)
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert {t.measurement.samples_s for t in found.trials} == {STEADY}
     assert set(device.runs.values()) == {2}
 
 
 def test_only_what_was_disturbed_is_measured_again(device: type[PaperDevice]) -> None:
     device.samples = staticmethod(lambda text, run: DISTURBED if run == 1 and "thread" in text else STEADY)
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert {t.measurement.samples_s for t in found.trials} == {STEADY}
     assert set(device.runs.values()) == {1, 2}
 
@@ -107,7 +107,7 @@ def test_only_what_was_disturbed_is_measured_again(device: type[PaperDevice]) ->
 def test_steadiest_measurement_counts(device: type[PaperDevice]) -> None:
     worse = (1e-3, 3e-3, 3e-3)
     device.samples = staticmethod(lambda _text, run: DISTURBED if run == 2 else worse)
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert {t.measurement.samples_s for t in found.trials} == {DISTURBED}
     assert set(device.runs.values()) == {3}
 
@@ -119,30 +119,30 @@ def test_recording_goes_on_from_what_is_known(device: type[PaperDevice]) -> None
         asked.append((done, total))
         return len(asked) == 1
 
-    part = recorder.record(KERNEL, TARGET, VARY, go_on=first_batch)
+    part = recorder.record(KERNEL, DEVICE, VARY, go_on=first_batch)
     assert (len(part.trials), part.complete) == (3, False)
-    whole = recorder.record(KERNEL, TARGET, VARY, known=part)
+    whole = recorder.record(KERNEL, DEVICE, VARY, known=part)
     assert whole.complete
     assert set(device.runs.values()) == {1}
     assert asked == [(0, len(whole.trials)), (3, len(whole.trials))]
-    again = recorder.record(KERNEL, TARGET, VARY, known=whole)
+    again = recorder.record(KERNEL, DEVICE, VARY, known=whole)
     assert again == whole
 
 
 def test_what_does_not_compile_is_a_trial(device: type[PaperDevice]) -> None:
     device.refused = "thread"
-    found = recorder.record(KERNEL, TARGET, VARY)
+    found = recorder.record(KERNEL, DEVICE, VARY)
     assert found.complete
     failed = [t for t in found.trials if "thread" in t.actions]
     assert failed
     assert {(t.program_hash, t.measurement.status) for t in failed} == {("", Status.COMPILE_ERROR)}
-    assert recorder.record(KERNEL, TARGET, VARY, known=found) == found
+    assert recorder.record(KERNEL, DEVICE, VARY, known=found) == found
 
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("what", ["kernel", "machine", "policy", "space version"])
 def test_recording_is_not_mixed_with_another(what: str) -> None:
-    known = recorder.record(KERNEL, TARGET, VARY)
+    known = recorder.record(KERNEL, DEVICE, VARY)
     other = {
         "kernel": replace(known, kernel_key="0" * 32),
         "machine": replace(known, fingerprint=replace(known.fingerprint, fields=(("device", "other"),))),
@@ -150,9 +150,9 @@ def test_recording_is_not_mixed_with_another(what: str) -> None:
         "space version": replace(known, space_version=99),
     }[what]
     with pytest.raises(ConfigError, match=f"the recording that is there is of another {what}: "):
-        recorder.record(KERNEL, TARGET, VARY, known=other)
+        recorder.record(KERNEL, DEVICE, VARY, known=other)
 
 
 def test_times_are_kept_to_a_tenth_of_a_nanosecond(device: type[PaperDevice]) -> None:
     device.samples = staticmethod(lambda _text, _run: (math.pi * 1e-4,) * 3)
-    assert recorder.record(KERNEL, TARGET, VARY).trials[0].measurement.samples_s == (0.0003141593,) * 3
+    assert recorder.record(KERNEL, DEVICE, VARY).trials[0].measurement.samples_s == (0.0003141593,) * 3

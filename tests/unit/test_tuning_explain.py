@@ -12,6 +12,7 @@ from program_hashes import hash_of
 from tunegrad.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, MachineLimits, Outcome
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import ConfigError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.ir.target import Target
@@ -76,7 +77,7 @@ TIMES = {"": 8.0, TILE: 8.0, f"{TILE} {ORDER}": 4.0, WHOLE: 1.0, f"{TILE} {VECTO
 
 
 def apart(device: Scripted, deadline_s: float = 100.0) -> tuple[StepTime | None, tuple[tuple[object, ...], ...]]:
-    timer = ScheduleTimer(device, TARGET, deadline_s, lambda: device.clock_s)
+    timer = ScheduleTimer(device, CpuDevice(TARGET), deadline_s, lambda: device.clock_s)
     kernel, schedule = use().kernel, Schedule.parse(WHOLE)
     timer.compile([(kernel, WHOLE)])
     unscheduled, steps = time_steps(timer, kernel, schedule)
@@ -180,7 +181,7 @@ def stored(text: str, promoted: bool = True) -> Store:
 def rows_of(
     device: Scripted, store: Store | None, uses: Sequence[KernelUse], deadline_s: float = 100.0
 ) -> list[ExplainRow]:
-    timer = ScheduleTimer(device, TARGET, deadline_s, lambda: device.clock_s)
+    timer = ScheduleTimer(device, CpuDevice(TARGET), deadline_s, lambda: device.clock_s)
     return list(explain_rows(uses, timer, Roofline(LIMITS, TARGET), store, HERE, lambda event: None))
 
 
@@ -223,7 +224,7 @@ def test_rows_keep_their_order_and_the_heaviest_is_taken_apart_first() -> None:
         times |= {print_actions(actions[:n]): seconds for n in range(1, len(actions) + 1)}
     events: list[Event] = []
     device = Scripted(times)
-    timer = ScheduleTimer(device, TARGET, 2.5, lambda: device.clock_s)
+    timer = ScheduleTimer(device, CpuDevice(TARGET), 2.5, lambda: device.clock_s)
     rows = explain_rows([light, heavy], timer, Roofline(LIMITS, TARGET), None, HERE, events.append)
     assert [r.key for r in rows] == [light.key, heavy.key]
     assert [r.share for r in rows] == pytest.approx([0.25, 0.75])

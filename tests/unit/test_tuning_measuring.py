@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Outcome, default_threads
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Outcome, default_threads, host_device
 from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
@@ -18,7 +17,7 @@ from tunegrad.tuning.measuring import CandidateMeasurer
 class Device:
     """Takes the time that it is told to; the clock is its own."""
 
-    target = host_target(1)
+    device = host_device(1)
 
     def __init__(self) -> None:
         self.now_s = 0.0

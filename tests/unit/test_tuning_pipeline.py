@@ -14,8 +14,7 @@ from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, t
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome, host_device
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule
 from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, Measurer, ModelSearch, SearchTask
@@ -43,7 +42,7 @@ class Device:
     Compiling takes 1 s a batch from its beginning, timing 0.1 s. ``breaks`` is raised by the next wait.
     """
 
-    target = host_target(1)
+    device = host_device(1)
 
     def __init__(self) -> None:
         self.log: list[tuple[str, ...]] = []

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.measurer import Compiling, DeviceMeasurer
     from tunegrad.devices.processes.confine import Protections
-    from tunegrad.devices.registry import DEFAULT, found, host_device, known
-    from tunegrad.devices.registry import open_device as open  # noqa: A004  # as gzip.open
+    from tunegrad.devices.registry import DEFAULT, found, host_device, known, open  # noqa: A004 - as gzip.open
 
 __all__ = [
     "CONTENDING",
@@ -76,14 +75,13 @@ _HOMES = {
     "limits": ("MachineLimits",),
     "measurer": ("Compiling", "DeviceMeasurer"),
     "processes.confine": ("Protections",),
-    "registry": ("DEFAULT", "found", "host_device", "known"),
+    "registry": ("DEFAULT", "found", "host_device", "known", "open"),
 }  # fmt: skip
-_MODULES = {name: (module, name) for module, names in _HOMES.items() for name in names}
-_MODULES["open"] = "registry", "open_device"
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _MODULES[name]
-    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

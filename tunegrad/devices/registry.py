@@ -13,12 +13,12 @@ from typing import cast
 from tunegrad.devices.device import Device
 from tunegrad.errors import DeviceError
 
-__all__ = ["DEFAULT", "found", "host_device", "known", "open_device"]
+__all__ = ["DEFAULT", "found", "host_device", "known", "open"]
 
 DEFAULT = "cpu"
 
 
-def open_device(name: str, threads: int | None = None) -> Device:
+def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open
     """The device of a name, as ``family`` or ``family:part``, where the part is a number or in the name.
 
     ``threads`` bounds what a CPU may use; other devices have no such thing. Nothing is started: the
@@ -42,7 +42,7 @@ def known() -> tuple[str, ...]:
 
 def host_device(threads: int = 1) -> Device:
     """The machine that this process runs on, which is always there."""
-    return open_device(DEFAULT, threads)
+    return open(DEFAULT, threads)
 
 
 def found() -> list[tuple[str, Device | DeviceError]]:
@@ -59,7 +59,7 @@ def found() -> list[tuple[str, Device | DeviceError]]:
 
 def _all(family: str) -> list[Device]:
     if family != "opencl":
-        return [open_device(family)]
+        return [open(family)]
     from tunegrad.devices.opencl.device import found, select
 
     return list(cast("list[Device]", found())) or [select("")]
