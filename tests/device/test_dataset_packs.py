@@ -86,8 +86,8 @@ def test_inputs_of_two_sets_are_there_at_once_and_constants_once(engine):
     data = Dataset((InputSet({"x": first, "w": SOURCE}, {}), InputSet({"x": second, "w": SOURCE}, {})))
     io = KernelIO((Parameter("x", "f32", N, "in"), Parameter("w", "f32", N, "const"), Parameter("o", "f32", N, "out")))
     before, after = data.buffers(io, 0, engine), data.buffers(io, 1, engine)
-    assert np.array_equal(before[0].array("f32"), first)
-    assert np.array_equal(after[0].array("f32"), second)
+    assert np.array_equal(before[0].view("f32"), first)
+    assert np.array_equal(after[0].view("f32"), second)
     assert before[1] is after[1]
     assert before[2] is after[2]
     assert data.buffers(io, 0, engine)[0] is before[0]
