@@ -79,9 +79,9 @@ def results(x: Array, w: Array, engine: Engine, compiler: Compiler) -> dict[str,
     found = {}
     for variant in VARIANTS:
         part = rewrite(plan, {key: variant})
-        chosen = {
-            name: compiled_choice(k, engine, here, None, "default", compiler) for name, (k, _) in part.kernels().items()
-        }
+        chosen = {}
+        for name, (k, _) in part.kernels().items():
+            chosen[name] = compiled_choice(k, engine, here, None, "default", compiler)
         argument = Argument("x", x.shape, kernel.outputs[0].dtype)
         found[variant] = LoadedModel(variant, [argument], part, chosen, engine)(x)
     return found

@@ -103,7 +103,8 @@ def test_a_transpose_loads_runs() -> None:
 def test_no_lane_is_loaded_alone(step: int) -> None:
     x = Tensor.input("x", (64 * step,), "f32")
     (launch,) = schedule(((x[::step] * 2.0).node,)).launches
-    program = Space(launch.kernel, HOST.target).lower(Schedule.parse("tile(axis=a, size=16) vectorize(axis=a1)"))
+    actions = Schedule.parse("tile(axis=a, size=16) vectorize(axis=a1)")
+    program = Space(launch.kernel, HOST.target).lower(actions)
     text = lowered(program, HOST).text
     assert "shufflevector" in text
     assert "insertelement" not in text

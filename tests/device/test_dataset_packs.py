@@ -91,7 +91,8 @@ def test_inputs_of_two_sets_are_there_at_once_and_constants_once(engine):
     assert before[1] is after[1]
     assert before[2] is after[2]
     assert data.buffers(io, 0, engine)[0] is before[0]
-    assert data.sets[0].inputs["x"].ctypes.data == before[0].view("f32").ctypes.data  # what was drawn is kept once
+    kept = data.sets[0].inputs["x"]
+    assert kept.ctypes.data == before[0].view("f32").ctypes.data, "what was drawn is kept once"
     assert data.nbytes == 4 * N * 4
     for buffer in (before[0], after[0], before[1]):
         assert not buffer.view("f32").flags.writeable

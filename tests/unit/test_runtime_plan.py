@@ -36,7 +36,7 @@ class Launch:
 
 @dataclass
 class Plan:
-    """Runs each launch by calling the function that stands for its kernel on the memory that it points at."""
+    """Runs each launch: calls the function that stands for its kernel on its memory."""
 
     launches: Sequence[Launch]
     runs: int = 0
