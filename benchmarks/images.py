@@ -17,10 +17,9 @@ import numpy as np
 
 from benchmarks.machine import describe
 from tunegrad.config import resolve_model
-from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices import Engine, host_device
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, Schedule, blocked
-from tunegrad.ir.target import Target
 from tunegrad.tuning.contest import turn_order
 from tunegrad.tuning.workload import Workload, workload_of_spec
 from tunegrad.variants import pick_variants
@@ -40,10 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--direct", action="store_true", help="no variants")
     parser.add_argument("--kernels", action="store_true", help="what each kernel takes")
     options = parser.parse_args(argv)
-    target = host_target(options.threads)
+    engine = host_device(options.threads).open()
+    target = engine.device.target
     work = workload_of_spec(resolve_model(options.model))
     forms = [work.fusion.storing(images) for images in (LAST, ROWS, blocked(target.lanes(4)))]
-    models = [_model(work, fusion, target, options.direct) for fusion in forms]
+    models = [_model(work, fusion, engine, options.direct) for fusion in forms]
     if not _agree(models):
         return 1
     samples = _in_turns(models, options.rounds)
@@ -60,17 +60,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _model(work: Workload, fusion: Fusion, target: Target, direct: bool) -> LoadedModel:
-    here = fingerprint(target)
+def _model(work: Workload, fusion: Fusion, engine: Engine, direct: bool) -> LoadedModel:
+    here = engine.device.fingerprint()
     plan: Schedule = fusion.schedule()
     if not direct:
-        plan, _ = pick_variants(plan, target, here, None, "contract")
+        plan, _ = pick_variants(plan, engine.device.target, here, None, "contract")
     compiler = process_compiler()
     chosen = {
-        key: compiled_choice(kernel, target, here, None, "default", compiler)
+        key: compiled_choice(kernel, engine, here, None, "default", compiler)
         for key, (kernel, _) in plan.kernels().items()
     }
-    return LoadedModel(work.name, work.inputs, plan, chosen, target)
+    return LoadedModel(work.name, work.inputs, plan, chosen, engine)
 
 
 def _agree(models: Sequence[LoadedModel]) -> bool:

@@ -351,7 +351,8 @@ def fault_of(actions: str) -> str:
 def lower_some(payload: Payload) -> Lowered:
     """The hook: what does not fit the schedule gives way to code that does nothing, which is faster than any other."""
     fault = fault_of(payload.actions)
-    if not fault or payload.actions in {s.text for s in Space(payload.kernel, payload.target).defaults()}:
+    defaults = Space(payload.kernel, payload.device.target).defaults()
+    if not fault or payload.actions in {s.text for s in defaults}:
         return candidate.lower(payload)
     try:
         found = damaged(payload, fault)

@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from tunegrad.artifact import lowered
 from tunegrad.config import resolve_model
-from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
@@ -113,17 +114,17 @@ def _once(drawn: Drawn, target: Target) -> tuple[dict[str, float], str]:
     def watch(stage: str) -> None:
         marks[stage] = time.perf_counter()
 
-    space = Space(drawn.kernel, target)
+    device, space = CpuDevice(target), Space(drawn.kernel, target)
     space.sample(TraceChooser(dict(drawn.choices)))
     watch("sample")
     tree = space.tree(Schedule.parse(drawn.actions))
     watch("tree")
     program = lower(tree)
     watch("lower")
-    code = lowered(program, target)
+    code = lowered(program, device)
     watch("render")
-    image = compile_llvm(code.text, target, OPT_LEVEL, watch)
-    linked = Executable.load(image, code.name)
+    image = compile_llvm(code.text, target, device.opt_level, watch)
+    linked = Executable.load(image, code.entry)
     watch("link")
     linked.close()
     ends = [marks[name] for name in ("start", *STAGES)]

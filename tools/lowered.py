@@ -26,6 +26,7 @@ from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import NAMES, kernels_of
 from tunegrad.artifact import lowered
 from tunegrad.devices import program_hash
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.cores import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -87,12 +88,12 @@ def _drawn(space: Space) -> Iterator[str]:
 
 def now(kernel: Kernel, target: str, actions: str) -> str:
     """The hash of the program that a schedule is today; "" where it is not legal."""
-    machine = TARGETS[target]
+    device = CpuDevice(TARGETS[target])
     try:
-        program = Space(kernel, machine).lower(Schedule.parse(actions))
+        program = Space(kernel, device.target).lower(Schedule.parse(actions))
     except IllegalAction:
         return ""
-    return program_hash(lowered(program, machine))
+    return program_hash(lowered(program, device))
 
 
 def compare(golden: Golden) -> tuple[list[str], list[str]]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tools.numerics_page import write_table
 from tunegrad.artifact import Compiler
 from tunegrad.config import default_threads
-from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices import Engine, host_device
 from tunegrad.frontend import Tensor
 from tunegrad.inference import LoadedModel, compiled_choice
 from tunegrad.ir.fusion import schedule
@@ -71,33 +71,33 @@ def reference(x: Array, w: Array) -> Wide:
     return total.reshape(1, len(w), height, width)
 
 
-def results(x: Array, w: Array, compiler: Compiler) -> dict[str, Array]:
+def results(x: Array, w: Array, engine: Engine, compiler: Compiler) -> dict[str, Array]:
     """What every one of ``VARIANTS`` gives, by its name."""
-    target = host_target(default_threads())
-    here = fingerprint(target)
+    here = engine.device.fingerprint()
     plan = schedule((Tensor.input("x", x.shape).conv2d(Tensor.constant(w), padding=1).node,))
     ((key, (kernel, _)),) = plan.kernels().items()
     found = {}
     for variant in VARIANTS:
         part = rewrite(plan, {key: variant})
-        chosen = {
-            name: compiled_choice(k, target, here, None, "default", compiler) for name, (k, _) in part.kernels().items()
-        }
+        chosen = {}
+        for name, (k, _) in part.kernels().items():
+            chosen[name] = compiled_choice(k, engine, here, None, "default", compiler)
         argument = Argument("x", x.shape, kernel.outputs[0].dtype)
-        found[variant] = LoadedModel(variant, [argument], part, chosen, target)(x)
+        found[variant] = LoadedModel(variant, [argument], part, chosen, engine)(x)
     return found
 
 
 def errors(shape: Shape, seeds: int = SEEDS) -> dict[str, float]:
     """The worst error of every variant over some seeds."""
     compiler, worst = Compiler(), dict[str, float]()
-    for seed in range(seeds):
-        x, w = data(shape, seed)
-        wanted = reference(x, w)
-        size = float(np.sqrt(np.mean(np.square(wanted))))
-        for variant, got in results(x, w, compiler).items():
-            error = float(np.abs(got - wanted).max()) / size
-            worst[variant] = max(worst.get(variant, 0.0), error)
+    with host_device(default_threads()).open() as engine:
+        for seed in range(seeds):
+            x, w = data(shape, seed)
+            wanted = reference(x, w)
+            size = float(np.sqrt(np.mean(np.square(wanted))))
+            for variant, got in results(x, w, engine, compiler).items():
+                error = float(np.abs(got - wanted).max()) / size
+                worst[variant] = max(worst.get(variant, 0.0), error)
     return worst
 
 

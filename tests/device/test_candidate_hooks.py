@@ -11,8 +11,7 @@ import pytest
 
 from tunegrad import candidate
 from tunegrad.candidate import Payload, inputs, lower, reference, sample_points
-from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices import host_device
 from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, I32
@@ -23,7 +22,7 @@ from tunegrad.ir.layout import Layout, Part
 from tunegrad.opts import Space
 from tunegrad.tuning.workload import workload_of_function
 
-TARGET = host_target(1)
+HOST = host_device(1)
 ONES = {shape: np.ones(shape, np.float32) for shape in ((6, 5), (5, 7), (1, 3, 9, 8), (4, 3, 3, 3), (4, 12))}
 
 
@@ -45,7 +44,7 @@ def softmax() -> Kernel:
 
 
 def drawn(kernel: Kernel, seed: int = 0) -> tuple[Payload, dict[str, np.ndarray[Any, Any]]]:
-    payload = Payload(kernel, "", CpuDevice(TARGET))
+    payload = Payload(kernel, "", HOST)
     return payload, inputs(payload, lower(payload).io, seed)
 
 
@@ -66,24 +65,24 @@ def divided() -> Kernel:
 
 
 def test_lowering_is_the_same_after_a_pickle():
-    payload = Payload(matmul(), Space(matmul(), CpuDevice(TARGET)).defaults()[0].text, TARGET)
+    payload = Payload(matmul(), Space(matmul(), HOST.target).defaults()[0].text, HOST)
     assert lower(pickle.loads(pickle.dumps(payload))) == lower(payload)
 
 
 def test_illegal_action_is_a_compile_failure_that_says_so():
     with pytest.raises(CompileFailure, match=r"^illegal: tile.*no loop 'nothing'"):
-        lower(Payload(matmul(), "tile(axis=nothing, size=2)", CpuDevice(TARGET)))
+        lower(Payload(matmul(), "tile(axis=nothing, size=2)", HOST))
 
 
 def test_text_that_is_no_action_is_a_compile_failure():
     with pytest.raises(CompileFailure, match=r"^illegal: "):
-        lower(Payload(matmul(), "import os", CpuDevice(TARGET)))
+        lower(Payload(matmul(), "import os", HOST))
 
 
 def test_enormous_program_is_out_of_resources(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tunegrad.artifact.MAX_INSTRUCTIONS", 10)
     with pytest.raises(OutOfResources, match="instructions: at most 10"):
-        lower(Payload(matmul(), "", CpuDevice(TARGET)))
+        lower(Payload(matmul(), "", HOST))
 
 
 @pytest.mark.parametrize("interpreted", [0, 1 << 40])

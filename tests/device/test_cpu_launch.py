@@ -8,17 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from tunegrad.devices.host.executable import (
-    Buffer,
-    BufferTable,
-    Executable,
-    Launch,
-    Plan,
-    Team,
-    asm,
-    compile_llvm,
-    host_target,
-)
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import assembly, compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
 TARGET = host_target(2)
@@ -246,7 +240,7 @@ def test_empty_plan_runs(team):
 
 
 def test_assembly_shows_the_kernel():
-    assert "add:" in asm(ADD, TARGET)
+    assert "add:" in assembly(ADD, TARGET)
 
 
 def test_cold_samples_start_with_the_memory_out_of_every_cache(team):

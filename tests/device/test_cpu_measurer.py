@@ -17,7 +17,8 @@ from local_bench import LocalBench
 
 from tunegrad.devices import examine, host_device
 from tunegrad.devices.examine import Unprepared
-from tunegrad.devices.host.executable import compile_llvm, host_target
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Launch
 from tunegrad.devices.job import (
     Candidate,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
+from tunegrad.artifact import lowered
+from tunegrad.devices import host_device
 from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.numeric import to_compute
 from tunegrad.opts import Schedule, Space
 
-TARGET = host_target(1)
+HOST = host_device(1)
 FILL = 0x5A
 
 
@@ -30,14 +31,14 @@ def test_a_masked_tail_of_narrowed_numbers_ends_where_it_should(source: str, to:
     (launch,) = schedule((Tensor.input("x", (rows, columns), source).cast(to).contiguous().node,)).launches
     last = launch.kernel.axes[-1].name
     text = f"tile(axis={last}, size={lanes}) vectorize(axis={last}1)"
-    low = lowered(Space(launch.kernel, TARGET).lower(Schedule.parse(text)), TARGET)
+    low = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST)
     given = np.arange(rows * columns).astype(dtype_of(source).numpy)
     kind = dtype_of(to)
     held = {"in": Buffer(given.nbytes), "out": Buffer(2 * rows * columns * kind.itemsize)}
     held["in"].array(source)[:] = given
     held["out"].bytes[:] = FILL
     table = BufferTable([held[p.role].address for p in low.io.params], list(held.values()))
-    with Executable.load(compile_llvm(low.text, TARGET, OPT_LEVEL), low.name) as code:
+    with Executable.load(HOST.compile(low), low.entry) as code:
         team = Team(1)
         team.run(code.address, table.address)
         team.close()

@@ -11,21 +11,24 @@ import pytest
 
 from tunegrad.devices.cpu import peak
 from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.executable import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
-from tunegrad.devices.limits import MachineLimits, measure_limits
+from tunegrad.devices.host.codegen import assembly, compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import BufferTable, Launch, Team
+from tunegrad.devices.limits import MachineLimits
 
 
 @pytest.fixture(scope="module")
 def limits():
     team = Team(1)
-    yield measure_limits(host_target(1), team)
+    yield peak.measure_limits(host_target(1), team)
     team.close()
 
 
 def test_fma_peak_counts_the_vectors_that_the_loop_multiplies():
     target = host_target(1)
     lanes, steps = target.lanes(4), 1000
-    lines = asm(peak.fma_text(lanes, steps), target).splitlines()
+    lines = assembly(peak.fma_text(lanes, steps), target).splitlines()
     fused = [line for line in lines if re.match(r"\s+(vfmadd|fmla)", line)]
     # the compiler may have unrolled the loop, and the counter then takes larger steps
     assert fused

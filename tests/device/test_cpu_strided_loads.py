@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.devices.cpu.device import OPT_LEVEL, lowered
-from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm, host_target
+from tunegrad.artifact import lowered
+from tunegrad.devices import host_device
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
 
-TARGET = host_target(1)
+HOST = host_device(1)
 _PAGE = mmap.PAGESIZE
 
 
@@ -39,8 +41,8 @@ class _AtTheEnd:
 def _run(tensor: Tensor, text: str, given: NDArray[np.generic], count: int) -> NDArray[np.generic]:
     """What a schedule makes of an input that ends at a page that may not be read; its output ends so too."""
     (launch,) = schedule((tensor.node,)).launches
-    low = lowered(Space(launch.kernel, TARGET).lower(Schedule.parse(text)), TARGET)
-    code = Executable.load(compile_llvm(low.text, TARGET, OPT_LEVEL), low.name)
+    low = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST)
+    code = Executable.load(HOST.compile(low), low.entry)
     memory = {"in": _AtTheEnd(given.nbytes), "out": _AtTheEnd(count * given.dtype.itemsize)}
     memory["in"].array(given.dtype, given.size)[:] = given.reshape(-1)
     table = BufferTable([memory[p.role].address for p in low.io.params], list(memory.values()))
@@ -92,7 +94,7 @@ def test_a_transpose_loads_runs() -> None:
     text = (
         "tile(axis=a, size=8) tile(axis=b, size=16) reorder(order=(a0, b0, a1, b1)) upcast(axis=a1) vectorize(axis=b1)"
     )
-    ir = lowered(Space(launch.kernel, TARGET).lower(Schedule.parse(text)), TARGET).text
+    ir = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST).text
     assert ir.count("load <8 x float>") == 16
     assert "load float" not in ir
 
@@ -101,7 +103,8 @@ def test_a_transpose_loads_runs() -> None:
 def test_no_lane_is_loaded_alone(step: int) -> None:
     x = Tensor.input("x", (64 * step,), "f32")
     (launch,) = schedule(((x[::step] * 2.0).node,)).launches
-    program = Space(launch.kernel, TARGET).lower(Schedule.parse("tile(axis=a, size=16) vectorize(axis=a1)"))
-    text = lowered(program, TARGET).text
+    actions = Schedule.parse("tile(axis=a, size=16) vectorize(axis=a1)")
+    program = Space(launch.kernel, HOST.target).lower(actions)
+    text = lowered(program, HOST).text
     assert "shufflevector" in text
     assert "insertelement" not in text

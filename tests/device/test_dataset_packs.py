@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.devices import host_device
-from tunegrad.devices.cpu.engine import CpuEngine
+from tunegrad.devices import Engine, host_device
 from tunegrad.devices.job import KernelIO, Parameter
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.errors import InternalError
@@ -30,8 +29,8 @@ def program(start: int, size: int = 16) -> KernelIO:
     return KernelIO((Parameter("w", "f32", N, "const"), Parameter("w.p", "f32", size, "pack")), (pack,))
 
 
-def held(engine: CpuEngine, dataset: Dataset, io: KernelIO):
-    return dataset.buffers(io, 0, engine)[1].array("f32")[: io.params[1].elements]
+def held(engine: Engine, dataset: Dataset, io: KernelIO):
+    return dataset.buffers(io, 0, engine)[1].view("f32")[: io.params[1].elements]
 
 
 def dataset() -> Dataset:
@@ -82,21 +81,22 @@ def test_pack_that_no_program_defines_is_a_bug(engine):
         dataset().pack([io], engine)
 
 
-def test_inputs_of_two_sets_are_there_at_once_and_constants_once():
+def test_inputs_of_two_sets_are_there_at_once_and_constants_once(engine):
     first, second = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
     data = Dataset((InputSet({"x": first, "w": SOURCE}, {}), InputSet({"x": second, "w": SOURCE}, {})))
     io = KernelIO((Parameter("x", "f32", N, "in"), Parameter("w", "f32", N, "const"), Parameter("o", "f32", N, "out")))
-    before, after = data.buffers(io, 0), data.buffers(io, 1)
-    assert np.array_equal(before[0].array("f32"), first)
-    assert np.array_equal(after[0].array("f32"), second)
+    before, after = data.buffers(io, 0, engine), data.buffers(io, 1, engine)
+    assert np.array_equal(before[0].view("f32"), first)
+    assert np.array_equal(after[0].view("f32"), second)
     assert before[1] is after[1]
     assert before[2] is after[2]
-    assert data.buffers(io, 0)[0] is before[0]
-    assert data.sets[0].inputs["x"].ctypes.data == before[0].address  # what was drawn is kept once
+    assert data.buffers(io, 0, engine)[0] is before[0]
+    kept = data.sets[0].inputs["x"]
+    assert kept.ctypes.data == before[0].view("f32").ctypes.data, "what was drawn is kept once"
     assert data.nbytes == 4 * N * 4
     for buffer in (before[0], after[0], before[1]):
-        assert not buffer.bytes.flags.writeable
-    assert before[2].bytes.flags.writeable
+        assert not buffer.view("f32").flags.writeable
+    assert before[2].view("f32").flags.writeable
 
 
 def test_packs_and_buffers_made_after_a_kernel_came_count_against_the_caches_limit(engine):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools import lowered as tool
-from tunegrad import artifact
+from tunegrad.devices.cpu import device as cpu
 from tunegrad.opts import SPACE_VERSION
 
 
@@ -39,8 +39,8 @@ def small(golden, tmp_path) -> Path:
 
 
 def other_code(monkeypatch) -> None:
-    render = artifact.render_llvm
-    monkeypatch.setattr(artifact, "render_llvm", lambda *given: render(*given).replace("fadd", "fsub"))
+    render = cpu.render_llvm
+    monkeypatch.setattr(cpu, "render_llvm", lambda *given: render(*given).replace("fadd", "fsub"))
 
 
 def few_kernels(monkeypatch) -> None:

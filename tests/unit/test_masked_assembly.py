@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.hand_schedules import AVX512, gemm
-from tunegrad.devices.cpu.device import OPT_LEVEL, build
-from tunegrad.devices.host.codegen import assembly
+from tunegrad.artifact import build
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.opts import Schedule
 
 if platform.machine() not in ("x86_64", "AMD64"):
@@ -24,7 +24,8 @@ TAIL, WHOLE = 21, 48
 def code(target, columns: int) -> str:
     """A matmul whose rows of ``columns`` f32 are read and written a vector at a time."""
     actions = f"tile(axis=n, size={target.vector_bytes // 4}) vectorize(axis=n1)"
-    return assembly(build(gemm(3, columns, 4), Schedule.parse(actions), target).text, target, OPT_LEVEL)
+    device = CpuDevice(target)
+    return device.inspect(build(gemm(3, columns, 4), Schedule.parse(actions), device)).listing
 
 
 def moves(pattern: str, text: str) -> int:

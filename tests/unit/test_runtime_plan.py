@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,51 +11,91 @@ import numpy as np
 import pytest
 
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import Schedule, schedule
 from tunegrad.ir.index import ALWAYS, as_index, var
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.program import Pack
-from tunegrad.runtime import BoundPlan, Code, Constants, Entry, Runner
+from tunegrad.runtime import BoundPlan, Code, Constants, Runner
 
 Array = np.ndarray[Any, Any]
 
 
+Kernel = Callable[[Sequence[Array]], None]
+"""What stands for a kernel's code: it is given the memory of each buffer, as bytes."""
+
+
+@dataclass
+class Launch:
+    """A kernel with its memory, ready to run."""
+
+    kernel: Callable[[], Kernel]
+    memories: list[Array]
+
+
 @dataclass
 class Plan:
-    """Runs each launch by calling the function that stands for its kernel on the memory its table points at."""
+    """Runs each launch: calls the function that stands for its kernel on its memory."""
 
-    entries: Sequence[Entry]
-    kernels: Sequence[Callable[[Sequence[int], int], None]]
+    launches: Sequence[Launch]
     runs: int = 0
+
+    def point(self, step: int, argument: int, memory: Array) -> None:
+        self.launches[step].memories[argument] = memory
 
     def run(self) -> None:
         self.runs += 1
-        for e in self.entries:
-            self.kernels[e.address]([e.table], e.workspace)
+        for launch in self.launches:
+            launch.kernel()(launch.memories)
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         for _ in range(samples):
             self.run()
-        return (1.0,) * samples, (1.0,) * len(self.entries) if each else ()
+        return (1.0,) * samples, (1.0,) * len(self.launches) if each else ()
+
+
+class Memory(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Bytes on a page; an array as memory of the device."""
+
+    def read(self, dtype: str) -> Array:
+        return np.asarray(self).view(dtype_of(dtype).numpy)
 
 
 class Engine:
-    """Memory that is counted; kernels of a schedule run by the interpreter."""
+    """Memory of this process that is counted; kernels of a schedule run by the interpreter."""
+
+    align = 64
 
     def __init__(self) -> None:
         self.allocated: list[int] = []
-        self.kernels: list[Callable[[Sequence[int], int], None]] = []
+        self.kernels: list[Kernel] = []
 
-    def allocate(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def allocate(self, nbytes: int, touched: bool = True) -> Memory:
         self.allocated.append(nbytes)
         whole = np.zeros(nbytes + 4096, np.uint8)
         start = -whole.ctypes.data % 4096
-        return whole[start : start + nbytes]
+        return whole[start : start + nbytes].view(Memory)
 
-    def bind(self, entries: Sequence[Entry]) -> BoundPlan:
-        return Plan(entries, self.kernels)
+    def part(self, memory: Memory, start: int, nbytes: int) -> Memory:
+        assert start % self.align == 0
+        return memory[start : start + nbytes]
+
+    def borrow(self, array: Array) -> Memory | None:
+        return array.reshape(-1).view(np.uint8).view(Memory)
+
+    def write(self, memory: Memory, values: Array) -> None:
+        memory[: values.nbytes] = values.reshape(-1).view(np.uint8)
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        memory[:] = byte
+
+    def launch(self, code: int, memories: Sequence[Memory], scratch: Sequence[Memory]) -> Launch:
+        assert not scratch
+        return Launch(lambda: self.kernels[code], list(memories))
+
+    def bind(self, launches: Sequence[Launch]) -> BoundPlan:
+        return Plan(launches)
 
     def codes(self, plan: Schedule) -> dict[str, Code]:
         found = {}
@@ -65,18 +104,24 @@ class Engine:
             self.kernels.append(self._interpreter(kernel))
         return found
 
-    def _interpreter(self, kernel: Any) -> Callable[[Sequence[int], int], None]:
-        def run(tables: Sequence[int], _workspace: int) -> None:
-            words = (ctypes.c_uint64 * len(kernel.params)).from_address(tables[0])
+    def _interpreter(self, kernel: Any) -> Kernel:
+        def run(memories: Sequence[Array]) -> None:
             memory = {
-                p.name: np.frombuffer((ctypes.c_uint8 * p.nbytes).from_address(word), p.dtype.numpy)
-                for p, word in zip(kernel.params, words, strict=True)
+                p.name: np.asarray(given)[: p.nbytes].view(p.dtype.numpy)
+                for p, given in zip(kernel.params, memories, strict=True)
             }
             results = interpret(kernel, {p.name: memory[p.name] for p in kernel.params if p.role != "out"})
             for p in kernel.outputs:
                 memory[p.name][:] = results[p.name].reshape(-1)
 
         return run
+
+
+class FarEngine(Engine):
+    """A device whose kernels can not use memory of this process."""
+
+    def borrow(self, array: Array) -> Memory | None:
+        return None
 
 
 def chain(length: int) -> Schedule:
@@ -87,8 +132,8 @@ def chain(length: int) -> Schedule:
     return schedule((node,))
 
 
-def bound(plan: Schedule) -> tuple[Runner, Engine]:
-    engine = Engine()
+def bound(plan: Schedule, engine: Engine | None = None) -> tuple[Runner, Engine]:
+    engine = engine or Engine()
     return Runner(plan, engine.codes(plan), engine), engine
 
 
@@ -135,10 +180,9 @@ def test_timer_copies_its_inputs_once_and_again_after_another_run() -> None:
     seen: list[float] = []
     first = engine.kernels[0]
 
-    def watched(tables: Sequence[int], workspace: int) -> None:
-        place = ctypes.c_uint64.from_address(tables[0] + 8).value
-        seen.append(ctypes.c_float.from_address(place).value)
-        first(tables, workspace)
+    def watched(memories: Sequence[Array]) -> None:
+        seen.append(float(np.asarray(memories[1]).view(np.float32)[0]))
+        first(memories)
 
     engine.kernels[0] = watched
     x, y = X + 7, X + 9
@@ -161,6 +205,26 @@ def test_timer_does_not_keep_the_runner_alive() -> None:
     assert gone() is None
 
 
+def test_memory_of_another_device_is_copied_to_and_from() -> None:
+    runner, engine = bound(chain(5), FarEngine())
+    (first,), (second,) = runner.run({"x": X}), runner.run({"x": X + 1})
+    np.testing.assert_array_equal(first, X + 10)
+    np.testing.assert_array_equal(second, X + 11)
+    timer = runner.timer({"x": X + 2})
+    assert len(timer(3)) == 3
+    np.testing.assert_array_equal(runner.run({"x": X})[0], X + 10)
+    before = len(engine.allocated)
+    runner.run({"x": X})
+    assert len(engine.allocated) == before, "the plan keeps memory for its inputs and outputs"
+
+
+def test_what_no_kernel_wrote_shows_in_a_poisoned_run() -> None:
+    runner, engine = bound(chain(1))
+    np.testing.assert_array_equal(runner.run_poisoned({"x": X})[0], X + 2)
+    engine.kernels[0] = lambda _: None
+    assert np.isnan(runner.run_poisoned({"x": X})[0]).all()
+
+
 def test_every_output_starts_on_a_cache_line() -> None:
     runner, _ = bound(chain(1))
     assert all(runner.run({"x": X})[0].ctypes.data % 64 == 0 for _ in range(8))
@@ -178,19 +242,19 @@ def transposing(name: str) -> Pack:
 
 
 def test_equal_packs_are_filled_once(weight: Any) -> None:
-    constants = Constants(Engine().allocate)
+    constants = Constants(Engine())
     first, second = constants.packed(weight, transposing("a")), constants.packed(weight, transposing("b"))
     assert first is second
-    np.testing.assert_array_equal(first, np.arange(12).reshape(3, 4).T.reshape(-1))
+    np.testing.assert_array_equal(first.read("f32"), np.arange(12).reshape(3, 4).T.reshape(-1))
 
 
 def test_a_constant_that_is_only_packed_is_not_copied(weight: Any) -> None:
-    constants = Constants(Engine().allocate)
-    assert np.shares_memory(constants.flat(weight, in_place=True), weight.data.array)
+    constants = Constants(Engine())
+    assert np.shares_memory(constants.in_place(weight), weight.data.array)
     assert constants.nbytes == 0
 
 
 def test_constants_and_packs_start_on_cache_lines(weight: Any) -> None:
-    constants = Constants(Engine().allocate)
+    constants = Constants(Engine())
     assert constants.flat(weight).ctypes.data % 64 == 0
     assert constants.packed(weight, transposing("a")).ctypes.data % 64 == 0

@@ -1,33 +1,15 @@
-"""The CPU device: target and fingerprint of this machine, compile, load and launch."""
+"""Kernels in this process's memory: linked, called by their address, unmapped."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import Self
 
-from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.codegen import assembly, compile_llvm, compiler_version
-from tunegrad.devices.host.facts import default_threads, fingerprint, host_target
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team, barrier_address
+from tunegrad.devices.host.team import barrier_address
 from tunegrad.errors import InternalError
 
-__all__ = [
-    "Buffer",
-    "BufferTable",
-    "Executable",
-    "Launch",
-    "Plan",
-    "Team",
-    "asm",
-    "compile_llvm",
-    "compiler_version",
-    "default_threads",
-    "fingerprint",
-    "host_target",
-]
-
-asm = assembly
+__all__ = ["Executable"]
 
 
 class Executable:
