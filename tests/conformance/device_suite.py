@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -141,6 +142,11 @@ class DeviceSuite:
             assert array[3] == -3.0
 
     # ---- code
+
+    def test_loaded_code_can_be_referred_to_weakly(self, opened, engine):
+        lowered = opened.lower(self.programs[0])
+        code = engine.load(lowered, opened.compile(lowered))
+        assert weakref.ref(code)() is code
 
     def test_what_is_no_image_is_refused(self, opened, engine):
         lowered = opened.lower(self.programs[0])

@@ -63,7 +63,10 @@ class Memory(Protocol):
 
 
 class Code(Protocol):
-    """A kernel that is loaded. It is unloaded by ``close``, or with the last reference to it."""
+    """A kernel that is loaded, and can be referred to weakly.
+
+    It is unloaded by ``close``, or with the last reference to it.
+    """
 
     def close(self) -> None:
         """Unload it; nothing may be running in it."""
