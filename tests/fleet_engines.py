@@ -16,6 +16,7 @@ from tunegrad.ir.target import Target
 from tunegrad.recording import read_recording
 from tunegrad.search import Recording, ReplayMeasurer
 from tunegrad.trial import Fingerprint
+from tunegrad.tuning.fleet import DeviceEngine
 from tunegrad.tuning.fleet.cluster import RELEASE
 
 SPACES = Path(__file__).parent / "data" / "spaces"
@@ -25,7 +26,7 @@ _WIDE = ("+avx512", "+avx10", "+amx")
 
 
 def narrow_target(threads: int) -> Target:
-    """A machine that this one can play: without its widest units, and with half of its last cache."""
+    """A machine that this one can play: without its widest units, with half of its last cache."""
     target = host_target(threads)
     features = tuple(f"-{f[1:]}" if f.startswith(_WIDE) else f for f in target.features)
     vector_bytes, registers = min(32, target.vector_bytes), min(16, target.registers)
@@ -91,6 +92,12 @@ def recording(name: str) -> Recording:
 @cache
 def replay(name: str) -> ReplayMeasurer:
     return ReplayMeasurer(recording(name))
+
+
+def with_pid(path, *arguments):
+    """A machine's own engine; the file says which process it is in."""
+    Path(path).write_text(str(os.getpid()), encoding="utf-8")
+    return DeviceEngine(*arguments)
 
 
 def recorded(names, delay_s=0.0, marker=""):

@@ -1,4 +1,4 @@
-"""Machines that run whole models, in this process: the engines are real, when one dies and what it takes is played."""
+"""Machines that run whole models, in this process: real engines, and deaths that are played."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ THERE: Fingerprint = fingerprint(TARGET)
 
 
 class Machines(Simulated):
-    """Machines whose engine is a new one whenever their station starts: what they had been sent is lost.
+    """Machines that have a new engine whenever their station starts: what they were sent is lost.
 
-    A method in ``deadly`` kills the machine that runs it half a second after its begin, once for every mention.
-    ``interrupted``: Ctrl-C, while the next call is waited for.
+    A method in ``deadly`` kills the machine half a second after it began to run it, and one in
+    ``hung`` never ends; once for every mention. ``interrupted``: Ctrl-C at the next wait.
     """
 
     def __init__(self, count: int, hooks: Hooks, back_after_s: float) -> None:
         self.hooks, self.deadly, self.hung = hooks, list[str](), list[str]()
         self.interrupted = False
-        super().__init__(
-            {f"m{i}": SimulatedMachine(self.engine(), self.takes_s, back_after_s=back_after_s) for i in range(count)}
-        )
+        super().__init__({f"m{i}": self.machine(back_after_s) for i in range(count)})
+
+    def machine(self, back_after_s: float) -> SimulatedMachine:
+        return SimulatedMachine(self.engine(), self.takes_s, back_after_s=back_after_s)
 
     def engine(self) -> DeviceEngine:
         return DeviceEngine(CpuDevice(TARGET), "contract", Policy(), Limits(), 0, self.hooks)
@@ -96,7 +97,7 @@ def fleet(count: int = 1, hooks: Hooks = HOOKS, back_after_s: float = 0.0) -> It
     said: list[str] = []
     dispatcher = Dispatcher(stations, THERE, stations, said.append)
     try:
-        yield Fleet(stations, dispatcher, FleetBench(dispatcher, Limits()), said)
+        yield Fleet(stations, dispatcher, FleetBench(dispatcher), said)
     finally:
         for machine in stations.machines.values():
             machine.engine.close()

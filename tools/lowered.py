@@ -27,6 +27,7 @@ from tests.kernel_corpus import NAMES, kernels_of
 from tunegrad.artifact import lowered
 from tunegrad.devices import program_hash
 from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.cores import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
@@ -38,7 +39,9 @@ FILE = Path(__file__).parents[1] / "tests" / "golden" / "lowered.jsonl"
 
 TARGETS = {
     "avx512": AVX512,
-    "sse": replace(AVX512, arch="x86-64", features=(), vector_bytes=16, registers=16, threads=2),
+    "sse": declared(
+        replace(AVX512, arch="x86-64", features=(), vector_bytes=16, registers=16, threads=2),
+    ),
 }
 _DRAWS = 2
 

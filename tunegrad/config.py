@@ -428,10 +428,6 @@ def check_settings(settings: TuneSettings) -> None:
         raise ConfigError(f"target_ms {target_ms} is not a positive time in milliseconds")
     if max_trials is not None and max_trials < 1:
         raise ConfigError(f"max_trials {max_trials} is not a positive whole number")
-    if target_ms is not None and settings.ray is not None:
-        raise ConfigError(
-            f"target_ms {target_ms:g}: whole models can not be timed while the machines of a cluster measure"
-        )
     if target_ms is not None and settings.others:
         names = ", ".join(m.name for m in settings.models)
         raise ConfigError(f"target_ms {target_ms:g} is of one model, and {len(settings.models)} are: {names}")

@@ -141,8 +141,8 @@ def choices(
 def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
     """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the same program.
 
-    A row without a program's hash stands for a decision (``variant(...)``), or was written by hand: it has no program
-    that could be another one, and only has to be legal.
+    A row without a program's hash was written by hand: it has no program that could be another one, and only has to be
+    legal.
     """
     try:
         now = compiler.program_hash(kernel, Schedule.parse(trial.actions), device)
@@ -388,7 +388,8 @@ def _load(
     with _open(store) as stored:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here, target = opened.fingerprint(numerics), opened.target
-        plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, stored, numerics).plan
+        nodes = prepared(tuple(t.node for t in outputs), numerics, target)
+        plan = plan_schedule(nodes, target, here, stored, numerics).plan
         engine = _engine(opened)
         chosen = {
             key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
@@ -453,7 +454,7 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     engine = _engine(devices.host_device(default_threads()))
     here, target = engine.device.fingerprint(), engine.device.target
-    plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
+    plan = plan_schedule(prepared(nodes, "contract", target), target, here, None, "contract").plan
     codes = {
         key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()

@@ -3,17 +3,15 @@
     graph   -->   the rules' plan   -->   the stored form of its images
             -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
 
-A stored form is a trial of the whole graph: its key is the hash of the rules' plan with its images channels-last, its
-action text is ``images(FORM)``.
-
-A stored decision about edges is a trial of a region (``ir.fusion.Alternatives``): its key is the hash of the region's
-text, its action text is ``plan(NAME)``, with the name of an edge or ``rules``. Regions are looked up by what they hold,
-so a decision found in one model serves every model with the same kernels around that edge. Without a store: the rules.
+The form of images is a decision about the whole graph: its text is the rules' plan with its images
+channels-last, its choice is a form. Where to cut is a decision about a region
+(``ir.fusion.Alternatives``): its choice is the name of an edge, or ``rules``. Regions are looked up
+by what they hold, so a decision found in one model serves every model with the same kernels around
+that edge. Without a store: the rules.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -27,7 +25,6 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
-from tunegrad.ir.rates import CACHE_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
@@ -42,26 +39,17 @@ __all__ = [
     "expected_plan_s",
     "expected_s",
     "image_forms",
-    "images_action",
     "images_key",
     "images_text",
     "plan_schedule",
-    "plan_text",
     "prepared",
     "stored_images",
-    "stored_plan",
     "stored_s",
     "stored_toggles",
 ]
 
 RULES = "rules"
 """The decision that a region stays as the rules cut it."""
-
-_TEXT = re.compile(r"plan\((\w+)\)")
-_IMAGES = re.compile(r"images\((\w+)\)")
-_LAUNCH_S = 1e-6
-_EXPENSIVE_FLOPS = 15
-"""What an exponential, a division or the like costs more than an addition."""
 
 _MOST_KNOWN = 4096
 
@@ -79,9 +67,13 @@ class Planned:
     images: Images = LAST
 
 
-def prepared(outputs: tuple[Node, ...], numerics: Numerics) -> tuple[Node, ...]:
-    """A graph as it is planned: bf16 products in pairs where the numerics allow them, and constants folded."""
-    return fold_constants(pair_dots(outputs) if numerics == "bf16-dot" else outputs)
+def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> tuple[Node, ...]:
+    """A graph as it is planned: constants folded, and bf16 products in pairs.
+
+    Pairs are made where the numerics allow them and the target multiplies them in one instruction.
+    """
+    paired = numerics == "bf16-dot" and target.bf16_dot
+    return fold_constants(pair_dots(outputs) if paired else outputs)
 
 
 def plan_schedule(
@@ -95,17 +87,6 @@ def plan_schedule(
     return Planned(plan, toggles, variants, fusion.images)
 
 
-def plan_text(name: str) -> str:
-    """The action text that stands for a decision about a region in the store."""
-    return f"plan({name})"
-
-
-def stored_plan(actions: str) -> str | None:
-    """The decision that an action text names; None when it is a schedule."""
-    found = _TEXT.fullmatch(actions)
-    return found.group(1) if found else None
-
-
 def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:
     """The nodes at which the store has decided otherwise than the rules.
 
@@ -114,12 +95,12 @@ def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> fr
     if store is None:
         return frozenset()
     alternatives = Alternatives(fusion)
-    winners: dict[str, str | None] = {}
+    winners: dict[str, str] = {}
     chosen = []
     for edge in alternatives.edges():
         if edge.key not in winners:
-            winner = store.winner(edge.key, here, SPACE_VERSION)
-            winners[edge.key] = None if winner is None else stored_plan(winner.actions)
+            found = store.decision("cut", edge.key, here, SPACE_VERSION)
+            winners[edge.key] = RULES if found is None else found.choice
         if winners[edge.key] == edge.name:
             chosen.append(edge)
     return alternatives.toggles(chosen)
@@ -145,18 +126,12 @@ def images_key(fusion: Fusion) -> str:
     return key_of(images_text(fusion))
 
 
-def images_action(images: Images) -> str:
-    """The action text that stands for a form of images in the store."""
-    return f"images({images})"
-
-
 def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Images:
     """The form that the store has decided on for the images of a graph, as the rules cut it; else channels-last."""
     if store is None or not fusion.has_images:
         return LAST
-    winner = store.winner(images_key(fusion), here, SPACE_VERSION)
-    found = None if winner is None else _IMAGES.fullmatch(winner.actions)
-    return (Images.parse(found.group(1)) if found else None) or LAST
+    found = store.decision("images", images_key(fusion), here, SPACE_VERSION)
+    return (Images.parse(found.choice) if found else None) or LAST
 
 
 def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float:
@@ -168,22 +143,21 @@ def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 
-    A launch costs a microsecond; each kernel takes the longer of its arithmetic at peak and its bytes: those that fit
-    the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again. Known kernels
-    are remembered: plans of one model have most of theirs in common.
+    Each launch costs what the target's rates say; each kernel takes the longer of its arithmetic
+    and its bytes. Work that is done again counts again. Known kernels are remembered: plans of one
+    model have most of theirs in common.
     """
-    peak = peak_flops(target, target.threads)
     total = 0.0
     for part in expected_parts(kernel, target, numerics):
-        rate = bytes_per_s(part.unique_bytes, target)
-        flops = part.flops + _EXPENSIVE_FLOPS * _expensive_ops(part)
-        total += _LAUNCH_S + max(flops / peak, part.unique_bytes / rate)
+        flops = part.flops + target.rates.expensive_flops * _expensive_ops(part)
+        bytes_s = part.unique_bytes / target.bytes_per_s(part.unique_bytes)
+        total += target.rates.launch_s + max(flops / target.flops_per_s(), bytes_s)
     return total
 
 
-def stored_s(edge: Edge) -> float:
+def stored_s(edge: Edge, target: Target) -> float:
     """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores nothing."""
-    return 2 * edge.stored_bytes / CACHE_BYTES_PER_S
+    return 2 * edge.stored_bytes / target.rates.cache_bytes_per_s
 
 
 def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[Kernel, ...]:

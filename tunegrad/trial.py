@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 from typing import Literal, get_args
 
 __all__ = ["CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Status", "Trial"]
@@ -86,6 +88,11 @@ class Measurement:
 
     ``attempts`` counts the fresh workers that the candidate was run in until it ended like this, at least 1: what
     crashed is tried once more before the crash is a fact.
+
+    ``reference_samples_s`` are what it was timed beside: sample *i* of the reference was taken in
+    the same turn as sample *i* of the candidate, so that rows of different minutes compare by their
+    ``ratio``. It is empty where nothing ran beside it, else as long as ``samples_s``.
+    ``reference_program`` is the hash of the reference's program, '' where there is none.
     """
 
     status: Status
@@ -97,6 +104,8 @@ class Measurement:
     timing_s: float = 0.0
     max_error: float = 0.0
     attempts: int = 1
+    reference_samples_s: tuple[float, ...] = ()
+    reference_program: str = ""
 
     @property
     def settled(self) -> bool:
@@ -111,11 +120,20 @@ class Measurement:
     @property
     def seconds(self) -> float:
         """Median of the samples; infinity when there is none."""
-        if not self.samples_s:
+        return middle(self.samples_s)
+
+    @property
+    def ratio(self) -> float:
+        """Median of candidate over reference, turn by turn, no unit; infinity without a reference."""
+        if not self.reference_samples_s:
             return float("inf")
-        ordered = sorted(self.samples_s)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
+        turns = zip(self.samples_s, self.reference_samples_s, strict=True)
+        return middle([mine / beside for mine, beside in turns if beside > 0])
+
+
+def middle(samples: Sequence[float]) -> float:
+    """Median of the samples, in their unit; infinity when there is none."""
+    return median(samples) if samples else float("inf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,13 +94,15 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
     from tunegrad.devices.processes.isolated import start_fork_server
 
     start_fork_server(_WORKERS)
+    from tunegrad import devices
     from tunegrad.tuning.costs import Costs
     from tunegrad.tuning.session import run_sessions
     from tunegrad.tuning.workload import workload_of_spec
 
     costs = Costs()
     with costs.part("model"):
-        works = [workload_of_spec(spec, settings.seed, settings.numerics) for spec in settings.models]
+        target = devices.open(settings.device, settings.threads).target
+        works = [workload_of_spec(spec, settings.seed, settings.numerics, target) for spec in settings.models]
     return run_sessions(settings, works, observers, costs=costs)
 
 
@@ -127,10 +129,12 @@ def tune_callable(
     from tunegrad.devices.processes.isolated import start_fork_server
 
     start_fork_server(_WORKERS)
+    from tunegrad import devices
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
-    workload = workload_of_function(function, arrays, check_numerics(numerics))
+    target = devices.open(device, threads).target
+    workload = workload_of_function(function, arrays, check_numerics(numerics), target)
     settings = TuneSettings(
         model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
         device=device,

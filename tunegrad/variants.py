@@ -1,13 +1,12 @@
 """Which variant of a kernel a model runs: what was measured, else what a model of the machine expects.
 
-A stored choice is a trial of the direct kernel whose action text is ``variant(NAME)``: its samples are runs of all the
-variant's kernels, and it is promoted over the direct schedule, or under it, like any other trial. A strict setting of
-the numerics allows only the variants that add the same products: no Winograd.
+A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
+kernels. A kernel that was tuned and never compared with its variants runs directly. A strict setting
+of the numerics allows only the variants that add the same products: no Winograd.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import prod
 
@@ -15,37 +14,28 @@ from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel, Reduce, loads
-from tunegrad.ir.rates import MEMORY_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
-__all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
-
-_TEXT = re.compile(r"variant\((\w+)\)")
-_STEPS_PER_S = 1.1e9
-"""Folds into one accumulator, by one core: what (2^24, 4) over its rows took on the reference machine."""
-
-_RUN = 64
-"""Numbers that a core reads in one step: several vectors, whose folds overlap."""
-
-_LAUNCH_S = 3e-7
-"""Of one kernel more; assumed. It only decides ties: splits of 2^15 terms were measured faster on two cores."""
+__all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant"]
 
 _MOST_KNOWN = 4096
 
 
-def variant_text(variant: str) -> str:
-    """The action text that stands for a variant in the store."""
-    return f"variant({variant})"
+def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
+    """The variant of a kernel that the store has decided on; else the direct one, where it has a winner for that.
 
-
-def stored_variant(actions: str) -> str | None:
-    """The variant that an action text names; None when it is a schedule."""
-    found = _TEXT.fullmatch(actions)
-    return found.group(1) if found else None
+    What a file claims does not count where a schedule of the direct kernel was promoted here.
+    """
+    if store is None:
+        return None
+    found = store.decision("variant", key, here, SPACE_VERSION)
+    if found is not None and not (found.imported and any(not e.imported for _, e in store.promotions(key, here))):
+        return found.choice
+    return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
 
 
 def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
@@ -59,16 +49,17 @@ def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 
-    Each kernel of a variant takes the longer of its arithmetic at peak and its bytes: what fits the last-level cache at
-    that cache's rate, the rest at memory's. For long reductions with few results it counts the cores and the lanes that
-    each kernel keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
+    Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's
+    rates. For long reductions with few results it counts the cores and the lanes that each kernel
+    keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
     model = _streamed_s if splits_of(kernel) else _expected_s
     return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
-    return sum(_LAUNCH_S + _one_pass_s(part, target) for part in parts_of(kernel, variant))
+    parts = parts_of(kernel, variant)
+    return sum(target.rates.launch_s + _one_pass_s(part, target) for part in parts)
 
 
 def _one_pass_s(kernel: Kernel, target: Target) -> float:
@@ -76,18 +67,19 @@ def _one_pass_s(kernel: Kernel, target: Target) -> float:
 
     A core makes neighbouring results in runs.
     """
+    run = target.rates.fold_run
     reduce = next((s for s in kernel.stages if isinstance(s, Reduce)), None)
-    width = _RUN if reduce is None or reads_rows(kernel) else _neighbours(kernel)
+    width = run if reduce is None or reads_rows(kernel) else _neighbours(kernel)
     pieces = max((a.extent for a in kernel.axes), default=1)
     if reduce is not None and not reads_rows(kernel):
         others = [a.extent for a in kernel.axes[:-1]]
-        pieces = max(-(-width // _RUN), *others, 1)
+        pieces = max(-(-width // run), *others, 1)
     cores = min(target.threads, pieces)
     nbytes = _bytes(kernel)
-    bytes_s = nbytes / bytes_per_s(nbytes, target)
+    bytes_s = nbytes / target.bytes_per_s(nbytes)
     steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
-    flops_s = kernel.flops / peak_flops(target)
-    return max(bytes_s, steps / (_STEPS_PER_S * min(width, _RUN)), flops_s) / cores
+    folds_s = steps / (target.rates.folds_per_s * min(width, run))
+    return max(bytes_s, folds_s, kernel.flops / target.flops_per_s(1)) / cores
 
 
 def _bytes(kernel: Kernel) -> int:
@@ -108,9 +100,10 @@ def _neighbours(kernel: Kernel) -> int:
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
     total = 0.0
     for part in parts_of(kernel, variant):
-        # copies that change the layout run at half of the cache's rate, which is the memory's
-        rate = bytes_per_s(part.unique_bytes, target) if part.flops else MEMORY_BYTES_PER_S
-        flops_s = part.flops / peak_flops(target, target.threads) * _crossing(part, target)
+        # copies that change the layout run at the memory's rate, which was half of the cache's
+        moved = target.rates.memory_bytes_per_s
+        rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved
+        flops_s = part.flops / target.flops_per_s() * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total
 
@@ -142,8 +135,7 @@ def picked(
         names = allowed(kernel, numerics)
         if len(names) == 1:
             continue
-        found = None if store is None else store.lookup(key, here, SPACE_VERSION)
-        stored = stored_variant(found.trial.actions) or DIRECT if isinstance(found, Hit) else None
+        stored = stored_variant(key, here, store)
         picks[key] = stored if stored in names else expected(kernel, target, numerics)
     return picks
 

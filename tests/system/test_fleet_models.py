@@ -1,4 +1,4 @@
-"""Whole models on machines of a fleet: as on this one, and what a machine costs that is lost over them."""
+"""Whole models on machines of a fleet: as on this one, and what a machine that is lost costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.finals import Contestant
-from tunegrad.tuning.fleet import host
+from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.model_finals import settle_in_model
 from tunegrad.tuning.models import Models, WholeModel
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
@@ -50,7 +50,7 @@ def model_of(store: Store, there: Fleet, work: Workload) -> WholeModel:
 
 
 def schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
-    """Legal schedules there that are not defaults, and that the hooks plant something in, or do not."""
+    """Legal schedules there, no defaults, that the hooks plant something in, or do not."""
     space, chooser, found = Space(use.kernel, TARGET), RandomChooser(Random(0)), dict[str, None]()
     defaults = {s.text for s in space.defaults()}
     while len(found) < count:
@@ -81,21 +81,31 @@ def test_parts_are_sent_once_to_the_machine_of_the_models(store: Store, work: Wo
 def test_a_fleet_answers_what_a_bench_here_does(store: Store, work: Workload) -> None:
     with fleet() as there:
         there.bench.expect([(work.fusion.drafts.targets, work.inputs)])
-        assert there.asked() == [("m0", what) for what in ["expect", "put", "expect", "put", "expect"]]
+        supplied = ["expect", "put", "expect", "put", "expect"]
+        assert there.asked() == [("m0", what) for what in supplied]
         model = model_of(store, there, work)
         assert there.bench.judged(model)
         there.bench.check([model, model])
         assert [len(side) for side in there.bench.interleaved(model, model, 3)] == [3, 3]
         assert [len(side) >= 3 for side in there.bench.paired(model, model, 0.01)] == [True, True]
         assert len(there.bench.latencies(model, 5)) == 5
-        there.bench.renew()
-        assert len(there.bench.latencies(model, 2)) == 2
+
+
+def test_a_bench_that_is_renewed_has_a_fresh_worker_there(store: Store, work: Workload) -> None:
+    with fleet() as there:
+        model = model_of(store, there, work)
+        worker = there.stations.machines["m0"].engine._bench._worker
+        for started in (1, 2):
+            assert len(there.bench.latencies(model, 2)) == 2
+            assert worker.started == started
+            there.bench.renew()
 
 
 def test_what_was_compiled_once_is_not_asked_again(store: Store, work: Workload) -> None:
     with fleet() as there:
         pairs = [(u.kernel, schedules(u, False, 1)[0]) for u in work.kernels]
-        first = there.bench.compile([*pairs, (work.kernels[0].kernel, "tile(axis=nowhere, size=3)")])
+        illegal = work.kernels[0].kernel, "tile(axis=nowhere, size=3)"
+        first = there.bench.compile([*pairs, illegal])
         assert [bool(c.error) for c in first] == [False, False, True]
         assert there.asked() == [("m0", "compile")]
         assert there.bench.compile(pairs) == first[:2]
@@ -135,7 +145,7 @@ def test_a_machine_that_dies_while_models_run_costs_one_more_try(
         assert there.said == ["machine m0 was lost: its machine died"]
 
 
-def test_a_machine_that_hangs_while_models_run_is_started_anew(store: Store, work: Workload) -> None:
+def test_a_machine_that_hangs_over_a_model_is_started_anew(store: Store, work: Workload) -> None:
     with fleet() as there:
         model = model_of(store, there, work)
         there.stations.hung = ["profiled"]
@@ -147,15 +157,15 @@ def test_a_call_that_costs_two_machines_fails_as_a_crash(store: Store, work: Wor
     with fleet(2, back_after_s=math.inf) as there:
         model = model_of(store, there, work)
         there.stations.deadly = ["profiled", "profiled"]
-        with pytest.raises(CandidateCrashed, match=r"run: machines were lost over it: m0: .*; m1: its machine died"):
+        with pytest.raises(CandidateCrashed, match=r"lost over it: m0: .*; m1: its machine died"):
             there.bench.profiled([model], 3)
 
 
-def test_a_station_that_dies_twice_is_the_models_and_the_next_call_finds_it_again(store: Store, work: Workload) -> None:
+def test_the_call_after_one_that_was_lost_twice_is_as_ever(store: Store, work: Workload) -> None:
     with fleet() as there:
         model = model_of(store, there, work)
         there.stations.deadly = ["profiled", "profiled"]
-        with pytest.raises(CandidateCrashed, match=r"machines were lost over it: m0: .*; m0: its machine died"):
+        with pytest.raises(CandidateCrashed, match=r"lost over it: m0: .*; m0: its machine died"):
             there.bench.profiled([model], 3)
         assert sound(there.bench.profiled([model], 3)[0], work, 3)
 
@@ -193,6 +203,20 @@ def test_a_machine_that_may_keep_little_is_sent_it_again(
         assert [len(side) for side in there.bench.interleaved(one, two, 3)] == [3, 3]
 
 
+def test_constants_travel_in_shares_also_where_they_are_more_than_may_be_kept(
+    store: Store, work: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MOST_BYTES", 0)
+    monkeypatch.setattr(bench, "_PUT_BYTES", 0)
+    count = sum(b.role == "const" for b in work.plan.buffers)
+    with fleet() as there:
+        model = model_of(store, there, work)
+        there.bench.check([model])
+        puts = ["put"] * count
+        assert there.asked() == [("m0", w) for w in ["check", "put", "check", *puts, "check"]]
+    assert count > 1
+
+
 # ---- finals
 
 
@@ -201,8 +225,9 @@ def trial(models: Models, use: KernelUse, actions: str) -> Trial:
     assert not compiled.error
     ok = Measurement(Status.OK, (1e-5,) * 3)
     return Trial(
-        use.key, use.kernel.text, THERE, actions, compiled.program, SPACE_VERSION, Policy(), ok, "s1", "beam", 1.0
-    )
+        use.key, use.kernel.text, THERE, actions, compiled.program, SPACE_VERSION, Policy(), ok,
+        "s1", "beam", 1.0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["outside", "crash"])
@@ -215,9 +240,10 @@ def test_an_evil_challenger_in_a_fleet_is_withdrawn_and_the_others_go_on(
         models = models_of(store, there)
         good = {u.key: [trial(models, u, a) for a in schedules(u, False, 3)] for u in work.kernels}
         evil = trial(models, second, schedules(second, True, 1)[0])
+        winner, one, two = good[second.key]
         contestants = [
             Contestant(first.key, good[first.key][0], tuple(good[first.key][1:])),
-            Contestant(second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])),
+            Contestant(second.key, winner, (one, evil, two)),
         ]
         proved = settle_in_model(work, contestants, models, lambda t, why: voided.append((t, why)))
         assert there.said == []

@@ -7,17 +7,20 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import fleet_engines
 import numpy as np
+import planted_in_model
 import psutil
 import pytest
 from fleet_engines import recording
 from fleet_sessions import NAMES, InProcess, Session, fleet_of
+from planted_in_model import is_evil
 from search_surface import MACHINE, kernel
-from small_models import Listener
+from small_models import Listener, settings_of, workload_in
 
 from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
 from tunegrad.db import open_store
@@ -44,9 +47,10 @@ STORE_BYTES = 80 << 20
 
 @pytest.fixture(scope="module", autouse=True)
 def paths():
-    """Actors import the engines of the tests; Ray's processes inherit this."""
+    """Actors import the engines and hooks of the tests; Ray's processes inherit this."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *([before] if before else [])])
+    places = [ROOT, ROOT / "tests", ROOT / "tests" / "system"]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, places), *([before] if before else [])])
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     yield
     if before is None:
@@ -246,8 +250,8 @@ def noted(monkeypatch):
 
 
 @pytest.mark.slow
-def test_fleet_of_another_kind_decides_cuts_variants_and_finals_in_whole_models(tmp_path, another_kind, monkeypatch):
-    """Nothing is compiled, run or timed here: the session's own process can open no device."""
+def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, monkeypatch):
+    """Forms of images, a cut, a variant, and finals. Here no device can be opened."""
 
     def refused(*_, **__):
         raise AssertionError("this machine is of another kind")
@@ -270,9 +274,36 @@ def test_fleet_of_another_kind_decides_cuts_variants_and_finals_in_whole_models(
     with open_store(store, "read") as opened:
         found = [t for key, _ in opened.kernels() for t in opened.trials(key)]
     assert {t.fingerprint for t in found} == {another_kind}
-    met = [t.actions for t in found if len(t.measurement.samples_s) >= ROUNDS and t.origin in ("plan", "variant")]
+    met = [t.actions for t in found if len(t.measurement.samples_s) >= ROUNDS]
     for question in ("images(", "plan(", "variant("):
-        assert any(actions.startswith(question) for actions in met), f"{question}...) was not decided by models"
+        assert any(actions.startswith(question) for actions in met), f"{question}...): no contest"
+
+
+@pytest.mark.slow
+def test_fleet_withdraws_who_writes_outside_its_buffers_in_a_model(tmp_path, another_kind):
+    """What is planted is right in the search; some sessions have none of it in their models."""
+    work = workload_in(tmp_path)
+    with Nodes(1) as nodes:
+        address = nodes.cluster.address
+        found = (withdrawn(tmp_path, work, another_kind, address, seed) for seed in range(3, 9))
+        assert any(found), "what is planted was met"
+
+
+def withdrawn(directory, work, there, address, seed):
+    """The rows that a session withdrew; in any case it ends with a model that is right."""
+    settings = settings_of(directory, 6.0, directory / f"s{seed}.db", "random")
+    settings = replace(settings, seed=seed, ray=address)
+    report = session.run_session(settings, work, [], planted_in_model.hooks("outside"))
+    assert report.mismatch == ""
+    assert report.tuned_ms is not None
+    evil = {r.key for r in report.rows if r.origin != "default" and is_evil(r.actions)}
+    assert evil <= {work.kernels[0].key}, "it reads the caller's input, where nothing happens"
+    with open_store(settings.store, "read") as store:
+        stored = [w for u in work.kernels for w in store.withdrawals(u.key, there)]
+        assert store.verify() == []
+    assert all(is_evil(w.trial.actions) for w in stored), "nobody innocent"
+    assert all(w.reason.startswith("in the whole model: wrong") for w in stored)
+    return stored
 
 
 @pytest.mark.slow
@@ -286,23 +317,32 @@ def test_fleet_a_machine_that_is_killed_while_it_profiles_is_replaced(tmp_path):
         open_store(":memory:", "write") as store,
     ):
         crew = ray.crew(None)
-        limits = Limits()
-        spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", Policy(), limits, 0))
-        dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic, said.append)
-        bench = FleetBench(dispatcher, limits)
+        arguments = str(tmp_path / "pid"), crew.device, "contract", Policy(), Limits(), 0
+        stations = ray.open(crew, EngineSpec("fleet_engines:with_pid", arguments))
+        dispatcher = Dispatcher(stations, crew.fingerprint, time.monotonic, said.append)
+        bench = FleetBench(dispatcher)
         model = Models(store, crew.device.target, crew.fingerprint, bench).of(work)
         bench.profiled([model], 10)
         began_s = time.monotonic()
         bench.profiled([model], 100)
         rounds = math.ceil(100 * 4.0 / (time.monotonic() - began_s))
-        (actor,) = [p for p in processes_of_ray() if "".join(p.info["cmdline"]).startswith("ray::Station")]
-        killing = threading.Timer(1.5, actor.kill)
+        actor = int((tmp_path / "pid").read_text())
+        killing = threading.Timer(1.5, os.kill, (actor, signal.SIGKILL))
         killing.start()
         (turns,) = bench.profiled([model], rounds)
         killing.join()
     assert [len(turn) for turn in turns] == [len(work.plan.launches)] * rounds
     assert len(said) == 1
     assert said[0].startswith(f"machine {crew.measuring[0].address} was lost: ")
+    assert int((tmp_path / "pid").read_text()) != actor
+
+
+@pytest.mark.slow
+def test_fleet_stops_once_the_whole_model_is_as_fast_as_wanted(tmp_path):
+    store = tmp_path / "s.db"
+    report = tune("mlp", budget_s=60.0, threads=1, store=store, ray="local", target_ms=1e3)
+    assert report.stopped == "target"
+    assert report.saved_s > 30.0
 
 
 def command(store, *more):

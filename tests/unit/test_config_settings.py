@@ -68,10 +68,6 @@ def test_settings_are_frozen(model_file: str) -> None:
         ({"searcher": "beem"}, "searcher 'beem' is unknown, did you mean 'beam'?; valid: beam, random"),
         ({"patience": -1}, "patience -1 is negative; valid: 0 (never stop early), 1, 2 ... candidates"),
         ({"target_ms": 0.0}, "target_ms 0.0 is not a positive time in milliseconds"),
-        (
-            {"target_ms": 3.0, "ray": "local"},
-            "target_ms 3: whole models can not be timed while the machines of a cluster",
-        ),
         ({"target_ms": float("nan")}, "target_ms nan is not a positive time in milliseconds"),
         ({"max_trials": 0}, "max_trials 0 is not a positive whole number"),
         ({"budget": "-1m"}, "budget '-1m' is not a positive time"),

@@ -345,7 +345,7 @@ def test_dispatch_runs_a_call_on_its_machine_and_nothing_beside_it_there_while_o
     after = [dispatcher.submit(ask(i, copies=False)) for i in range(12)]
     assert dispatcher.answer(job) == ("run",)
     assert 11.0 <= stations.now_s <= 13.0, "it waited for what the machine had, and no longer"
-    assert [dispatcher.answer(j) for j in [*before, *after]] == [[i] for i in [*range(4), *range(12)]]
+    assert [dispatcher.answer(j) for j in before + after] == [[i] for i in [*range(4), *range(12)]]
     assert ran(stations, "models") == ["m1"]
     assert measured(stations).count("m0") > measured(stations).count("m1")
     assert stations.now_s < 16.0
@@ -411,5 +411,5 @@ def test_fleet_that_can_not_keep_the_parts_of_a_model_says_so():
     _, dispatcher, said = fleet(SimulatedMachine(Lacking(), lambda _: 0.0))
     model = SimpleNamespace(name="m", graph=(), plan=Plan((), (), (), ()), inputs=(), actions={})
     with pytest.raises(OutOfResources, match="m0: it can not keep 0 bytes of constants"):
-        FleetBench(dispatcher, Limits()).latencies(model, 3)
+        FleetBench(dispatcher).latencies(model, 3)
     assert said == []

@@ -16,6 +16,7 @@ from tunegrad.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Outcome
 from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
@@ -30,7 +31,7 @@ from .fences import fence, table
 
 __all__ = ["ACTIONS", "BLOCKS", "SMALL"]
 
-SMALL = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
+SMALL = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
 """Four lanes and few registers, so that the forms fit on a page."""
 
 ACTIONS = (

@@ -2,7 +2,7 @@
 
 every form              -->   a model of the machine drops what it expects to cost a quarter more
 whole models, in turns  -->   what is faster; what wins is then verified, kernel by kernel
-                        -->   a row and a promotion of the graph: ``images(blocked16)`` or ``images(last)``
+                        -->   a decision about the graph: ``blocked16`` or ``last``
 
 Kernels run as the store or their defaults have them: the forms are compared before the search, as edges are.
 """
@@ -20,11 +20,11 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
 from tunegrad.ir.fusion import LAST, Fusion, Images, Schedule
 from tunegrad.ir.target import Target
+from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import (
     expected_parts,
     expected_plan_s,
     image_forms,
-    images_action,
     images_key,
     images_text,
     stored_images,
@@ -67,7 +67,8 @@ def settle_images(
         return fusion.images
     key = images_key(fusion)
     known = stored_images(fusion, here, store)
-    if any(not e.imported for _, e in store.promotions(key, here)):
+    settled = store.decision("images", key, here, SPACE_VERSION)
+    if settled is not None and not settled.imported:
         return known
     work = _Settling(fusion, target, here, store, session, numerics)
     rivals = work.rivals(known)
@@ -137,13 +138,13 @@ class _Settling:
 
     def failed(self, images: Images, failure: CandidateFailure) -> None:
         """A form whose model does not run, or does not compute the graph."""
-        rows = DecisionRows(self.store, self.here, self.session, "plan")
-        rows.failed(images_text(self.fusion), images_action(images), failure)
+        rows = DecisionRows(self.store, self.here, self.session, "images")
+        rows.failed(images_text(self.fusion), str(images), failure)
 
     def record(self, tried: Sequence[_Tried], tell: Callable[[Event], None]) -> None:
         """Channels-last has the first row, so that a graph without a better form is settled; then what was tried."""
-        text, rows = images_text(self.fusion), DecisionRows(self.store, self.here, self.session, "plan")
+        text, rows = images_text(self.fusion), DecisionRows(self.store, self.here, self.session, "images")
         self.store.name_kernel(text, f"images of {len(self.fusion.drafts.drafts)} kernels")
-        rows.stands(text, images_action(LAST), CONTEST_POLICY, tried[0].evidence.incumbent_samples_s, _STANDING)
+        rows.stands(text, str(LAST), CONTEST_POLICY, tried[0].evidence.incumbent_samples_s, _STANDING)
         for x in tried:
-            rows.challenged(text, images_action(x.images), x.evidence, x.won, tell)
+            rows.challenged(text, str(x.images), x.evidence, x.won, tell)

@@ -4,7 +4,7 @@ every edge, toggled                              -->   kernels that go, kernels 
 a model of the machine                           -->   what it expects to cost a quarter more is out
 sums of what goes and of what comes              -->   default schedules, verified and timed; most hopeful regions first
 the whole model, one edge changed, interleaved   -->   what wins or is close is decided where caches are as they will be
-                                                 -->   rows and a promotion a region: ``plan(NAME)`` or ``plan(rules)``
+                                                 -->   a decision a region: ``NAME`` of an edge, or ``rules``
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_plan, stored_s, stored_toggles
+from tunegrad.planning import RULES, expected_parts, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT, decide
 from tunegrad.trial import Fingerprint, Policy
 
@@ -132,7 +132,8 @@ class _Settling:
     def settled(self, key: str) -> bool:
         """Whether a region was settled on this machine; that a file says so is a claim."""
         if key not in self.decided:
-            self.decided[key] = any(not e.imported for _, e in self.store.promotions(key, self.here))
+            found = self.store.decision("cut", key, self.here, SPACE_VERSION)
+            self.decided[key] = found is not None and not found.imported
         return self.decided[key]
 
     def settled_toggles(self) -> frozenset[int]:
@@ -141,8 +142,8 @@ class _Settling:
 
     def won(self, edge: Edge) -> bool:
         """Whether the store says that this edge is how its region is cut best."""
-        winner = self.store.winner(edge.key, self.here, SPACE_VERSION)
-        return winner is not None and stored_plan(winner.actions) == edge.name
+        found = self.store.decision("cut", edge.key, self.here, SPACE_VERSION)
+        return found is not None and found.choice == edge.name
 
     # ---- what is worth measuring
 
@@ -170,7 +171,7 @@ class _Settling:
     def _too_large(self, edge: Edge) -> bool:
         """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
         region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
-        return stored_s(edge) > _HOPELESS * region_s
+        return stored_s(edge, self.target) > _HOPELESS * region_s
 
     # ---- measuring
 
@@ -198,8 +199,8 @@ class _Settling:
             try:
                 samples = compare(self._plan(current), self._plan(toggles))
             except FAULTS as error:
-                rows = DecisionRows(self.store, self.here, self.session, "plan")
-                rows.failed(x.edge.region, plan_text(x.edge.name), error)
+                rows = DecisionRows(self.store, self.here, self.session, "cut")
+                rows.failed(x.edge.region, x.edge.name, error)
                 continue
             except CandidateFailure:
                 continue
@@ -230,7 +231,7 @@ class _Settling:
         edge = first.edge
         kernels = [x.kernel for x in self.alternatives.region(edge)]
         self.store.name_kernel(edge.region, "plan of " + ", ".join(k.name for k in kernels))
-        rows = DecisionRows(self.store, self.here, self.session, "plan")
-        rows.stands(edge.region, plan_text(RULES), _PARTS_POLICY, (first.before_s,), _PARTS)
+        rows = DecisionRows(self.store, self.here, self.session, "cut")
+        rows.stands(edge.region, RULES, _PARTS_POLICY, (first.before_s,), _PARTS)
         for x, evidence, promoted in tried:
-            rows.challenged(edge.region, plan_text(x.edge.name), evidence, promoted, self.tell)
+            rows.challenged(edge.region, x.edge.name, evidence, promoted, self.tell)

@@ -198,9 +198,9 @@ def record_file(
 
     Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is none of ours.
     """
-    workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
-    found = find_kernel(workload, kernel, settings.numerics)
     device = devices.open(settings.device, settings.threads)
+    workload = workload_of_spec(settings.model, settings.seed, settings.numerics, device.target)
+    found = find_kernel(workload, kernel, settings.numerics)
     chosen = settle_vary(Space(found, device.target), vary_of(vary), most)
     known = read_recording(out).recording if out.exists() else None
     recording = record(found, device, chosen, settings.numerics, known, go_on)

@@ -87,7 +87,7 @@ def open_site(
             crew.device.target,
             crew.fingerprint,
             fleet,
-            FleetBench(dispatcher, limits, interrupt),
+            FleetBench(dispatcher, interrupt),
             fleet.machine_limits,
             cluster.close,
             lambda _: ahead,

@@ -2,7 +2,7 @@
 
 every part of every variant, default schedules   -->   verified and timed by the device, rows in the store
 sums of parts, of kernels that multiply alike    -->   the near variants: ``Rivals``, whose kernels are searched a while
-whole models of these, launch by launch, in turns  -->   the fastest; a row and a promotion each: ``variant(NAME)``
+whole models of these, launch by launch, in turns  -->   the fastest; a decision each
 
 A variant's constants may be nine times the direct kernel's: only a whole model shows what reading them costs.
 """
@@ -16,14 +16,14 @@ from statistics import median
 from time import monotonic
 
 from tunegrad.config import Numerics
-from tunegrad.db import IMPORTED, Hit, Store
+from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.search import decide
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import allowed, stored_variant, variant_text
+from tunegrad.variants import allowed
 
 from .contest import CONTEST_POLICY, FAULTS, ROUNDS, by_kernel, profiled_s
 from .decisions import DecisionRows, evidence_of
@@ -145,7 +145,7 @@ def _blamed(rivals: Rivals, contest: _Contest, session: str, void: Void) -> tupl
     (keys, variant), failure = found_variant
     texts = {u.key: u.kernel.text for u in rivals.work.kernels}
     rows = DecisionRows(contest.models.store, contest.models.here, session, "variant")
-    rows.failed(texts[keys[0]], variant_text(variant), failure)
+    rows.failed(texts[keys[0]], variant, failure)
     return rivals.without(keys, variant), contest.actions
 
 
@@ -178,12 +178,12 @@ def _fastest(group: Group, samples: Mapping[str, _Samples], texts: Mapping[str, 
     best, totals = _ahead(group, samples)
     if not group.direct_ran:
         for key in group.keys:
-            rows.stands(texts[key], variant_text(best), CONTEST_POLICY, samples[key][best], _ALONE)
+            rows.stands(texts[key], best, CONTEST_POLICY, samples[key][best], _ALONE)
         return best
     verdict = decide(totals[DIRECT], totals[best], alpha=_ALPHA)
     for key in group.keys:
         evidence = evidence_of(verdict, (samples[key][DIRECT], samples[key][best]))
-        rows.challenged(texts[key], variant_text(best), evidence, verdict.promoted)
+        rows.challenged(texts[key], best, evidence, verdict.promoted)
     return best if verdict.promoted else DIRECT
 
 
@@ -199,14 +199,14 @@ def _settled(
     picks = {}
     for use in workload.kernels:
         names = allowed_here[use.key]
-        found = store.lookup(use.key, here, SPACE_VERSION) if len(names) > 1 else None
-        if isinstance(found, Hit):
-            name = stored_variant(found.trial.actions) or DIRECT
-            evidence = [e for _, e in store.promotions(use.key, here)]
-            # What an imported file claims was not measured here: it is a variant like any other.
-            claimed = found.trial.origin.startswith(IMPORTED) if not evidence else all(e.imported for e in evidence)
-            if not claimed and (name != DIRECT or evidence):
-                picks[use.key] = name if name in names else DIRECT
+        if len(names) == 1:
+            continue
+        # What an imported file claims was not measured here: it is a variant like any other.
+        found = store.decision("variant", use.key, here, SPACE_VERSION)
+        if found is not None and not found.imported:
+            picks[use.key] = found.choice if found.choice in names else DIRECT
+        elif any(t.space_version == SPACE_VERSION and not e.imported for t, e in store.promotions(use.key, here)):
+            picks[use.key] = DIRECT
     return picks
 
 

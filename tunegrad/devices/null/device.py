@@ -21,7 +21,7 @@ __all__ = ["NullDevice"]
 
 @dataclass(frozen=True, slots=True)
 class NullDevice:
-    """OpenCL C for a GPU target and LLVM IR for a CPU target. Needs neither hardware nor a driver."""
+    """OpenCL C for a target with work-items, else LLVM IR. Needs neither hardware nor a driver."""
 
     target: Target
 
@@ -45,7 +45,7 @@ class NullDevice:
         """The text for the target. Raises VerifyError for what the target could never run."""
         verify_program(program, self.target)
         geometry = Geometry(program.threads, program.local)
-        if self.target.kind == "gpu":
+        if self.target.has_work_items:
             from tunegrad.render.opencl import render_opencl
 
             return Lowered(render_opencl(program), program.name, io_of(program), (), geometry)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc, Program
@@ -248,4 +249,5 @@ def _device(number: int, raw: Any, cl: Any) -> OpenClDevice:
         shared_bytes=int(raw.local_mem_size),
         max_local=int(raw.max_work_group_size),
     )
-    return OpenClDevice(number, target, _identity(raw, cl), exclusive=_type(raw, cl) == "cpu")
+    kind = _type(raw, cl)
+    return OpenClDevice(number, declared(target, kind), _identity(raw, cl), exclusive=kind == "cpu")

@@ -50,7 +50,7 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
     made = Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
     try:
-        verify_races(made, tree.target.kind == "gpu")
+        verify_races(made, tree.target.has_work_items)
     except VerifyError as error:
         raise IllegalAction(f"kernel {tree.kernel.name}: a race: {error}") from None
     return made
