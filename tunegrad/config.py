@@ -41,6 +41,7 @@ from tunegrad.errors import ConfigError, ModelError
 
 __all__ = [
     "DEFAULT_BUDGET_S",
+    "DEFAULT_DEVICE",
     "DtypeName",
     "InputSpec",
     "ModelSpec",
@@ -74,6 +75,7 @@ sums of products of bf16 tensors are added up in pairs, which flushes subnormal 
 """
 DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
+DEFAULT_DEVICE = "cpu"
 
 _BUDGET = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)(?P<unit>[smh]?)")
 _UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -390,7 +392,7 @@ def resolve_settings(
     chosen_threads = settled("threads", threads)
     settings = TuneSettings(
         model=specs[0],
-        device=settled("device", device, "cpu"),
+        device=settled("device", device, DEFAULT_DEVICE),
         threads=default_threads(environ) if chosen_threads is None else chosen_threads,
         budget_s=_settle_budget(budget, specs),
         searcher=check_searcher(settled("searcher", searcher, "portfolio")),

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from tunegrad.config import (
     DEFAULT_BUDGET_S,
+    DEFAULT_DEVICE,
     ModelSpec,
     Numerics,
     Searcher,
@@ -109,7 +110,7 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 def tune_callable(
     function: Callable[..., Any],
     *arrays: Any,
-    device: str = "cpu",
+    device: str = DEFAULT_DEVICE,
     budget_s: float = DEFAULT_BUDGET_S,
     store: str | os.PathLike[str] | None = None,
     threads: int | None = None,

@@ -153,6 +153,15 @@ class StoreSuite:
         assert [t.fingerprint for t in store.trials(key_of(MATMUL))] == odd
         assert all(store.winner(key_of(MATMUL), f, 1).fingerprint == f for f in odd)
 
+    def test_store_keeps_no_sign_of_zero(self, store):
+        given = trial("a", 0.0)
+        minus = replace(given.measurement, lower_s=-0.0, max_error=-0.0)
+        store.add(replace(given, measurement=minus, created_s=-0.0))
+        store.record_decision(decision("keep", at=-0.0))
+        store.record_latency(latency(at=-0.0))
+        assert store.verify() == []
+        assert (len(store.trials(key_of(MATMUL))), len(store.decisions()), len(store.latencies())) == (1, 1, 1)
+
     def test_store_keeps_a_command_line_that_is_not_unicode(self, store):
         with store.session("tune \udcff.toml", 0, {}, "0.1.0"):
             pass

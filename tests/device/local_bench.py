@@ -46,7 +46,7 @@ class LocalBench:
     def examine(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
     ) -> object:
-        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s, self.rights).run()
+        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s, None, self.rights).run()
 
     def measure(
         self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")

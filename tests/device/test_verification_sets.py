@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -200,7 +199,7 @@ def test_division_of_integers_never_overflows():
 
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[DeviceMeasurer]:
-    with DeviceMeasurer(host_device(2), HOOKS, replace(Limits(), quiet_s=0.0)) as measurer:
+    with DeviceMeasurer(host_device(2), HOOKS, Limits()) as measurer:
         yield measurer
 
 

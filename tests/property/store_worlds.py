@@ -6,7 +6,7 @@ import math
 
 from hypothesis import strategies as st
 
-from tunegrad.db import Contents, Evidence, Session, key_of
+from tunegrad.db import Contents, Decision, Evidence, Latency, Session, key_of
 from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.export import export_lines
 from tunegrad.db.identity import identity
@@ -28,6 +28,7 @@ def trials(draw: st.DrawFn) -> Trial:
     """A trial of one of a few schedules, ended in any way."""
     text = draw(st.sampled_from(KERNELS))
     status = draw(st.sampled_from([Status.OK, Status.OK, *Status]))
+    taken = draw(samples) if status is Status.OK else ()
     return Trial(
         kernel_key=key_of(text),
         kernel_text=text,
@@ -38,7 +39,9 @@ def trials(draw: st.DrawFn) -> Trial:
         policy=draw(st.sampled_from(POLICIES)),
         measurement=Measurement(
             status,
-            draw(samples) if status is Status.OK else (),
+            taken,
+            reference_samples_s=taken if draw(st.booleans()) else (),
+            reference_program=draw(st.sampled_from(["", "f" * 32])),
             attempts=draw(st.integers(1, 2)),
             error=draw(st.sampled_from(["", "off by\n\x1b[1m0.5 \u2603"])),
             max_error=draw(st.sampled_from([0.0, 0.25, math.inf, math.nan])),
@@ -46,6 +49,45 @@ def trials(draw: st.DrawFn) -> Trial:
         session=draw(st.sampled_from(SESSIONS)).id,
         origin=draw(st.sampled_from(["beam", "default"])),
         created_s=draw(moments),
+    )
+
+
+@st.composite
+def decisions(draw: st.DrawFn) -> Decision:
+    """An alternative of one of a few questions."""
+    status = draw(st.sampled_from([Status.OK, Status.OK, Status.CRASHED]))
+    evidence = Evidence("sign", draw(st.sampled_from([0.001, 1.0])), draw(samples), draw(samples), cold=False)
+    return Decision(
+        kind=draw(st.sampled_from(["variant", "cut"])),
+        text=draw(st.sampled_from((*KERNELS, "region\nc"))),
+        choice=draw(st.sampled_from(["direct", "winograd2", "keep_1"])),
+        chosen=status is Status.OK and draw(st.booleans()),
+        evidence=evidence,
+        fingerprint=draw(st.sampled_from(MACHINES)),
+        space_version=1,
+        session=draw(st.sampled_from(SESSIONS)).id,
+        created_s=draw(moments),
+        status=status,
+        error=draw(st.sampled_from(["", "in the whole model:\n\x1b[1mcrashed"])),
+        policy=Policy().text,
+    )
+
+
+@st.composite
+def latencies(draw: st.DrawFn) -> Latency:
+    """What one of two models took."""
+    taken = draw(samples)
+    return Latency(
+        model=draw(st.sampled_from(["mlp", "encoder"])),
+        model_key="f" * 32,
+        kind=draw(st.sampled_from(["tuned", "default"])),
+        fingerprint=draw(st.sampled_from(MACHINES)),
+        samples_s=taken,
+        default_samples_s=draw(st.sampled_from([(), taken])),
+        session=draw(st.sampled_from(SESSIONS)).id,
+        created_s=draw(moments),
+        versions=(("tunegrad", "0.1.0"),),
+        state=(("governor", "unknown"), ("load_1m", 0.5)),
     )
 
 
@@ -61,8 +103,10 @@ def stores(draw: st.DrawFn) -> Contents:
             "mannwhitneyu", draw(st.sampled_from([0.001, 1.0])), incumbent, draw(samples), draw(st.booleans())
         )
         promotions.append(Promotion(identity(trial), evidence, draw(moments)))
-    texts = sorted({t.kernel_text for t in found.values()}, key=key_of)
-    named = {t.session for t in found.values()}
+    decided = tuple(dict.fromkeys(draw(st.lists(decisions(), max_size=4))))
+    timed_models = tuple(dict.fromkeys(draw(st.lists(latencies(), max_size=3))))
+    texts = sorted({t.kernel_text for t in found.values()} | {d.text for d in decided}, key=key_of)
+    named = {row.session for row in (*found.values(), *decided, *timed_models)}
     bad = draw(st.lists(st.sampled_from(timed), max_size=2)) if timed else []
     voids = {
         identity(t): Withdrawn(identity(t), "it was wrong", draw(st.sampled_from(sorted(named))), draw(moments))
@@ -79,11 +123,14 @@ def stores(draw: st.DrawFn) -> Contents:
         promotions=tuple(dict.fromkeys(promotions)),
         spends=tuple(sorted(spends.values(), key=lambda s: (s.model_key, dump_fingerprint(s.fingerprint)))),
         withdrawals=tuple(voids.values()),
+        decisions=decided,
+        latencies=timed_models,
     )
 
 
 def dump(contents: Contents) -> list[str]:
     """Everything as text, so that NaN equals NaN."""
     marks = [f"imported {t.origin}" for t in contents.trials] + [p.evidence.test for p in contents.promotions]
-    marks += [w.reason for w in contents.withdrawals]
+    marks += [w.reason for w in contents.withdrawals] + [d.evidence.test for d in contents.decisions]
+    marks += [f"imported {x.imported}" for x in contents.latencies]
     return [*export_lines(contents), *marks]

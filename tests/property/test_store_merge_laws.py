@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_worlds import dump, stores
 
-from tunegrad.db import Contents, PruneRules, key_of, open_store, read_contents
-from tunegrad.db.contents import is_imported, winners
+from tunegrad.db import Contents, Decision, PruneRules, key_of, open_store, read_contents
+from tunegrad.db.contents import decided, is_imported, winners
 from tunegrad.db.export import export_lines
 from tunegrad.db.identity import identity, place_of
 from tunegrad.db.importing import read_export
@@ -37,6 +37,15 @@ def imported(contents: Contents) -> Contents:
 
 def actions_of(contents: Contents) -> dict[object, str]:
     return {place: w.trial.actions for place, w in winners(contents).items()}
+
+
+def stood(contents: Contents, *, own: bool = False) -> dict[object, str]:
+    """What stands of each question; only what was decided here, where asked."""
+    asked: dict[object, list[Decision]] = {}
+    for d in contents.decisions:
+        asked.setdefault((d.kind, d.key, d.fingerprint), []).append(d)
+    found = {at: decided(rows) for at, rows in asked.items()}
+    return {at: d.choice for at, d in found.items() if d is not None and not (own and d.imported)}
 
 
 @EXAMPLES
@@ -73,6 +82,8 @@ def test_merge_keeps_every_trial_once_and_every_promotion_that_can_stand(a, b):
     assert set(identities) == {identity(t) for s in (a, b) for t in s.trials}
     timed = {identity(t) for t in merged.trials if t.measurement.ran}
     assert set(merged.promotions) == {p for s in (a, b) for p in s.promotions if p.trial in timed}
+    assert set(merged.decisions) == {*a.decisions, *b.decisions}
+    assert set(merged.latencies) == {*a.latencies, *b.latencies}
 
 
 @EXAMPLES
@@ -102,6 +113,7 @@ def test_imported_rows_never_change_what_was_measured_here(here, file):
     own = {place_of(t) for t in here.trials if t.measurement.ran}
     before = actions_of(here)
     assert {p: a for p, a in actions_of(after).items() if p in own} == before
+    assert stood(after, own=True) == stood(here)
     for place, winner in winners(after).items():
         assert is_imported(winner.promotion or winner.trial) == (place not in own)
 
@@ -120,7 +132,9 @@ def test_prune_keeps_winners_and_evidence(store, keep_best, before_s, space_vers
     assert pruned.promotions == store.promotions
     assert {p: w.trial for p, w in winners(pruned).items()} == {p: w.trial for p, w in winners(store).items()}
     assert set(map(identity, pruned.trials)) <= set(map(identity, store.trials))
-    assert {key_of(k) for k, _ in pruned.kernels} == {t.kernel_key for t in pruned.trials}
+    named = {t.kernel_key for t in pruned.trials} | {d.key for d in store.decisions}
+    assert {key_of(k) for k, _ in pruned.kernels} == named
+    assert (pruned.decisions, pruned.latencies) == (store.decisions, store.latencies)
 
 
 @FEW

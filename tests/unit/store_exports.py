@@ -7,7 +7,7 @@ from pathlib import Path
 
 from store_trials import HERE, KERNEL, KEY
 
-from tunegrad.db import Contents, Evidence, Session, SqliteStore, open_store
+from tunegrad.db import Contents, Decision, Evidence, Latency, Session, SqliteStore, open_store
 from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.identity import identity
 from tunegrad.trial import Measurement, Policy, Status, Trial
@@ -30,12 +30,27 @@ def withdrawn(of: Trial) -> Withdrawn:
     return Withdrawn(identity(of), "it was wrong", "s1", 3000.0)
 
 
+def decision(choice: str, *, text: str = KERNEL, at: float = 4000.0, test: str = "sign") -> Decision:
+    """A choice that stands, about the kernel of the other rows."""
+    evidence = Evidence(test, 0.01, (3e-3, 4e-3), (1e-3, 2e-3), cold=False)
+    return Decision("variant", text, choice, True, evidence, HERE, 1, "s1", at, policy=Policy().text)
+
+
+def latency(seconds: float = 2e-3, at: float = 5000.0) -> Latency:
+    """Two turns of a model and its default schedules, which take twice as long."""
+    conditions = (("compiler", "llvmlite 0.44"),), (("governor", "performance"), ("load_1m", 0.5))
+    samples, default = (seconds, seconds), (2 * seconds, 2 * seconds)
+    return Latency("mlp", "f" * 32, "tuned", HERE, samples, default, "s1", at, *conditions)
+
+
 WORLD = Contents(
     kernels=((KERNEL, "matmul_64"),),
     sessions=(Session("s1", 2000.0, 2002.0, "tune mlp", 7, '{"threads": 2}', "0.1.0"),),
     trials=(trial(0), trial(2), trial(3, Status.WRONG), trial(4, Status.CRASHED)),
     promotions=(promotion(trial(2)),),
     spends=(Spend("mlp", HERE, "beam", 12.5),),
+    decisions=(decision("winograd2"),),
+    latencies=(latency(),),
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from kernel_corpus import corpus_kernel
-from store_exports import WORLD, make, promotion, trial
+from store_exports import WORLD, decision, latency, make, promotion, trial
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.cli.app import run
@@ -45,7 +45,10 @@ def test_store_export_prints_lines_that_import_takes_back(path, tmp_path, out):
         "  new trials                       4",
     ]
     assert run(["store", "diff", str(path), str(tmp_path / "b.db")]) == 0
-    assert out()[0] == "1 winners are the same, 0 differ\n"
+    assert out()[0].splitlines() == [
+        "latency of mlp, tuned, the newest: a 2.0000 ms, b 2.0000 ms, a / b 1.00",
+        "1 winners are the same, 0 differ",
+    ]
 
 
 def test_store_import_reads_stdin(tmp_path, monkeypatch, out):
@@ -63,9 +66,9 @@ def test_store_import_names_refused_rows_and_exits_3(tmp_path, out):
     assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db"), "--json"]) == 3
     data, notes = out()
     assert "\x1b" not in notes
-    assert notes.startswith(f"refused: {tmp_path / 'a.jsonl'} line 11: row: line is ")
+    assert notes.startswith(f"refused: {tmp_path / 'a.jsonl'} line 13: row: line is ")
     (refused,) = json.loads(data)["refused"]
-    assert (refused["line"], refused["field"], refused["rule"]) == (11, "line", "must be JSON (JSONDecodeError)")
+    assert (refused["line"], refused["field"], refused["rule"]) == (13, "line", "must be JSON (JSONDecodeError)")
 
 
 def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
@@ -121,6 +124,8 @@ def test_store_merge_says_what_it_took(path, tmp_path, out):
     assert out()[0].splitlines()[2:] == [
         "trials           0      5",
         "promotions       0      2",
+        "decisions        0      1",
+        "latencies        0      1",
         "winners          0      1",
         f"{tmp_path / 'all.db'} took in 2 stores; 0 winners changed, 0 trials have another store's better evidence",
     ]
@@ -156,6 +161,86 @@ def test_store_diff_exits_3_and_shows_times_and_evidence(path, tmp_path, out):
         "    a: 1.0000 ms (mannwhitneyu p=0.001, 1 samples)  tile(axis=m, size=2)",
         "    b: 2.0000 ms (fastest, no promotion, 3 samples)  tile(axis=m, size=1)",
     ]
+
+
+def test_store_diff_shows_other_decisions_and_latencies_side_by_side(path, tmp_path, out):
+    other = replace(WORLD, decisions=(decision("direct"),), latencies=(latency(1e-3), latency(4e-3, at=6000.0)))
+    assert run(["store", "diff", str(path), str(make(tmp_path / "b.db", other))]) == 3
+    assert out()[0].splitlines() == [
+        f"variant of matmul_64  {KEY}: a winograd2, b direct",
+        "latency of mlp, tuned, the newest: a 2.0000 ms, b 4.0000 ms, a / b 0.50",
+        "1 winners are the same, 0 differ",
+    ]
+    same = replace(WORLD, latencies=(latency(4e-3),))
+    assert run(["store", "diff", str(path), str(make(tmp_path / "c.db", same)), "--json"]) == 0
+    assert json.loads(out()[0])["latencies"] == [{"model": "mlp", "a_s": 2e-3, "b_s": 4e-3, "ratio": 0.5}]
+
+
+def test_store_history_of_a_model_is_its_latencies_with_what_changed(tmp_path, out):
+    rows = latency(2e-3, at=6000.0), latency(4e-3, at=7000.0)
+    path = make(tmp_path / "a.db", replace(WORLD, latencies=rows))
+    assert run(["store", "history", "mlp", "--store", str(path)]) == 0
+    lines = out()[0].splitlines()
+    assert lines[0] == "mlp"
+    assert [line.split()[2:7] for line in lines[4:]] == [
+        ["tuned", "2.0000", "-", "4.0000", "2.00x"],
+        ["tuned", "4.0000", "2.00x", "8.0000", "2.00x"],
+    ]
+    assert lines[-1].endswith("governor performance; load_1m 0.5; compiler llvmlite 0.44")
+
+
+def test_store_history_of_a_kernel_is_what_won_and_what_was_decided(path, out):
+    assert run(["store", "history", "matmul_64", "--store", str(path), "--json"]) == 0
+    data = json.loads(out()[0])
+    assert [(m["actions"], m["promoted"], m["status"]) for m in data["measurements"]] == [
+        ("tile(axis=m, size=2)", True, "ok"),
+    ]  # fmt: skip
+    assert (data["key"], data["left_out"], data["latencies"]) == (KEY, 3, [])
+    (decided,) = data["decisions"]
+    assert (decided["kind"], decided["choice"], decided["chosen"]) == ("variant", "winograd2", True)
+    assert (decided["incumbent_ms"], decided["challenger_ms"], decided["p_value"]) == (3.5, 1.5, 0.01)
+    assert run(["store", "history", KEY[:6], "--store", str(path), "--all"]) == 0
+    text = out()[0]
+    assert [line.split()[2] for line in text.splitlines()[4:8]] == ["ok", "ok", "wrong", "crashed"]
+    assert "variant   winograd2  stands since  sign  0.01" in text
+
+
+def test_store_history_shows_a_schedule_that_was_measured_again(tmp_path, out):
+    again = replace(trial(0, seconds=5e-3), session="s2", created_s=9000.0)
+    path = make(tmp_path / "a.db", Contents(trials=(trial(0), trial(3), again)))
+    assert run(["store", "history", KEY, "--store", str(path), "--json"]) == 0
+    data = json.loads(out()[0])
+    assert [(m["time_ms"], m["session"]) for m in data["measurements"]] == [(1.0, "s1"), (5.0, "s2")]
+
+
+def test_store_history_leaves_out_what_is_older(path, out):
+    assert run(["store", "history", "mlp", "--store", str(path), "--since", "30d"]) == 0
+    assert out()[0] == "mlp\n\nnothing to list\n"
+    assert run(["store", "history", "mlp", "--store", str(path), "--since", "soon"]) == 2
+    assert "'soon' is not an age such as 12h, 30d or 8w" in out()[1]
+
+
+def test_store_history_of_what_nobody_knows_names_the_models(path, out):
+    assert run(["store", "history", "mpl", "--store", str(path)]) == 1
+    assert out()[1].endswith("; models with latencies: mlp\n")
+
+
+def test_store_why_shows_decisions_about_the_kernel_on_this_machine(tmp_path, out):
+    here = fingerprint(host_target(1))
+    made = replace(WORLD, decisions=(replace(decision("winograd2"), fingerprint=here), decision("elsewhere")))
+    path = make(tmp_path / "a.db", made)
+    assert run(["store", "why", "matmul_64", "--store", str(path), "--threads", "1"]) == 0
+    text = out()[0]
+    assert "decisions about it on this machine:\n" in text
+    assert "winograd2" in text
+    assert "elsewhere" not in text
+
+
+def test_store_stats_count_decisions_and_latencies(path, out):
+    assert run(["store", "stats", "--store", str(path)]) == 0
+    lines = [line.split() for line in out()[0].splitlines()]
+    assert ["decisions", "1"] in lines
+    assert ["latencies", "of", "models", "1"] in lines
 
 
 def test_store_why_shows_every_field_and_the_evidence(path, out):
@@ -221,5 +306,5 @@ def test_store_commands_all_have_an_example():
 
     texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
     names = {name.split()[-1] for name in texts}
-    assert names == {"stats", "verify", "why", "diff", "export", "import", "merge", "prune"}
+    assert names == {"stats", "verify", "history", "why", "diff", "export", "import", "merge", "prune"}
     assert all("Example:" in text for text in texts.values())

@@ -1,4 +1,4 @@
-"""Adaptive sampling, on scripted samples and a scripted clock."""
+"""Samples in turns, on scripted samples and a scripted clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tunegrad.devices.timing import inner_repeats, relative_interval, sample_adaptively, sample_quietly
+from tunegrad.devices.timing import Pairs, inner_repeats, relative_interval, sample_pairs
 from tunegrad.trial import Policy
 
 
@@ -17,11 +17,11 @@ class Script:
     def __init__(self, values: Sequence[float]) -> None:
         self.values, self.at, self.now, self.inner = values, 0, 0.0, [0]
 
-    def sample(self, count: int, inner: int) -> list[float]:
+    def sample(self, inner: int) -> float:
         self.inner.append(inner)
-        taken = [self.values[(self.at + i) % len(self.values)] for i in range(count)]
-        self.at += count
-        self.now += sum(taken) * inner
+        taken = self.values[self.at % len(self.values)]
+        self.at += 1
+        self.now += taken * inner
         return taken
 
     def clock(self) -> float:
@@ -30,7 +30,9 @@ class Script:
 
 def _run(values: Sequence[float], policy: Policy, losing_s: float = math.inf) -> tuple[tuple[float, ...], Script]:
     script = Script(values)
-    return sample_adaptively(script.sample, policy, losing_s, script.clock), script
+    pairs = sample_pairs(script.sample, None, policy, losing_s=losing_s, clock=script.clock)
+    assert pairs.reference_s == (), "nothing is beside it"
+    return pairs.samples_s, script
 
 
 def test_steady_samples_stop_at_the_minimum():
@@ -82,30 +84,19 @@ def test_short_kernels_repeat_inside_a_sample():
 
 def test_cold_samples_are_single_launches():
     script = Script([1e-6])
-    sample_adaptively(script.sample, Policy(cache="cold", budget_s=1.0), math.inf, script.clock, alone=True)
+    sample_pairs(script.sample, None, Policy(cache="cold", budget_s=1.0), clock=script.clock, alone=True)
     assert set(script.inner[1:]) == {1}
 
 
 def _alone(values: Sequence[float], **bounds: float) -> tuple[tuple[float, ...], Script]:
     script, policy = Script(values), Policy(cache="constants", min_samples=3, max_samples=10, budget_s=1.0)
-    return sample_adaptively(script.sample, policy, clock=script.clock, alone=True, **bounds), script
+    return sample_pairs(script.sample, None, policy, clock=script.clock, alone=True, **bounds).samples_s, script
 
 
 def test_cold_samples_count_from_the_first_launch():
     samples, script = _alone([1e-3])
     assert samples == (1e-3,) * 3
     assert script.at == 3
-
-
-def test_two_cold_samples_are_enough_of_what_is_not_promising():
-    samples, script = _alone([1.3e-3, 1.25e-3], losing_s=1.5e-3, promising_s=1.1e-3)
-    assert samples == (1.3e-3, 1.25e-3)
-    assert script.at == 2
-
-
-def test_one_promising_cold_sample_of_two_asks_for_more():
-    samples, _ = _alone([1.3e-3, 1.05e-3, 1.05e-3, 1.05e-3], promising_s=1.1e-3)
-    assert len(samples) > 2
 
 
 def test_slow_first_cold_launches_are_left_out():
@@ -139,67 +130,77 @@ def test_interval_of_the_minimum_is_the_gap_below():
     assert relative_interval([1.0, 1.5, 9.0], "min") == 0.5
 
 
-class Disturbed(Script):
-    """A machine whose arithmetic and samples take ``slow`` times as long until ``until`` seconds have passed."""
+class Machine:
+    """A candidate and what is beside it, on cores that take ``slow[n]`` times as long in turn ``n``; then once more.
 
-    def __init__(self, seconds: float, slow: float, until: float) -> None:
-        super().__init__([seconds])
-        self.slow, self.until, self.beats = slow, until, 0
+    ``log`` is who ran, in order.
+    """
 
-    @property
-    def factor(self) -> float:
-        return self.slow if self.now < self.until else 1.0
+    def __init__(self, candidate_s: float, beside_s: float, slow: Sequence[float]) -> None:
+        self.candidate_s, self.beside_s, self.slow = candidate_s, beside_s, slow
+        self.turn, self.now, self.log, self.inner = 0, 0.0, "", dict[str, list[int]](b=[], c=[])
 
-    def sample(self, count: int, inner: int) -> list[float]:
-        taken = []
-        for _ in range(count):
-            taken.append(self.values[0] * self.factor)
-            self.now += taken[-1] * inner
+    def _run(self, who: str, seconds: float, inner: int) -> float:
+        self.log += who
+        self.inner[who].append(inner)
+        taken = seconds * self.slow[self.turn % len(self.slow)]
+        self.now += taken * inner
         return taken
 
-    def slowness(self) -> float:
-        self.beats += 1
-        found = self.factor
-        self.now += 25e-6 * found
+    def beside(self, inner: int) -> float:
+        return self._run("b", self.beside_s, inner)
+
+    def candidate(self, inner: int) -> float:
+        found = self._run("c", self.candidate_s, inner)
+        self.turn += 1
         return found
 
-    def run(
-        self, losing_s: float = math.inf, promising_s: float = math.inf, wait_s: float = 0.025
-    ) -> tuple[float, ...]:
-        policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015)
-        return sample_quietly(self.sample, self.slowness, policy, losing_s, promising_s, wait_s, self.clock)
+    def pairs(self, standing_s: float, losing_s: float = math.inf, alone: bool = False) -> Pairs:
+        policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.1)
+        return sample_pairs(self.candidate, self.beside, policy, standing_s, losing_s, lambda: self.now, alone)
 
 
-def test_quiet_samples_are_as_taken():
-    machine = Disturbed(1e-3, 1.5, until=0.0)
-    assert machine.run() == (1e-3,) * 3
-    assert machine.beats == 2
+def test_every_sample_has_one_of_the_same_turn_beside_it():
+    machine = Machine(1e-3, 2e-3, [1.0])
+    pairs = machine.pairs(2e-3)
+    assert pairs.samples_s == (1e-3,) * 3
+    assert pairs.reference_s == (2e-3,) * 3
 
 
-def test_disturbed_samples_are_taken_again_in_a_quiet_moment():
-    assert Disturbed(1e-3, 1.5, until=0.02).run() == (1e-3,) * 3
+def test_candidate_runs_last_in_every_turn():
+    machine = Machine(1e-3, 2e-3, [1.0])
+    machine.pairs(2e-3)
+    assert machine.log == "bc" * 4, "the first turn calibrates"
 
 
-def test_what_begins_quietly_and_ends_disturbed_is_taken_again():
-    class Later(Disturbed):
-        @property
-        def factor(self) -> float:
-            return self.slow if 1e-3 < self.now < self.until else 1.0
-
-    assert Later(1e-3, 1.5, until=0.02).run() == (1e-3,) * 3
+@pytest.mark.parametrize("slow", [[1.5], [1.0, 1.8], [1.0, 1.0, 3.0]])
+def test_a_slow_moment_does_not_change_what_turns_say(slow):
+    assert Machine(1e-3, 2e-3, slow).pairs(4e-3).values_s == pytest.approx((2e-3,) * 3)
 
 
-def test_samples_stand_where_no_quiet_moment_comes():
-    machine = Disturbed(1e-3, 1.5, until=10.0)
-    assert machine.run() == (1.5e-3,) * 3
-    assert 0.025 < machine.now < 0.035
+def test_a_slow_moment_makes_no_loser():
+    pairs = Machine(1e-3, 1e-3, [1.8]).pairs(1e-3, losing_s=1.5e-3)
+    assert len(pairs.samples_s) == 3
 
 
-def test_a_slow_candidate_is_not_worth_waiting_for():
-    machine = Disturbed(1e-3, 1.5, until=0.02)
-    assert machine.run(losing_s=0.6e-3, promising_s=0.44e-3) == (1.5e-3,) * 3
-    assert machine.beats == 2
+def test_loser_beside_something_stops_after_two_turns():
+    machine = Machine(2e-3, 1e-3, [1.8])
+    assert machine.pairs(1e-3, losing_s=1.5e-3).samples_s == pytest.approx((3.6e-3,) * 2)
+    assert machine.log == "bcbc"
 
 
-def test_a_disturbed_candidate_that_may_be_the_best_is_not_a_loser():
-    assert Disturbed(1e-3, 1.8, until=0.02).run(losing_s=1.5e-3, promising_s=1.1e-3) == (1e-3,) * 3
+def test_cold_turns_count_from_the_first():
+    machine = Machine(1e-3, 1e-3, [1.0])
+    assert len(machine.pairs(1e-3, alone=True).samples_s) == 3
+    assert machine.log == "bc" * 3
+
+
+def test_each_side_repeats_as_often_as_it_needs():
+    machine = Machine(1e-6, 1e-3, [1.0])
+    machine.pairs(1e-3)
+    assert machine.inner["b"][-1] == 1
+    assert 40 <= machine.inner["c"][-1] <= 41
+
+
+def test_without_anything_beside_it_samples_are_the_values():
+    assert Pairs((1.0, 2.0)).values_s == (1.0, 2.0)

@@ -18,7 +18,7 @@ from tunegrad.opts import DefaultChooser, Space
 from tunegrad.opts.choosing import Recorder
 from tunegrad.opts.sketches.tiles.copies import Copies
 from tunegrad.opts.sketches.tiles.idea import Idea
-from tunegrad.opts.sketches.tiles.operands import operands_of
+from tunegrad.opts.sketches.tiles.operands import axes_of, operands_of
 from tunegrad.opts.sketches.tiles.products import Products
 from tunegrad.opts.sketches.tiles.sketch import idea_of
 from tunegrad.opts.sketches.tiles.sums import Sums
@@ -33,8 +33,8 @@ def kernel(x: Tensor) -> Kernel:
 
 def idea(x: Tensor, target: Target = AVX512) -> Idea:
     made = kernel(x)
-    shared = [a for a in made.axes if a.extent > 1]
-    return idea_of(operands_of(made, target, shared, Recorder(DefaultChooser())))
+    lane, row = axes_of(made, Recorder(DefaultChooser()))
+    return idea_of(operands_of(made, target, lane, row))
 
 
 def default(x: Tensor, target: Target) -> str:
@@ -91,12 +91,18 @@ def test_one_multiply_add_a_cycle_asks_nothing_of_the_second_cache() -> None:
     assert tiles[0] == tiles[1] == tiles[2]
 
 
-@pytest.mark.parametrize(("l2_bytes", "steps"), [(1 << 20, 256), (2 << 20, 512), (4 << 20, 256)])
-def test_panels_are_as_long_as_the_second_cache_allows(l2_bytes: int, steps: int) -> None:
-    """Of 2048 columns: they leave 1 and 2 MiB, and 2 hold twice the steps; 4 hold them."""
+@pytest.mark.parametrize(
+    ("l2", "fmas", "steps"),
+    [(1 << 20, 2, 256), (2 << 20, 2, 512), (4 << 20, 2, 256), (2 << 20, 1, 256)],
+)
+def test_panels_are_as_long_as_the_second_cache_allows(l2: int, fmas: int, steps: int) -> None:
+    """Of 2048 columns: they leave 1 and 2 MiB, and 2 hold twice the steps; 4 hold them.
+
+    Where a core starts one multiply-add in a cycle, the last cache keeps up.
+    """
     x, w = Tensor.input("x", (4096, 4096)), Tensor.input("w", (4096, 2048))
     sizes = [0, 512, 256, 128, 64]
-    guess = idea(x @ w, replace(SERVER, l2_bytes=l2_bytes)).reduce_block(sizes)
+    guess = idea(x @ w, replace(SERVER, l2_bytes=l2, fmas_per_cycle=fmas)).reduce_block(sizes)
     assert sizes[guess] == steps
 
 

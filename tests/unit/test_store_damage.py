@@ -3,9 +3,11 @@
 import logging
 import random
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import MemoryStore, key_of, open_store, read_contents, salvage_store
@@ -24,6 +26,8 @@ def path(tmp_path):
             store.add(trial)
         store.promote(2, EVIDENCE)
         store.add_spend("model", HERE, "beam", 5.0)
+        store.record_decision(decision("winograd2"))
+        store.record_latency(latency())
     return file
 
 
@@ -49,7 +53,7 @@ TRIAL_DAMAGE = {
     "too deep": ("samples_s", "[" * 100_000, "samples_s is not JSON"),
     "other samples": ("samples_s", "[0.0031, 0.004, 0.005]", "checksum"),
     "status": ("status", "okay", "status 'okay' is none of ok, wrong"),
-    "median": ("median_s", 1e-9, "median_s 1e-09 is not the median"),
+    "median": ("median_s", 1e-9, "median_s 1e-09 does not follow from"),
     "actions": ("actions", "unroll(by=99)", "checksum"),
     "text as bytes": ("actions", b"unroll", "actions is b'unroll', not text"),
     "text that is not UTF-8": ("origin", b"\xff\xfe", "origin is b"),
@@ -130,6 +134,16 @@ def test_store_repairs_a_damaged_kernel_text_when_the_kernel_is_measured_again(p
         ("UPDATE policies SET text = 'cache=hot'", "policies row 1: policy fields say"),
         ("UPDATE sessions SET settings = '['", "sessions row 1: settings is not JSON"),
         ("UPDATE spend SET seconds = -1", "spend row 1: seconds is -1.0, not a finite time"),
+        ("UPDATE decisions SET chosen = 2", "decisions row 1: chosen is 2, not 0 or 1"),
+        ("UPDATE decisions SET choice = 'other'", "decisions row 1: checksum"),
+        ("UPDATE decisions SET kernel = 9", "decisions row 1: orphan: its kernel row is missing"),
+        ("UPDATE decisions SET session = 'nobody'", "decisions row 1: orphan: its session 'nobody' is missing"),
+        ("UPDATE decisions SET evidence = '{}'", "decisions row 1: evidence does not have the fields"),
+        ("UPDATE latencies SET samples_s = '[1e-9, 1e-9]'", "latencies row 1: checksum"),
+        ("UPDATE latencies SET state = '[]'", "latencies row 1: state is '[]', not a JSON object"),
+        ("UPDATE latencies SET fingerprint = 9", "latencies row 1: orphan: its fingerprint row is missing"),
+        ("UPDATE latencies SET session = 'nobody'", "latencies row 1: orphan: its session 'nobody' is missing"),
+        ("UPDATE sessions SET versions = '{\"a\": null}'", "sessions row 1: versions a is None, not a number"),
     ],
 )
 def test_store_verify_names_every_other_damaged_row(path, sql, message):
@@ -306,6 +320,42 @@ def test_store_of_schema_1_that_is_damaged_gives_its_readable_rows(tmp_path):
     assert contents.withdrawals == ()
     with open_store(path) as store:
         assert store.winner(KEY, HERE, 1) == numbered(1)
+
+
+@pytest.mark.parametrize("table", ["decisions", "latencies"])
+def test_store_skips_a_damaged_decision_and_latency(path, table, caplog):
+    damage(path, f"UPDATE {table} SET kind = 'taste'")
+    with open_store(path) as store, caplog.at_level(logging.WARNING, logger="tunegrad.db"):
+        found = store.decisions() if table == "decisions" else store.latencies()
+        stands = store.decision("variant", KEY, HERE, 1)
+    assert (found, stands is None) == ([], table == "decisions")
+    assert f"skipped: {table} row 1: kind 'taste' is none of" in caplog.text
+
+
+def test_store_winner_whose_newest_measurement_is_damaged_has_the_figures_before_it(path):
+    with open_store(path, "write") as store:
+        store.add(replace(numbered(2), session="s2"))
+    damage(path, "UPDATE trials SET samples_s = '[1e-9]' WHERE session = 's2'")
+    with open_store(path) as store:
+        assert store.winner(KEY, HERE, 1) == numbered(2)
+
+
+def test_store_fastest_whose_newest_measurement_is_damaged_is_that_before_it(path):
+    with open_store(path, "write") as store:
+        store._connection.execute("DELETE FROM promotions")
+        store.add(replace(numbered(1), session="s2"))
+    damage(path, "UPDATE trials SET samples_s = '[1e-9]' WHERE session = 's2'")
+    with open_store(path) as store:
+        assert store.winner(KEY, HERE, 1) == numbered(1)
+
+
+def test_store_salvages_a_withdrawal_whose_reason_is_damaged(path, tmp_path):
+    with open_store(path, "write") as store:
+        store.withdraw(2, "off by 0.3", "s1")
+    damage(path, "UPDATE withdrawals SET reason = x'ff'")
+    salvage_store(path, tmp_path / "new.db")
+    with open_store(tmp_path / "new.db") as store:
+        assert store.winner(KEY, HERE, 1) is None
 
 
 def test_store_withdrawal_with_a_damaged_reason_still_withdraws(path):

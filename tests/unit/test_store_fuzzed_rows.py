@@ -6,11 +6,13 @@ import random
 import sqlite3
 
 import pytest
+from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Contents, open_store, read_contents, salvage_store
 from tunegrad.db.contents import Promotion
 from tunegrad.db.identity import identity
+from tunegrad.db.record_rows import DECISION_VALUES, LATENCY_VALUES
 from tunegrad.db.rows import TRIAL_VALUES
 
 # No foreign keys: a row that names another row of the same kind is another trial, not a damaged one.
@@ -62,6 +64,50 @@ def check(tmp_path, rows: int, damaged: int, seed: int) -> None:
         assert store.verify() == []
         assert store.trials(KEY) == sound
         assert store.winner(KEY, HERE, 1).kernel_text == KERNEL
+
+
+def fuzz_table(path, table: str, columns: tuple[str, ...], rows: int, seed: int) -> set[int]:
+    """Junk in a column of about half of the rows of a table; their ids."""
+    draw = random.Random(seed)
+    hit = set(draw.sample(range(1, rows + 1), rows // 2))
+    raw = sqlite3.connect(path)
+    with raw:
+        for row in sorted(hit):
+            while True:
+                column, junk = draw.choice(columns), draw.choice(JUNK)
+                value = junk.encode("utf-8", "surrogatepass") if isinstance(junk, str) and "\ud800" in junk else junk
+                update = f"UPDATE {table} SET {column} = ? WHERE id = ? AND {column} IS NOT ?"
+                if raw.execute(update, (value, row, value)).rowcount:
+                    break
+    raw.close()
+    return hit
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_store_reports_fuzzed_decisions_and_latencies_and_salvages_the_others(tmp_path, seed):
+    path = tmp_path / "t.db"
+    decisions = [decision(f"choice_{n}", at=float(n)) for n in range(40)]
+    latencies = [latency(1e-3 * (n + 1), at=float(n)) for n in range(40)]
+    with open_store(path, "write") as store:
+        store.replace_contents(Contents(decisions=tuple(decisions), latencies=tuple(latencies)))
+    named = {"session"}  # of another session: an orphan, which is reported, or a row of that session
+    lost = [
+        fuzz_table(path, table, tuple(c for c in columns if c not in named), 40, seed)
+        for table, columns in (("decisions", DECISION_VALUES), ("latencies", LATENCY_VALUES))
+    ]
+    contents, problems = read_contents(path)
+    assert [{p.row for p in problems if p.table == t} for t in ("decisions", "latencies")] == lost
+    assert all("\n" not in str(p) for p in problems)
+    sound = [d for n, d in enumerate(decisions, 1) if n not in lost[0]]
+    timed = [x for n, x in enumerate(latencies, 1) if n not in lost[1]]
+    assert (list(contents.decisions), list(contents.latencies)) == (sound, timed)
+    with open_store(path) as store:
+        assert (store.decisions(KEY, HERE), store.latencies("mlp")) == (sound, timed)
+        assert store.decision("variant", KEY, HERE, 1) == sound[-1]
+    salvage_store(path, tmp_path / "new.db")
+    with open_store(tmp_path / "new.db") as store:
+        assert store.verify() == []
+        assert (store.decisions(), store.latencies()) == (sound, timed)
 
 
 @pytest.mark.parametrize("seed", range(3))

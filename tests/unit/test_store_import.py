@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from store_exports import WORLD, make, promotion, trial, withdrawn
+from store_exports import WORLD, decision, make, promotion, trial, withdrawn
 from store_trials import HERE, KEY
 
 from tunegrad.db import Contents, Evidence, export_store, import_store, open_store, read_contents
@@ -24,7 +24,10 @@ MACHINE = machine_id(HERE)
 
 
 def rows() -> list[dict[str, object]]:
-    """The file of WORLD as objects: header, kernel, machine, session, four trials, promotion, spend."""
+    """The file of WORLD as objects.
+
+    Header, kernel, machine, session, four trials, promotion, spend, decision, latency.
+    """
     return [json.loads(line) for line in export_lines(WORLD)]
 
 
@@ -60,7 +63,7 @@ def test_export_is_the_same_bytes_each_time_and_has_a_versioned_header(tmp_path)
         "format": "tunegrad-store", "version": 3,
         "rows": {
             "kernel": 1, "machine": 1, "session": 1, "trial": 4, "promotion": 1, "spend": 1, "withdrawal": 0,
-            "decision": 0, "latency": 0,
+            "decision": 1, "latency": 1,
         },
     }  # fmt: skip
 
@@ -68,7 +71,7 @@ def test_export_is_the_same_bytes_each_time_and_has_a_versioned_header(tmp_path)
 def test_export_of_winners_is_their_trials_and_evidence_only(tmp_path):
     found = [json.loads(x) for x in export_store(make(tmp_path / "a.db", WORLD), best=True).lines]
     assert [(r["row"], r.get("actions")) for r in found[4:]] == [
-        ("trial", "tile(axis=m, size=2)"), ("promotion", "tile(axis=m, size=2)"),
+        ("trial", "tile(axis=m, size=2)"), ("promotion", "tile(axis=m, size=2)"), ("decision", None),
     ]  # fmt: skip
 
 
@@ -87,19 +90,19 @@ def test_import_takes_a_file_of_version_1_as_it_was(tmp_path):
         del row["attempts"]
     old = read(list(found))
     assert (old.refusals, old.warnings) == ((), ())
-    assert old.contents == read(list(rows())).contents
+    assert old.contents == read(rows()[:-2]).contents
 
 
 def of_version_2() -> list[dict[str, object]]:
     """The file of WORLD as version 2 had it."""
-    found = rows()
+    found = rows()[:-2]
     found[0]["version"] = 2
     for kind in ("decision", "latency"):
         del found[0]["rows"][kind]
     for name in ("versions", "state"):
         del found[3][name]
     for row in found[4:8]:
-        del row["reference_samples_s"], row["reference_program"]
+        del row["reference_samples_s"], row["reference_program"], row["reference_s"]
     del found[8]["measured_by"], found[8]["measured_s"]
     return found
 
@@ -107,7 +110,7 @@ def of_version_2() -> list[dict[str, object]]:
 def test_import_takes_a_file_of_version_2_as_it_was():
     old = read(list(of_version_2()))
     assert (old.refusals, old.warnings) == ((), ())
-    assert old.contents == read(list(rows())).contents
+    assert old.contents == read(rows()[:-2]).contents
 
 
 @pytest.mark.parametrize("name", ["attempts", "reference_samples_s"])
@@ -137,7 +140,8 @@ def test_import_into_an_empty_store_takes_withdrawals_and_exports_them_again(tmp
 
 def test_import_refuses_a_withdrawal_of_no_row_of_the_file():
     found = [json.loads(line) for line in export_lines(replace(WORLD, withdrawals=(withdrawn(trial(2)),)))]
-    found[-1]["actions"] = "tile(axis=m, size=99)"
+    (row,) = [r for r in found if r.get("row") == "withdrawal"]
+    row["actions"] = "tile(axis=m, size=99)"
     (refusal,) = read(list(found)).refusals
     assert (refusal.row, refusal.field, refusal.rule) == ("withdrawal", "actions", "must be those of a trial above")
 
@@ -147,6 +151,25 @@ def test_import_marks_what_it_takes(tmp_path):
     contents, _ = read_contents(tmp_path / "b.db")
     assert {t.origin for t in contents.trials} == {"imported:beam"}
     assert [p.evidence.test for p in contents.promotions] == ["imported:mannwhitneyu"]
+    assert [d.evidence.test for d in contents.decisions] == ["imported:sign"]
+    assert [x.imported for x in contents.latencies] == [True]
+
+
+def test_import_never_decides_what_was_decided_here(tmp_path):
+    mine = decision("direct", at=1.0)
+    path = make(tmp_path / "b.db", Contents(decisions=(mine,)))
+    report = import_store(path, io.BytesIO("\n".join(export_lines(WORLD)).encode()), "x.jsonl")
+    assert (report.new_decisions, report.new_latencies) == (1, 1)
+    with open_store(path) as store:
+        assert store.decision("variant", KEY, HERE, 1) == mine
+        assert [d.choice for d in store.decisions()] == ["direct", "winograd2"]
+
+
+def test_import_again_takes_no_decision_and_no_latency_twice(tmp_path):
+    path, lines = tmp_path / "b.db", "\n".join(export_lines(WORLD)).encode()
+    import_store(path, io.BytesIO(lines), "x.jsonl")
+    again = import_store(path, io.BytesIO(lines), "x.jsonl")
+    assert (again.new_trials, again.new_decisions, again.new_latencies) == (0, 0, 0)
 
 
 def test_import_as_a_dry_run_writes_nothing(tmp_path):
@@ -212,7 +235,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"status": "good"}, "line 5: trial row: status is 'good': must be one of ok, wrong"),
         (4, {"status": "wrong"}, "line 5: trial row: samples_s is a list of 3: must be empty where status is wrong"),
         (4, {"max_error": "big"}, "line 5: trial row: max_error is 'big': must be one of inf, nan"),
-        (4, {"origin": None}, "line 5: trial row: row is an object of 19: must have origin"),
+        (4, {"origin": None}, "line 5: trial row: row is an object of 20: must have origin"),
         (4, {"run": "x"}, "line 5: trial row: row is 'run': no such field; valid: kernel, machine"),
         (4, {"policy": {}}, "line 5: trial row: policy is an object of 0: must have budget_s"),
         (4, {"kernel": "0" * 32}, "line 5: trial row: kernel is '00000000000000000000000000000000': must be the key"),
@@ -226,6 +249,23 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (8, {"actions": "unroll(axis=m)"}, "line 9: promotion row: actions is 'unroll(axis=m)': must be those of a"),
         (8, {"actions": "tile(axis=m, size=3)"}, "must be those of a trial above that is ok and has samples"),
         (9, {"seconds": [1]}, "line 10: spend row: seconds is a list of 1: must be a number"),
+        (10, {"kind": "taste"}, "line 11: decision row: kind is 'taste': must be one of images, cut, variant"),
+        (10, {"choice": "a b"}, "line 11: decision row: choice is 'a b': must be a name: letters, digits and _"),
+        (10, {"choice": ""}, "line 11: decision row: choice is '': must be a name"),
+        (10, {"chosen": 1}, "line 11: decision row: chosen is 1: must be true or false"),
+        (10, {"status": "wrong"}, "line 11: decision row: chosen is True: must be false where status is wrong"),
+        (10, {"kernel": "0" * 32}, "line 11: decision row: kernel is '00000000000000000000000000000000': must be the"),
+        (10, {"session": "s2"}, "line 11: decision row: session is 's2': must be the id of a session row above"),
+        (10, {"evidence": {}}, "line 11: decision row: evidence is an object of 0: must have challenger_samples_s"),
+        (11, {"samples_s": []}, "line 12: latency row: samples_s is a list of 0: must have a sample"),
+        (11, {"default_samples_s": [1.0]}, "default_samples_s is a list of 1: must be empty, or as many as samples_s"),
+        (11, {"kind": "best"}, "line 12: latency row: kind is 'best': must be one of tuned, default"),
+        (11, {"state": {"b": 1, "a": 2}}, "line 12: latency row: state is an object of 2: must be sorted by name"),
+        (11, {"state": {"load": [1]}}, "line 12: latency row: state.load is a list of 1: must be a number"),
+        (11, {"versions": {"x" * 300: "1"}}, "line 12: latency row: versions is"),
+        (11, {"model": "\x1b[2J"}, r"line 12: latency row: model is '\x1b[2J': must be printable text"),
+        (4, {"reference_samples_s": [1.0]}, "reference_samples_s is a list of 1: must be empty, or as many as"),
+        (8, {"measured_by": "s2"}, "line 9: promotion row: actions is 'tile(axis=m, size=2)': must be those of a"),
         (9, {"row": "drop"}, "line 10: row: row is 'drop': must be one of kernel, machine"),
     ],
 )  # fmt: skip
@@ -278,8 +318,10 @@ def test_import_refuses_a_file_that_is_no_export(header, message):
 
 def test_import_says_that_a_file_is_cut_short():
     found = read(list(rows()[:6]))
-    assert found.warnings == (
-        "file x.jsonl: is cut short: it has 2 of 4 trial rows, 0 of 1 promotion rows, 0 of 1 spend rows",
+    (warning,) = found.warnings
+    assert warning == (
+        "file x.jsonl: is cut short: it has 2 of 4 trial rows, 0 of 1 promotion rows, 0 of 1 spend rows,"
+        " 0 of 1 decision rows, 0 of 1 latency rows"
     )
     assert len(found.contents.trials) == 2
 

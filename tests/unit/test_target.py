@@ -182,10 +182,10 @@ def test_dearer_launches_plan_fewer_kernels() -> None:
     assert expected(LONG, changed(launch_s=1e-3)) == "direct"
 
 
-def test_faster_folds_leave_a_sum_to_one_core() -> None:
-    dear = changed(launch_s=4e-6)
-    assert expected(LONG, replace(dear, rates=replace(dear.rates, folds_per_s=1e7))) == "split64"
-    assert expected(LONG, replace(dear, rates=replace(dear.rates, folds_per_s=1e11))) == "direct"
+def test_faster_and_wider_folds_leave_a_sum_to_one_core() -> None:
+    for slow, fast in (({"folds_per_s": 1e7}, {"folds_per_s": 1e11}), ({"fold_run": 1}, {})):
+        assert expected(LONG, changed(launch_s=4e-6, **slow)) == "split64"
+        assert expected(LONG, changed(launch_s=4e-6, **fast)) == "direct"
 
 
 @pytest.mark.parametrize(

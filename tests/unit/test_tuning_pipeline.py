@@ -14,7 +14,7 @@ from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, t
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome, host_device
+from tunegrad.devices import Beside, Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome, host_device
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule
 from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, Measurer, ModelSearch, SearchTask
@@ -70,7 +70,12 @@ class Device:
         assert self.under_way is None
 
     def measure_compiled(
-        self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float
+        self,
+        candidate: Candidate,
+        code: CompiledCandidate,
+        policy: Policy,
+        best_s: float,
+        beside: Beside | None = None,
     ) -> Measurement:
         assert self.under_way is None, "something compiles while a candidate is timed"
         assert code.image, "a known program is measured again"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tunegrad.db import Problem, Stats
 
 __all__ = [
+    "UNKNOWN",
     "count_text",
     "doctor_text",
     "duration",
@@ -210,6 +211,8 @@ def stats_text(path: Path, stats: Stats) -> str:
         ("sessions", str(stats.sessions)),
         ("promotions", str(stats.promotions)),
         ("withdrawals", str(stats.withdrawals)),
+        ("decisions", str(stats.decisions)),
+        ("latencies of models", str(stats.latencies)),
         ("time spent searching", duration(stats.spent_s)),
         ("size, bytes", str(stats.size_bytes)),
         ("schema version", str(stats.schema_version)),

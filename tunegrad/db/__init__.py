@@ -15,6 +15,7 @@ from tunegrad.db.exchange import (
     prune_store,
     salvage_store,
 )
+from tunegrad.db.history import DecisionRow, History, LatencyRow, MeasurementRow, history
 from tunegrad.db.importing import Claim, Refusal, Verdict, actions_fault
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
@@ -51,14 +52,18 @@ __all__ = [
     "Contents",
     "Decision",
     "DecisionChange",
+    "DecisionRow",
     "Difference",
     "Evidence",
     "Exported",
+    "History",
     "Hit",
     "ImportReport",
     "Latency",
     "LatencyPair",
+    "LatencyRow",
     "Lookup",
+    "MeasurementRow",
     "MemoryStore",
     "MergeReport",
     "Miss",
@@ -86,6 +91,7 @@ __all__ = [
     "actions_fault",
     "diff_stores",
     "export_store",
+    "history",
     "import_store",
     "key_of",
     "merge_stores",

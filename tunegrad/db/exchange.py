@@ -17,6 +17,7 @@ from typing import BinaryIO
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
+from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import subject
 from tunegrad.db.importing import ActionRule, Refusal, read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
@@ -26,7 +27,6 @@ from tunegrad.db.reading import read_contents, sound_contents
 from tunegrad.db.records import Problem
 from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
-from tunegrad.db.why import find_kernel
 from tunegrad.errors import StoreError
 
 __all__ = [

@@ -28,6 +28,7 @@ from tunegrad.db.values import (
     dump_properties,
     is_utf8,
     properties_faults,
+    real,
     sample_faults,
     take_choice,
     take_flag,
@@ -129,7 +130,7 @@ def admit_decision(decision: Decision) -> Decision:
         decision,
         evidence=admit_evidence(decision.evidence),
         error=clean_text(decision.error, _ERROR_CHARACTERS),
-        created_s=float(decision.created_s),
+        created_s=real(decision.created_s),
     )
     if faults := list(_decision_faults(decision)):
         raise InternalError(f"decision {decision.kind} {decision.choice!r}: {'; '.join(faults)}")
@@ -229,7 +230,7 @@ def admit_latency(latency: Latency) -> Latency:
         model=clean_text(latency.model),
         samples_s=tuple(float(s) for s in latency.samples_s),
         default_samples_s=tuple(float(s) for s in latency.default_samples_s),
-        created_s=float(latency.created_s),
+        created_s=real(latency.created_s),
         versions=_plain(latency.versions),
         state=_plain(latency.state),
     )

@@ -21,6 +21,7 @@ from tunegrad.db.values import (
     clean_text,
     dump,
     is_utf8,
+    real,
     sample_faults,
     take_choice,
     take_integer,
@@ -71,6 +72,7 @@ TRIAL_VALUES = (
     "attempts",
     "reference_samples_s",
     "reference_program",
+    "reference_s",
     "checksum",
 )
 # What decode_trial reads.
@@ -100,7 +102,7 @@ def _faults(trial: Trial) -> Iterator[str]:
     yield from sample_faults("reference_samples_s", m.reference_samples_s)
     if m.reference_samples_s and len(m.reference_samples_s) != len(m.samples_s):
         yield f"{len(m.reference_samples_s)} reference_samples_s stand beside {len(m.samples_s)} samples_s"
-    for name in _DURATIONS:
+    for name in (*_DURATIONS, "reference_s"):
         value = getattr(m, name)
         if not (math.isfinite(value) and value >= 0):
             yield f"{name} is {value!r}, not a finite time >= 0"
@@ -135,13 +137,13 @@ def admit(trial: Trial) -> Trial:
         samples_s=tuple(float(s) for s in m.samples_s),
         reference_samples_s=tuple(float(s) for s in m.reference_samples_s),
         error=clean_text(m.error, _ERROR_CHARACTERS),
-        lower_s=float(m.lower_s),
-        compile_s=float(m.compile_s),
-        verify_s=float(m.verify_s),
-        timing_s=float(m.timing_s),
-        max_error=float(m.max_error),
+        lower_s=real(m.lower_s),
+        compile_s=real(m.compile_s),
+        verify_s=real(m.verify_s),
+        timing_s=real(m.timing_s),
+        max_error=real(m.max_error),
     )
-    trial = replace(trial, measurement=measurement, created_s=float(trial.created_s), origin=clean_text(trial.origin))
+    trial = replace(trial, measurement=measurement, created_s=real(trial.created_s), origin=clean_text(trial.origin))
     faults = list(_faults(trial))
     if fault := _fingerprint_fault(trial.fingerprint):
         faults.append(fault)
@@ -172,7 +174,8 @@ def _checksum(trial: Trial) -> int:
     What an older schema has no column for is left out where it says nothing: old rows keep theirs.
     """
     m = trial.measurement
-    beside = (m.reference_samples_s, m.reference_program)
+    stands_for = (float(m.reference_s),) if m.reference_s else ()
+    beside = (m.reference_samples_s, m.reference_program, *stands_for)
     return checksum(
         (
             trial.kernel_key,
@@ -219,6 +222,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         m.attempts,
         dump(m.reference_samples_s),
         m.reference_program,
+        float(m.reference_s),
         _checksum(trial),
     )
 
@@ -298,6 +302,7 @@ def _decode(row: Sequence[Any]) -> Trial:
             timing_s=take_real("timing_s", value["timing_s"]),
             reference_samples_s=_samples_of(value, "reference_samples_s"),
             reference_program=take_text("reference_program", value["reference_program"]),
+            reference_s=take_real("reference_s", value["reference_s"]),
         ),
         session=take_text("session", value["session"]),
         origin=take_text("origin", value["origin"]),
@@ -305,8 +310,9 @@ def _decode(row: Sequence[Any]) -> Trial:
     )
     if faults := list(_faults(trial)):
         raise RowFault("; ".join(faults))
-    if value["median_s"] != (trial.measurement.seconds if trial.measurement.samples_s else None):
-        raise RowFault(f"median_s {value['median_s']!r} is not the median of its samples")
+    m = trial.measurement
+    if value["median_s"] != (m.seconds if m.samples_s else None):
+        raise RowFault(f"median_s {value['median_s']!r} does not follow from its samples")
     if value["checksum"] != _checksum(trial):
         raise RowFault(f"checksum {value['checksum']!r} does not match the row's content")
     return trial

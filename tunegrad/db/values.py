@@ -23,6 +23,7 @@ __all__ = [
     "dump_properties",
     "is_utf8",
     "properties_faults",
+    "real",
     "sample_faults",
     "take_choice",
     "take_flag",
@@ -80,6 +81,11 @@ def properties_faults(name: str, properties: Properties) -> Iterator[str]:
 
 
 # ---- into rows
+
+
+def real(value: float) -> float:
+    """The number as SQLite gives it back: a float, and zero without a sign."""
+    return float(value) + 0.0
 
 
 def dump(value: object) -> str:

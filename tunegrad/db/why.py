@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from tunegrad.db.contents import Contents, Promotion, Winner, is_imported, winners
 from tunegrad.db.diff import WinnerFacts, winner_facts
+from tunegrad.db.finding import find_kernel
+from tunegrad.db.history import DecisionRow, decision_view
 from tunegrad.db.identity import Place, place_of, standing
 from tunegrad.db.lookup import Hit, Lookup, Near, look_up
-from tunegrad.db.records import Decision, Withdrawal
+from tunegrad.db.records import Withdrawal
 from tunegrad.db.rows import key_of
-from tunegrad.errors import StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 
-__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "find_kernel", "why"]
-
-_SHOWN = 8
-_SHORTEST_PREFIX = 4
+__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class Why:
     promotions: tuple[PromotionRow, ...]
     withdrawals: tuple[WithdrawalRow, ...]
     nearest: tuple[NearRow, ...]
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[DecisionRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +116,6 @@ class _Source:
         trials = self.contents.by_identity()
         found = [w for w in self.contents.withdrawals if w.trial.subject[:2] == (kernel_key, fingerprint)]
         return [Withdrawal(trials[w.trial], w.reason, w.session, w.created_s) for w in found]
-
-
-def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
-    """(text, name) of the kernel with this name, key, start of a key (four digits or more), or text.
-
-    Raises StoreError: for a name or prefix of several, which lists them; for an unknown one, with the nearest names.
-    """
-    found = [k for k in contents.kernels if wanted in (k[1], k[0], k[0].strip(), key_of(k[0]))]
-    if not found and len(wanted) >= _SHORTEST_PREFIX:
-        found = [k for k in contents.kernels if key_of(k[0]).startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        keys = ", ".join(f"{key_of(text)} {name}".strip() for text, name in found[:_SHOWN])
-        raise StoreError(f"kernel {wanted!r}: is the name or prefix of {len(found)}: {keys}; give one key")
-    names = sorted({name for _, name in contents.kernels if name})
-    close = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)
-    close = [n for n in names if wanted.lower() in n.lower()][:_SHOWN] or close
-    if not contents.kernels:
-        advice = "the store is empty"
-    elif close:
-        advice = f"nearest names: {', '.join(close)}"
-    else:
-        some = names or [key_of(text) for text, _ in contents.kernels]
-        more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
-        advice = f"it knows {', '.join(some[:_SHOWN])}{more}"
-    raise StoreError(f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}")
 
 
 def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) -> Why:
@@ -184,7 +154,7 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
             NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
             for n in answer.nearest
         ),
-        decisions=tuple(d for d in contents.decisions if (d.key, d.fingerprint) == (key, here)),
+        decisions=tuple(decision_view(d) for d in contents.decisions if (d.key, d.fingerprint) == (key, here)),
     )  # fmt: skip
 
 

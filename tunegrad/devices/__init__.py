@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.host.single import run_on_host
     from tunegrad.devices.job import (
         CONTENDING,
+        Beside,
         Candidate,
         CompiledCandidate,
         Geometry,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTENDING",
     "DEFAULT",
+    "Beside",
     "BoundPlan",
     "Candidate",
     "Code",
@@ -69,7 +71,7 @@ _HOMES = {
     "host.facts": ("default_threads",),
     "host.single": ("run_on_host",),
     "job": (
-        "CONTENDING", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO", "Limits", "Lowered",
+        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO", "Limits", "Lowered",
         "Outcome", "Parameter", "Reference",
     ),
     "limits": ("MachineLimits",),

@@ -1,7 +1,7 @@
 """The bench: it loads one candidate at a time, runs it on each input set, and times it on an open device.
 
     load, run    the candidate on private copies of the inputs --> how long, guard zones, a digest of its outputs
-    time         samples                                       --> guard zones, a digest of its outputs
+    time         samples, in turns with a sound program        --> guard zones, a digest of its outputs
     hand_in      copies of the outputs, for the referee
 
 What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen them (``examine``).
@@ -9,13 +9,13 @@ What the outputs must be, nobody here knows: the referee judges the copies, wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tunegrad.devices.device import Code, Device, Launch, Memory
 from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.replies import Ran, Timed, digest, identity
-from tunegrad.devices.timing import inner_repeats, sample_quietly
+from tunegrad.devices.timing import Pairs, inner_repeats, sample_pairs
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take
 from tunegrad.errors import CompileFailure, InternalError
@@ -26,18 +26,13 @@ __all__ = ["Bench"]
 _POISON = 0xFF
 _READ = ("in", "const", "pack")
 
-_LATE_S = 0.1e-3
-"""What threads that have to wake up may add to a run, at most."""
-
-_PROMISING = 1.1
-"""Where a candidate would, undisturbed, take at most this much of the best time, a quiet moment is waited for."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
     """A loaded candidate, and for each input set the buffers it runs on and its launch."""
 
     kernel_key: str
+    program: str
     digest: bytes
     code: Code
     scratch: tuple[Memory, ...]
@@ -85,6 +80,7 @@ class Bench:
         self.engine = device.open(pin=True)
         self._datasets = DatasetCache(limits.cache_bytes)
         self._bound: _Bound | None = None
+        self._beside: _Bound | None = None
         if watching:
             self.engine.watch(())
 
@@ -93,15 +89,19 @@ class Bench:
         self.release()
         self._datasets.put(kernel_key, Dataset(tuple(InputSet(s, {}) for s in take(places, self._memory))))
 
-    def load(self, kernel_key: str, compiled: CompiledCandidate) -> Ran:
-        """Load a candidate, which takes the place of the one before it, and run it once on the first input set."""
-        self.release()
+    def load(self, kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None = None) -> Ran:
+        """Load a candidate, which takes the place of the one before it, and run it once on the first input set.
+
+        What it is to be timed ``beside`` is loaded as well, and stays.
+        """
+        self._unload()
         measured = identity(digest(compiled.image), kernel_key, 0)
         dataset = self._datasets.get(kernel_key)
         if dataset is None:
             return Ran(measured, "unprepared")
         try:
-            dataset.pack([compiled.io], self.engine)
+            dataset.pack([compiled.io, *([] if beside is None else [beside.io])], self.engine)
+            self._place(kernel_key, beside, dataset)
             self._bound = self._bind(kernel_key, compiled, dataset)
         except CompileFailure as error:
             return Ran(measured, "compile_error", damage=str(error))
@@ -119,15 +119,17 @@ class Bench:
         damage, written = bound.damage(index), self.engine.digest(bound.written(index))
         return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=damage, written=written)
 
-    def time(self, policy: Policy, best_s: float, once_s: float) -> Timed:
-        """Time what is loaded, on the first input set.
+    def time(self, policy: Policy, best_s: float, standing_s: float = 0.0) -> Timed:
+        """Time what is loaded, on the first input set, in turns with what is beside it.
 
-        ``best_s`` is the time to beat, ``once_s`` what it took when it was run: a clear loser is not timed to the end.
+        ``best_s`` is the time to beat: a clear loser is not timed to the end. ``standing_s`` are the seconds that the
+        program beside it stands for.
         """
         bound = self._loaded()
-        samples = self._samples(bound, policy, best_s, once_s)
+        pairs = self._pairs(bound, policy, best_s, standing_s)
         written = self.engine.digest(bound.written(0))
-        return Timed(identity(bound.digest, bound.kernel_key, 0), samples, bound.damage(0), written)
+        measured = identity(bound.digest, bound.kernel_key, 0)
+        return Timed(measured, pairs.samples_s, bound.damage(0), written, pairs.reference_s)
 
     def hand_in(self, index: int) -> Ran:
         """Copy for the referee what was written last, on input set ``index``."""
@@ -139,9 +141,24 @@ class Bench:
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""
+        self._unload()
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.code.close()
+
+    def _unload(self) -> None:
+        """Unload the candidate; what is beside it stays."""
         bound, self._bound = self._bound, None
         if bound is not None:
             bound.code.close()
+
+    def _place(self, kernel_key: str, beside: CompiledCandidate | None, dataset: Dataset) -> None:
+        """Load what a candidate is timed beside, unless it is there."""
+        there = self._beside
+        held = None if there is None or there.dataset is not dataset else there.program
+        if beside is None or held != beside.program_hash:
+            self.release()
+            self._beside = None if beside is None else self._bind(kernel_key, beside, dataset)
 
     def compare(
         self, kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
@@ -183,22 +200,24 @@ class Bench:
             self.engine.watch(
                 [b if role in _READ else None for each in buffers for role, b in zip(roles, each, strict=True)]
             )
-        return _Bound(kernel_key, digest(compiled.image), code, scratch, compiled.io, dataset, buffers, launches)
+        return _Bound(
+            kernel_key, compiled.program_hash, digest(compiled.image), code, scratch, compiled.io, dataset, buffers,
+            launches,
+        )  # fmt: skip
 
-    def _samples(self, bound: _Bound, policy: Policy, best_s: float, once_s: float) -> tuple[float, ...]:
-        """Samples in seconds of what took ``once_s`` when it was verified."""
-        dropped, wait_s = bound.evicted(policy.cache), self._limits.quiet_s
+    def _pairs(self, bound: _Bound, policy: Policy, best_s: float, standing_s: float) -> Pairs:
+        """Samples in turns. What is beside the candidate writes where it does, and each time before it."""
+        beside = self._beside
 
-        def sampler(samples: int, inner: int) -> Sequence[float]:
-            return self.engine.time(bound.launches[0], samples, inner, dropped)
+        def sampler(program: _Bound) -> Callable[[int], float]:
+            evicted = program.evicted(policy.cache)
+            return lambda inner: self.engine.time(program.launches[0], 1, inner, evicted)[0]
 
-        losing_s = self._limits.losing_factor * best_s
-        slow_s = losing_s + _LATE_S
-        if once_s > slow_s:
-            before = self.engine.slowness()
-            samples = tuple(sampler(1, 1))
-            if samples[0] > slow_s * max(1.0, before, self.engine.slowness()):
-                return samples
-        return sample_quietly(
-            sampler, self.engine.slowness, policy, losing_s, best_s * _PROMISING, wait_s, alone=bool(dropped)
+        return sample_pairs(
+            sampler(bound),
+            None if beside is None else sampler(beside),
+            policy,
+            standing_s,
+            losing_s=self._limits.losing_factor * best_s,
+            alone=bool(bound.evicted(policy.cache)),
         )

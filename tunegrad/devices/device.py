@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
@@ -107,8 +108,14 @@ class Engine(Protocol):
     def part(self, memory: Own, start: int, nbytes: int) -> Memory:
         """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
 
-    def borrow(self, array: NDArray[Any]) -> Memory | None:
-        """A contiguous array of this process as kernels can use it; None where they can not."""
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory of this process for what a run gives back; kernels write to it where they can."""
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Memory | None:
+        """An array of this process as kernels can use it; None where they can not, as it lies there.
+
+        ``anywhere``: however its start is aligned.
+        """
 
     def write(self, memory: Own, values: Array) -> None:
         """Copy a contiguous array to the start of memory."""
@@ -146,9 +153,6 @@ class Engine(Protocol):
 
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
         """
-
-    def slowness(self) -> float:
-        """How much longer a fixed piece of arithmetic takes now than it can."""
 
     def limits(self) -> MachineLimits:
         """The device's peaks, measured now; takes about a second."""

@@ -17,11 +17,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any, Protocol
 
 from tunegrad.devices import worker
-from tunegrad.devices.job import CONTENDING, CompiledCandidate, Limits, Parameter
+from tunegrad.devices.job import CONTENDING, Beside, CompiledCandidate, Limits, Parameter
 from tunegrad.devices.processes.ending import Died, Ending, TimedOut
 from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
 from tunegrad.devices.verifying import referee
@@ -107,7 +106,7 @@ class Examination:
     """One candidate. Mutable: it learns how many input sets there are once the referee has told.
 
     ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of its code.
-    ``trusted``: the bench is believed what its outputs' digest is.
+    ``trusted``: the bench is believed what its outputs' digest is. ``beside`` is what it is timed in turns with.
     """
 
     bench: Caller
@@ -117,6 +116,7 @@ class Examination:
     compiled: CompiledCandidate
     policy: Policy
     best_s: float
+    beside: Beside | None = None
     rights: Rights = field(default_factory=Rights)
     end_s: float = 0.0
     sets: int = 0
@@ -129,7 +129,8 @@ class Examination:
         self.end_s, self.code = start + self.policy.timeout_s, digest(self.compiled.image)
         facts = Measurement(Status.OK, lower_s=self.compiled.lower_s, compile_s=self.compiled.compile_s)
         try:
-            first = self._ask(worker.load, self.kernel_key, self.compiled, reply=Ran, index=0)
+            beside = None if self.beside is None else self.beside.compiled
+            first = self._ask(worker.load, self.kernel_key, self.compiled, beside, reply=Ran, index=0)
             if first.state == "unprepared":
                 return Unprepared()
             if first.state != "ran":
@@ -142,29 +143,36 @@ class Examination:
 
     def _examine(self, first: Ran, start: float, facts: Measurement) -> Result:
         best_s = self.best_s or math.inf
-        samples: tuple[float, ...] = ()
-        timing_s = 0.0
+        found = facts
         fault = self._judge(first, 0, _Fault())
         if first.once_s > max(_HOPELESS_S, best_s * _HOPELESS):
-            samples = (first.once_s,)
+            found = replace(facts, samples_s=(first.once_s,))
         elif not fault.error:
-            began = time.monotonic()
-            timed = self._ask(worker.time_loaded, self.policy, best_s, first.once_s, reply=Timed, index=0)
-            samples, timing_s = timed.samples_s, time.monotonic() - began
-            self._hold_against(samples, timing_s)
-            if timed.damage or median(samples) <= CONTENDING * best_s:
-                self.trusted = median(samples) > best_s
+            timed, found = self._timed(best_s, facts)
+            if timed.damage or found.seconds <= CONTENDING * best_s:
+                self.trusted = found.seconds > best_s
                 fault = self._others(self._after(timed, fault))
-        measurement = replace(
-            facts,
-            status=Status.WRONG if fault.error else Status.OK,
-            samples_s=() if fault.error else samples,
-            error=fault.error,
-            verify_s=time.monotonic() - start - timing_s,
-            timing_s=timing_s,
-            max_error=fault.max_error,
-        )
-        return Result(measurement, damaged=fault.damaged)
+        took_s = time.monotonic() - start - found.timing_s
+        found = replace(found, verify_s=took_s, max_error=fault.max_error)
+        if fault.error:
+            ended = replace(facts, status=Status.WRONG, error=fault.error, timing_s=found.timing_s)
+            found = replace(ended, verify_s=took_s, max_error=fault.max_error)
+        return Result(found, damaged=fault.damaged)
+
+    def _timed(self, best_s: float, facts: Measurement) -> tuple[Timed, Measurement]:
+        """What the bench says of its time, in turns with what it is timed beside; and that as a measurement."""
+        began = time.monotonic()
+        standing_s = 0.0 if self.beside is None else self.beside.seconds
+        timed: Timed = self._ask(worker.time_loaded, self.policy, best_s, standing_s, reply=Timed, index=0)
+        timing_s = time.monotonic() - began
+        self._hold_against((*timed.samples_s, *timed.reference_samples_s), timing_s)
+        if len(timed.reference_samples_s) != (0 if self.beside is None else len(timed.samples_s)):
+            raise _Ended(Died(0, f"{len(timed.reference_samples_s)} samples of what it was timed beside"))
+        found = replace(facts, samples_s=timed.samples_s, timing_s=timing_s)
+        if self.beside is None:
+            return timed, found
+        beside, program = timed.reference_samples_s, self.beside.compiled.program_hash
+        return timed, replace(found, reference_samples_s=beside, reference_program=program, reference_s=standing_s)
 
     def _after(self, timed: Timed, before: _Fault) -> _Fault:
         """What the launches that were timed made of the outputs. An inout is another value after each of them."""

@@ -14,6 +14,7 @@ from tunegrad.trial import Measurement
 
 __all__ = [
     "CONTENDING",
+    "Beside",
     "Candidate",
     "CompiledCandidate",
     "Geometry",
@@ -116,6 +117,14 @@ class CompiledCandidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What candidates of a kernel are timed in turns with: a sound program, and the ``seconds`` it stands for."""
+
+    compiled: CompiledCandidate
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """What to measure. ``payload`` is any picklable value that the hooks understand; without hooks, a ``Lowered``.
 
@@ -183,8 +192,7 @@ class Limits:
 
     Timing stops early where a candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the
     inputs that the bench keeps, the references that the referee keeps (and a quarter as much of inputs), and those that
-    this process does. ``quiet_s``: how long a moment is waited for in which nothing disturbs the timing of a candidate
-    that may be good.
+    this process does.
     """
 
     compile_s: float = 5.0
@@ -195,4 +203,3 @@ class Limits:
     cache_bytes: int = 1 << 30
     worker_start_s: float = 60.0
     losing_factor: float = 1.5
-    quiet_s: float = 0.025

@@ -20,7 +20,7 @@ from tunegrad.devices import worker
 from tunegrad.devices.device import Device
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import default_threads
-from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
+from tunegrad.devices.job import Beside, Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
@@ -154,18 +154,26 @@ class DeviceMeasurer:
             self._referee.call(referee.refer, tuple(kernels), limit_s=limit_s, reply_type=None)
 
     def measure_compiled(
-        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float = math.inf
+        self,
+        candidate: Candidate,
+        compiled: CompiledCandidate,
+        policy: Policy,
+        best_s: float = math.inf,
+        beside: Beside | None = None,
     ) -> Measurement:
-        """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early."""
+        """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early.
+
+        It is timed in turns with ``beside``, a program of the kernel that was measured OK before.
+        """
         if compiled.duplicate:
             raise InternalError(f"{compiled.entry}: a known program has no code to measure")
         self._quiet()
-        ended, alone = self._examine(candidate, compiled, policy, best_s)
+        ended, alone = self._examine(candidate, compiled, policy, best_s, beside)
         attempts = 1
         if _failed(ended) and (not alone or _crashed(ended)):
             attempts = 2
             self._bench.close()
-            ended, _ = self._examine(candidate, compiled, policy, best_s)
+            ended, _ = self._examine(candidate, compiled, policy, best_s, beside)
         if isinstance(ended, Result):
             return replace(ended.measurement, attempts=attempts)
         row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
@@ -263,15 +271,21 @@ class DeviceMeasurer:
         self.close()
 
     def _examine(
-        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy, best_s: float
+        self,
+        candidate: Candidate,
+        compiled: CompiledCandidate,
+        policy: Policy,
+        best_s: float,
+        beside: Beside | None,
     ) -> tuple[Result | Died | TimedOut, bool]:
         """One try, and whether the bench's process had run no other candidate. A damaged bench is gone afterwards."""
         for missed in range(3):  # one may have nothing yet, and one may die of the machine's doing
             if missed:
                 self._prepare(candidate, compiled)
             examination = Examination(
-                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s, self._rights
-            )
+                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s, beside,
+                self._rights,
+            )  # fmt: skip
             found = examination.run()
             if not isinstance(found, Unprepared):
                 break

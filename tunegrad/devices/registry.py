@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from tunegrad.config import DEFAULT_DEVICE as DEFAULT
 from tunegrad.devices.device import Device
 from tunegrad.errors import DeviceError
 
 __all__ = ["DEFAULT", "found", "host_device", "known", "open"]
-
-DEFAULT = "cpu"
 
 
 def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open

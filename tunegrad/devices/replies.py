@@ -54,12 +54,16 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Samples in seconds, and what was found after them: damage, and the digest of the outputs."""
+    """Samples in seconds, and what was found after them: damage, and the digest of the outputs.
+
+    ``reference_samples_s`` are of the program beside it, turn by turn; empty where there is none.
+    """
 
     measured: Digest
     samples_s: Samples
     damage: Text = ""
     written: Digest = ""
+    reference_samples_s: Samples = ()
 
 
 @dataclass(frozen=True, slots=True)

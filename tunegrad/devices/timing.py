@@ -1,6 +1,9 @@
 """How many samples to take, and what they say: adaptive repeats and order-statistic intervals.
 
-The sampler is a function from (samples, inner repeats) to seconds, so all of this is tested with no clock.
+    beside B:   B C  B C  B C      every sample of a candidate C stands next to one of B, taken in the same turn
+    alone:        C    C    C
+
+Samplers are functions from inner repeats to seconds, so all of this is tested with no clock.
 """
 
 from __future__ import annotations
@@ -8,26 +11,48 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+from dataclasses import dataclass, field
 
 from tunegrad.trial import Policy
 
-__all__ = ["QUIET", "inner_repeats", "relative_interval", "sample_adaptively", "sample_quietly"]
+__all__ = ["Pairs", "inner_repeats", "relative_interval", "sample_pairs"]
 
-Sampler = Callable[[int, int], Sequence[float]]
+Sampler = Callable[[int], float]
+"""Seconds of one launch, the mean of so many back to back."""
 
 _SHORT_S = 20e-6
 _SAMPLE_S = 40e-6
 _MAX_INNER = 4096
+_LEAST_S = 1e-9
+"""A tick of the clock: nothing is shorter."""
 
 _TRIES = 4
 _TRYING = 0.3
-"""Launches before something is losing, and the part of its budget that they may take. The first ones find caches, and
-threads, as what ran before them left them: a kernel of 12 us took 280 at first.
+"""Launches before something is losing alone, and the part of its budget that they may take. The first ones find
+caches, and threads, as what ran before them left them: a kernel of 12 us took 280 at first. Beside another program,
+which meets the same, two turns are enough.
 """
 
-QUIET = 1.15
-"""Moments in which a fixed piece of arithmetic takes at most this much longer than it can are undisturbed."""
+
+@dataclass(slots=True)
+class Pairs:
+    """Samples of a candidate, and of what is beside it turn by turn, none where it is alone. Mutable: they grow."""
+
+    samples_s: tuple[float, ...] = ()
+    reference_s: tuple[float, ...] = ()
+    standing_s: float = 0.0
+
+    @property
+    def values_s(self) -> tuple[float, ...]:
+        """What each turn says of the candidate, in seconds: with what is beside it as long as it stands for."""
+        if not self.reference_s:
+            return self.samples_s
+        turns = zip(self.samples_s, self.reference_s, strict=True)
+        return tuple(self.standing_s * mine / max(beside, _LEAST_S) for mine, beside in turns)
+
+    def latest(self, count: int) -> Pairs:
+        """The last turns alone."""
+        return Pairs(self.samples_s[-count:], self.reference_s[-count:], self.standing_s)
 
 
 def inner_repeats(once_s: float, alone: bool) -> int:
@@ -54,71 +79,62 @@ def relative_interval(samples: Sequence[float], statistic: str = "median") -> fl
     return 0.5 * (ordered[n - 1 - rank] - ordered[rank]) / middle if middle > 0 else math.inf
 
 
-def sample_adaptively(
-    sampler: Sampler,
+@dataclass(slots=True)
+class _Turns:
+    """Takes turns of a candidate and of what is beside it. Mutable: it keeps them, and how often each is repeated."""
+
+    candidate: Sampler
+    beside: Sampler | None
+    alone: bool
+    pairs: Pairs
+    inner: list[int] = field(default_factory=lambda: [1, 1])
+
+    def take(self, count: int) -> None:
+        """So many more turns; the candidate comes last in each, since its outputs are looked at afterwards."""
+        for _ in range(count):
+            if self.beside is not None:
+                self.pairs.reference_s += (self.beside(self.inner[1]),)
+            self.pairs.samples_s += (self.candidate(self.inner[0]),)
+
+    def calibrate(self) -> None:
+        """Let the first turns say how often each is repeated in a sample; unless alone they count no more."""
+        sides = self.pairs.samples_s, self.pairs.reference_s
+        self.inner = [inner_repeats(min(side), self.alone) if side else 1 for side in sides]
+        self.pairs = self.pairs.latest(1) if self.alone else Pairs(standing_s=self.pairs.standing_s)
+
+
+def sample_pairs(
+    candidate: Sampler,
+    beside: Sampler | None,
     policy: Policy,
+    standing_s: float = 0.0,
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
-    promising_s: float = math.inf,
-) -> tuple[float, ...]:
-    """Samples in seconds until the interval is under ``policy.tolerance``, the budget is spent, or it is losing.
+) -> Pairs:
+    """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate is losing.
 
-    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran before it; two are
-    enough where both took longer than ``promising_s``. Losing: every sample so far took longer than ``losing_s``, and
-    there were several, but of a long one two. Unless ``alone``, the first launch calibrates and is kept only where
-    nothing follows it.
+    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran before it. Losing:
+    every turn so far says more than ``losing_s``, and there were several, but of a long one two. Unless ``alone``, the
+    first turn calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands for.
     """
     start = clock()
-    first = list(sampler(1, 1))
-    while min(first) > losing_s and len(first) < _TRIES:
-        if len(first) > 1 and clock() - start > _TRYING * policy.budget_s:
+    turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
+    turns.take(1)
+    tries = _TRIES if beside is None else 2
+    while min(turns.pairs.values_s) > losing_s and len(turns.pairs.samples_s) < tries:
+        if len(turns.pairs.samples_s) > 1 and clock() - start > _TRYING * policy.budget_s:
             break
-        first.extend(sampler(1, 1))
-    if clock() - start > policy.budget_s or min(first) > losing_s:
-        return tuple(first[1:] if len(first) == _TRIES else first)
-    inner = inner_repeats(min(first), alone)
-    samples = first[-1:] if alone else []
-    if alone and policy.max_samples > 1:
-        samples.extend(sampler(1, 1))
-        if min(samples) > promising_s:
-            return tuple(samples)
-    while len(samples) < policy.max_samples:
-        step = max(1, policy.min_samples - len(samples), len(samples) // 2)
-        samples.extend(sampler(min(step, policy.max_samples - len(samples)), inner))
+        turns.take(1)
+    if clock() - start > policy.budget_s or min(turns.pairs.values_s) > losing_s:
+        taken = len(turns.pairs.samples_s)
+        return turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
+    turns.calibrate()
+    while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
+        turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
+        values_s = turns.pairs.values_s
         if clock() - start > policy.budget_s:
             break
-        if min(samples) > losing_s or relative_interval(samples, policy.statistic) < policy.tolerance:
+        if min(values_s) > losing_s or relative_interval(values_s, policy.statistic) < policy.tolerance:
             break
-    return tuple(samples)
-
-
-def sample_quietly(
-    sampler: Sampler,
-    slowness: Callable[[], float],
-    policy: Policy,
-    losing_s: float = math.inf,
-    promising_s: float = math.inf,
-    wait_s: float = 0.0,
-    clock: Callable[[], float] = time.monotonic,
-    alone: bool = False,
-) -> tuple[float, ...]:
-    """As ``sample_adaptively``; but what may be good is not judged by a disturbed moment.
-
-    ``slowness`` says how much longer a fixed piece of arithmetic takes just now than it can. Where that disturbed the
-    samples, and they would be at most ``promising_s`` without it, samples of quiet moments are looked for, one by one,
-    for ``wait_s`` seconds at most. Where there are too few, the first ones stand.
-    """
-    before = slowness()
-    samples = sample_adaptively(sampler, policy, losing_s, clock, alone, promising_s)
-    slow = max(before, slowness())
-    if slow <= QUIET or median(samples) > slow * promising_s:
-        return samples
-    inner, quiet, end_s = inner_repeats(min(samples), alone), list[float](), clock() + wait_s
-    while clock() < end_s and len(quiet) < policy.min_samples:
-        if slowness() > QUIET:
-            continue
-        taken = sampler(1, inner)
-        if slowness() <= QUIET:
-            quiet.extend(taken)
-    return tuple(quiet) if len(quiet) >= policy.min_samples else samples
+    return turns.pairs

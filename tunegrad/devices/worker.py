@@ -116,9 +116,9 @@ def prepare_bench(kernel_key: str, places: Places) -> None:
     _workbench().prepare(kernel_key, places)
 
 
-def load(kernel_key: str, compiled: CompiledCandidate) -> Ran:
+def load(kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None) -> Ran:
     """``Bench.load``."""
-    return _workbench().load(kernel_key, compiled)
+    return _workbench().load(kernel_key, compiled, beside)
 
 
 def hand_in(index: int) -> Ran:
@@ -131,9 +131,9 @@ def run(index: int) -> Ran:
     return _workbench().run(index)
 
 
-def time_loaded(policy: Policy, best_s: float, once_s: float) -> Timed:
+def time_loaded(policy: Policy, best_s: float, standing_s: float) -> Timed:
     """``Bench.time``."""
-    return _workbench().time(policy, best_s, once_s)
+    return _workbench().time(policy, best_s, standing_s)
 
 
 def compare_pair(

@@ -54,7 +54,7 @@ class Constants:
         if key in self._known:
             return self._known[key]
         rows = _rows(buffer)
-        borrowed = self._engine.borrow(rows)
+        borrowed = self._engine.borrow(rows, anywhere=True)
         return self._keep(key, rows) if borrowed is None else borrowed
 
     def packed(self, buffer: Buffer, pack: Pack) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.ir.program import Pack
@@ -65,8 +66,14 @@ class Engine(Protocol):
     def part(self, memory: Any, start: int, nbytes: int) -> Any:
         """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
 
-    def borrow(self, array: Array) -> Any:
-        """A contiguous array of this process as kernels can use it; None where they can not."""
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory of this process for what a run gives back; kernels write to it where they can."""
+
+    def borrow(self, array: Array, anywhere: bool = False) -> Any:
+        """An array of this process as kernels can use it; None where they can not, as it lies there.
+
+        ``anywhere``: however its start is aligned.
+        """
 
     def write(self, memory: Any, values: Array) -> None:
         """Copy a contiguous array to the start of memory."""

@@ -23,7 +23,7 @@ from tunegrad.ir.fusion import Buffer, Launch, Schedule
 
 from .constants import Constants
 from .engine import Code, Engine
-from .memory import ALIGN, Lifetime, plan_memory
+from .memory import Lifetime, plan_memory
 
 __all__ = ["Runner", "lifetimes"]
 
@@ -80,7 +80,7 @@ class Runner:
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """The outputs, in memory that nobody else has. ``arrays``: the inputs by name, of the right shape and dtype."""
-        fresh = {b.id: _aligned(b) for b in self._outputs}
+        fresh = {b.id: self._fresh(b) for b in self._outputs}
         with self._lock:
             held = [self._input(b, arrays[b.name]) for b in self._inputs]  # until it has run
             for b, memory in zip(self._inputs, held, strict=True):
@@ -195,11 +195,12 @@ class Runner:
 
     def _input(self, b: Buffer, array: Array) -> Any:
         """The caller's memory, where kernels can use it as it is."""
-        if array.flags.c_contiguous and array.ctypes.data % ALIGN == 0:
-            lent = self._engine.borrow(array)
-            if lent is not None:
-                return lent
-        return self._copied(b, array)
+        lent = self._engine.borrow(array)
+        return self._copied(b, array) if lent is None else lent
+
+    def _fresh(self, b: Buffer) -> Array:
+        """An array for an output."""
+        return self._engine.fresh(b.nbytes).view(b.dtype.numpy).reshape(b.shape)
 
     def _lend(self, b: Buffer, array: Array) -> bool:
         """Let kernels write to an array where they can, else to memory of the plan's own."""
@@ -236,10 +237,3 @@ class Runner:
 def _most(sizes: Iterable[tuple[int, ...]]) -> list[int]:
     """The largest at each place."""
     return [max(at) for at in zip_longest(*sizes, fillvalue=0)]
-
-
-def _aligned(b: Buffer) -> Array:
-    """Fresh memory for an output, on a cache line."""
-    whole = np.empty(b.nbytes + ALIGN, np.uint8)
-    start = -whole.ctypes.data % ALIGN
-    return whole[start : start + b.nbytes].view(b.dtype.numpy).reshape(b.shape)

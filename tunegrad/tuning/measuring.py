@@ -8,7 +8,7 @@
 
 Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one batch ahead of their
 measuring, and computes their references, so that short batches leave no core idle. The code of each kernel's first and
-fastest few is kept for the finals.
+fastest few is kept for the finals. Candidates are timed in turns with what ``references`` says.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tunegrad.trial import Cache, Measurement, Policy, Status
 
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
+from .references import References
 
 __all__ = ["CandidateMeasurer", "Samples", "SessionMeasurer"]
 
@@ -43,6 +44,9 @@ class SessionMeasurer(Measurer, Protocol):
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """These will be asked for soon."""
+
+    def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
+        """These were found sound in earlier sessions, and stand for so many seconds: candidates are timed beside."""
 
     def settle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
@@ -67,6 +71,7 @@ class CandidateMeasurer:
         self.device, self.policy = device, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
         self._queue: list[_Batch] = []
+        self.references = References()
         self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
         self._first: dict[str, tuple[str, CompiledCandidate]] = {}
@@ -105,6 +110,14 @@ class CandidateMeasurer:
         """Keep code that another machine compiled, until it is measured."""
         for schedule, result in zip(schedules, code, strict=True):
             self._primed[kernel.key, schedule.text] = result
+
+    def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
+        """See ``SessionMeasurer``; nothing for a schedule that does not compile any more."""
+        self.prime([(kernel, schedule) for kernel, schedule, _ in work])
+        for kernel, schedule, seconds in work:
+            code = self._primed.pop((kernel.key, schedule.text), None)
+            if isinstance(code, CompiledCandidate):
+                self.references.stand(kernel.key, code, seconds)
 
     def settle(self) -> None:
         """Return once nothing compiles."""
@@ -146,7 +159,9 @@ class CandidateMeasurer:
         """Verify and time one candidate; every batch of its kernel learns of it."""
         candidate = self._candidate(kernel, schedule)
         with self._costs.part("waiting") as window, self._interrupt.breakable():
-            measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s)
+            beside = self.references.of(kernel.key)
+            measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s, beside)
+        self.references.learn(kernel.key, code, measurement)
         self._charge(window, kernel.key, measurement)
         self._keep(kernel.key, schedule.text, code, measurement)
         for batch in self._queue:

@@ -58,6 +58,7 @@ from tunegrad.search import (
 from tunegrad.trial import Fingerprint, Policy, Trial
 
 from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
+from .conditions import machine_state, record_latency, versions
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import Deciding, OutOfTrialsError
 from .decisions import in_model
@@ -70,6 +71,7 @@ from .measuring import SessionMeasurer
 from .model_finals import settle_in_model
 from .models import Models
 from .pace import near_s
+from .references import standing
 from .report import Finish, Whole, report_of
 from .rivals import Rivals
 from .roofline import Roofline, needed_flops
@@ -138,7 +140,9 @@ def run_sessions(
         )
         settings = replace(settings, in_flight=site.in_flight(_BATCH))
         record = session_record(settings, policy)
-        row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
+        row = stack.enter_context(
+            store.session("tune", settings.seed, record, __version__, versions=versions(), state=machine_state())
+        )
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         session = _Session(
@@ -398,6 +402,7 @@ class _Session:
         lending = Lending(searches, self._taken_over)
         search = ModelSearch(searches, left_s, time.monotonic, self.tell, policy, rule, lending)
         try:
+            self._stand(searches, measurer)
             if rule.trials is None:
                 self._prime(searches, measurer)
             search.run(partial(heats.run, search))
@@ -437,6 +442,11 @@ class _Session:
         self.account.charge(used_s)
         self.account.stop()
         return max(0.0, left_s - used_s)
+
+    def _stand(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
+        """Let candidates be timed beside what earlier sessions timed theirs beside."""
+        held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
+        measurer.stand([(kernel, Schedule.parse(t.actions), t.measurement.seconds) for kernel, t in held])
 
     def _prime(self, searches: tuple[KernelSearch, ...], measurer: SessionMeasurer) -> None:
         """Compile the defaults of all kernels in one batch."""
@@ -494,6 +504,7 @@ class _Session:
                 self.tell(Warned(f"model {work.name}: its outputs were not compared: nothing could evaluate it"))
             tuned, default = self.models.of(work), self.models.of(work, stored=False)
             samples = self.site.bench.paired(tuned, default, 0.3 if self.interrupt.requested else 2.0)
+            record_latency(self.store, work, self.here, self.id, samples)
             return Whole(median(samples[1]), median(samples[0]), sound)
         except CandidateFailure as error:
             self.tell(Warned(f"the whole model was not measured: {error}"))

@@ -7,6 +7,7 @@ import click
 from tunegrad.cli.options import example
 from tunegrad.cli.store.change import import_file, merge, prune
 from tunegrad.cli.store.compare import diff, why
+from tunegrad.cli.store.history import history
 from tunegrad.cli.store.inspect import export, stats, verify
 
 __all__ = ["store"]
@@ -22,8 +23,8 @@ class _InOrder(click.Group):
 
 @click.group(cls=_InOrder, epilog=example("tunegrad store stats --store tuned.db"))
 def store() -> None:
-    """Look at, move and combine stores: every trial that was measured, and the winners."""
+    """Look at, move and combine stores: what was measured, what won, what was decided, and how long models took."""
 
 
-for _command in (stats, verify, why, diff, export, import_file, merge, prune):
+for _command in (stats, verify, history, why, diff, export, import_file, merge, prune):
     store.add_command(_command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -16,12 +15,11 @@ from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import store_path
+from tunegrad.cli.store.ages import age_s
 
 __all__ = ["import_file", "merge", "prune"]
 
 _SHOWN = 20
-_AGE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw])")
-_AGE_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 
@@ -118,17 +116,10 @@ def prune(
 
     if keep_best is None and older_than is None and space_version is None:
         raise click.UsageError("say what to remove: --keep-best, --older-than or --space-version")
-    before_s = None if older_than is None else time.time() - _age_s(older_than)
+    before_s = None if older_than is None else time.time() - age_s(older_than, "--older-than")
     rules = PruneRules(keep_best, before_s, space_version)
     report = prune_store(store_path(store), rules, dry_run=dry_run)
     emit(report, prune_text(report), as_json=as_json)
-
-
-def _age_s(value: str) -> float:
-    match = _AGE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not an age such as 12h, 30d or 8w", param_hint="'--older-than'")
-    return float(match["number"]) * _AGE_S[match["unit"]]
 
 
 @contextmanager

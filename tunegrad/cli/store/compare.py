@@ -21,16 +21,17 @@ __all__ = ["diff", "why"]
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) -> None:
-    """Show how store B differs from store A: kernels that one lacks, and other winners.
+    """Show how store B differs from store A: kernels that one lacks, other winners, other decisions.
 
-    Winners are compared on the same machine and space version. Exits with 3 when the stores differ.
+    Winners and decisions are compared on the same machine and space version. Exits with 3 when the stores differ; the
+    newest latencies of models are shown side by side, and are no difference.
     """
     from tunegrad.cli.store.tables import diff_text
     from tunegrad.db import diff_stores
 
     found = diff_stores(Path(a).expanduser(), Path(b).expanduser(), all_machines=all_machines)
     emit(found, diff_text(found, a, b), as_json=as_json)
-    if found.only_a or found.only_b or found.changes:
+    if found.only_a or found.only_b or found.changes or found.decisions:
         ctx.exit(EXIT_MISMATCH)
 
 

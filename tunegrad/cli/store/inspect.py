@@ -21,7 +21,7 @@ _NAMED = 8
 @store_option
 @json_option
 def stats(store: str | None, as_json: bool) -> None:
-    """Count what the store holds: trials by status, kernels, machines, sessions."""
+    """Count what the store holds: trials by status, kernels, machines, sessions, decisions, latencies."""
     from tunegrad.cli.tables import stats_text
     from tunegrad.db import open_store
 

@@ -11,7 +11,7 @@ from tunegrad.cli.tables import ms, table
 if TYPE_CHECKING:
     from tunegrad.db import ImportReport, MergeReport, PruneReport, StoreDiff, Why, WinnerFacts
 
-__all__ = ["diff_text", "import_text", "merge_text", "plain", "prune_text", "why_text"]
+__all__ = ["diff_text", "import_text", "merge_text", "plain", "prune_text", "when", "why_text"]
 
 _NONE = "(none)"
 _CELL = 60
@@ -28,6 +28,8 @@ def import_text(report: ImportReport) -> str:
         ("new trials", str(report.new_trials)),
         ("known trials, left as they are", str(report.known_trials)),
         ("new promotions", str(report.new_promotions)),
+        ("new decisions", str(report.new_decisions)),
+        ("new latencies of models", str(report.new_latencies)),
         ("winners held: measured here", str(report.held)),
         ("winners that a file claims", str(report.imported_winners)),
         ("rows refused", str(len(report.refused))),
@@ -44,6 +46,8 @@ def merge_text(report: MergeReport) -> str:
     rows = [
         ("trials", str(report.trials_before), str(report.trials)),
         ("promotions", str(report.promotions_before), str(report.promotions)),
+        ("decisions", str(report.decisions_before), str(report.decisions)),
+        ("latencies", str(report.latencies_before), str(report.latencies)),
         ("winners", str(report.winners_before), str(report.winners)),
     ]
     sources = f"{len(report.sources)} {'store' if len(report.sources) == 1 else 'stores'}"
@@ -72,6 +76,12 @@ def diff_text(found: StoreDiff, a: str, b: str) -> str:
         if change.machine:
             lines.append(f"    machines differ: {plain(change.machine)}")
         lines += [f"    a: {_facts(change.a)}", f"    b: {_facts(change.b)}"]
+    for d in found.decisions:
+        lines.append(f"{d.kind} of {plain(d.about)}  {d.key}: a {plain(d.a)}, b {plain(d.b)}")
+    for x in found.latencies:
+        ratio = "" if x.ratio is None else f", a / b {x.ratio:.2f}"
+        times = f"a {ms(1e3 * x.a_s)} ms, b {ms(1e3 * x.b_s)} ms"
+        lines.append(f"latency of {plain(x.model)}, tuned, the newest: {times}{ratio}")
     alone = f"; {found.alone} winners have no counterpart on their machine, --all compares them" if found.alone else ""
     lines.append(f"{found.same} winners are the same, {len(found.changes)} differ{alone}")
     return "\n".join(lines)
@@ -88,6 +98,10 @@ def why_text(found: Why) -> str:
         blocks.append(_winner(found))
     if found.promotions:
         blocks.append(_promotions(found))
+    if found.decisions:
+        from tunegrad.cli.store.history_tables import decisions_table
+
+        blocks.append(f"decisions about it on this machine:\n{decisions_table(found.decisions)}")
     if found.withdrawals:
         lines = [
             f"  {plain(w.actions) or '(no actions)'}\n    by session {plain(w.session)}: {plain(w.reason)}"
@@ -134,7 +148,7 @@ def _winner(found: Why) -> str:
 def _promotions(found: Why) -> str:
     rows = [
         (
-            _when(p.created_s),
+            when(p.created_s),
             plain(p.test),
             f"{p.p_value:.2g}",
             ms(p.incumbent_ms),
@@ -149,7 +163,8 @@ def _promotions(found: Why) -> str:
     return table(header, rows, left=("promoted", "test", "caches", "actions"))
 
 
-def _when(moment_s: float) -> str:
+def when(moment_s: float) -> str:
+    """A moment in UTC, to the minute."""
     try:
         return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.cpu.peak import measure_limits
-from tunegrad.devices.cpu.pulse import Pulse
 from tunegrad.devices.cpu.readonly import ReadOnly
 from tunegrad.devices.host.buffers import GUARD, Buffer
 from tunegrad.devices.host.bulk import Bulk
@@ -99,7 +98,6 @@ class CpuEngine:
         self.team = Team(device.target.threads, pin_caller=pin)
         self._bulk = Bulk(self.team)
         self._read_only: ReadOnly | None = None
-        self._pulse = Pulse(device.target, self.team) if pin else None
 
     # ---- memory
 
@@ -109,8 +107,13 @@ class CpuEngine:
     def part(self, memory: CpuMemory, start: int, nbytes: int) -> Span:
         return Span(memory.bytes[start : start + nbytes])
 
-    def borrow(self, array: NDArray[Any]) -> Span | None:
-        if not array.flags.c_contiguous:
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        whole = np.empty(nbytes + _ALIGN, np.uint8)
+        start = -whole.ctypes.data % _ALIGN
+        return whole[start : start + nbytes]
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Span | None:
+        if not array.flags.c_contiguous or not (anywhere or array.ctypes.data % _ALIGN == 0):
             return None
         return Span(array.reshape(-1).view(np.uint8))
 
@@ -155,11 +158,6 @@ class CpuEngine:
     ) -> tuple[float, ...]:
         cold = [(m.address, m.nbytes) for m in evicted if m.nbytes]
         return self.team.time(launch.native, samples, inner, cold)
-
-    def slowness(self) -> float:
-        if self._pulse is None:
-            self._pulse = Pulse(self.device.target, self.team)
-        return self._pulse.slowness()
 
     def limits(self) -> MachineLimits:
         return measure_limits(self.device.target, self.team)

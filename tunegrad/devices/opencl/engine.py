@@ -137,7 +137,10 @@ class OpenClEngine:
         raw = memory.whole.get_sub_region(_GUARD_BYTES + start, max(1, nbytes))
         return ClMemory(self, raw, nbytes, None, GUARD, memory)
 
-    def borrow(self, array: NDArray[Any]) -> ClMemory | None:
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        return np.empty(nbytes, np.uint8)
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> ClMemory | None:
         return None
 
     def write(self, memory: ClMemory, values: Array) -> None:
@@ -222,9 +225,6 @@ class OpenClEngine:
                 self.finish()
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9 / inner)
         return tuple(seconds)
-
-    def slowness(self) -> float:
-        return 1.0
 
     def limits(self) -> MachineLimits:
         with self.lock:

@@ -128,7 +128,10 @@ class ReferenceEngine:
     def part(self, memory: HostMemory, start: int, nbytes: int) -> HostMemory:
         return HostMemory(memory.data[start : start + nbytes])
 
-    def borrow(self, array: NDArray[Any]) -> HostMemory | None:
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        return np.empty(nbytes, np.uint8)
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> HostMemory | None:
         return None
 
     def write(self, memory: HostMemory, values: Array) -> None:
@@ -169,9 +172,6 @@ class ReferenceEngine:
         self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[HostMemory] = ()
     ) -> tuple[float, ...]:
         return tuple(_seconds(launch) for _ in range(samples))
-
-    def slowness(self) -> float:
-        return 1.0
 
     def limits(self) -> MachineLimits:
         at = ((1, 1e6),)

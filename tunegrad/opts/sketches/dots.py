@@ -9,7 +9,8 @@ from ..actions import Action, Group, Reorder, Upcast
 from ..choosing import Recorder
 from .analysis import accesses
 from .hints import memory_hints
-from .tiling import Levels, on_threads, vector_lanes
+from .threads import on_threads
+from .tiling import Levels, vector_lanes
 
 __all__ = ["sketch_dots"]
 

@@ -17,7 +17,8 @@ from ..actions import Action, Group, Upcast, Vectorize
 from ..choosing import Recorder
 from .analysis import accesses, output_stride
 from .hints import keep_hints, memory_hints
-from .tiling import Levels, on_threads, vector_lanes
+from .threads import on_threads
+from .tiling import Levels, vector_lanes
 
 __all__ = ["sketch_rows"]
 

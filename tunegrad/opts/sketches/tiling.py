@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 
-from ..actions import Action, Thread, Tile
-from ..choosing import Recorder
+from ..actions import Action, Tile
 
-__all__ = ["Levels", "balance", "blocks", "on_threads", "vector_lanes"]
+__all__ = ["Levels", "balance", "blocks", "vector_lanes"]
 
 
 class Levels:
@@ -78,16 +76,3 @@ def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
 def balance(extent: int, threads: int) -> float:
     """How evenly iterations split over threads, 0 to 1."""
     return extent / (-(-extent // threads) * threads) if extent else 0.0
-
-
-def on_threads(outer: Sequence[str], levels: Levels, target: Target, ask: Recorder) -> list[Thread]:
-    """Asks for the loop on threads: the outermost of some that splits evenly over them."""
-    loops = [x for x in outer if levels.extent(x) > 1]
-    if target.threads < 2 or not loops:
-        return []
-    even = [balance(levels.extent(x), target.threads) > 0.9 for x in loops]
-    best = even.index(True) if any(even) else 0
-    chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
-    if chosen == "none":
-        return []
-    return [Thread(chosen, min(target.threads, levels.extent(chosen)))]

@@ -62,6 +62,9 @@ class FleetMeasurer:
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Nothing: a machine compiles what it measures, or gets it compiled."""
 
+    def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
+        """Nothing: each machine times beside what it measured first itself."""
+
     def settle(self) -> None:
         """Nothing: the batches of a fleet are measured by its machines."""
 

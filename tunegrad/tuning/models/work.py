@@ -93,8 +93,11 @@ class _Engine:
     def part(self, memory: Memory, start: int, nbytes: int) -> Memory:
         return self.engine.part(memory, start, nbytes)
 
-    def borrow(self, array: Array) -> Memory | None:
-        return self.engine.borrow(array)
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        return self.engine.fresh(nbytes)
+
+    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
+        return self.engine.borrow(array, anywhere)
 
     def write(self, memory: Memory, values: Array) -> None:
         self.engine.write(memory, values)

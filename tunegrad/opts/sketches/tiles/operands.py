@@ -12,7 +12,7 @@ from ...choosing import Recorder
 from ..analysis import Access, accesses, once, output_stride
 from ..tiling import vector_lanes
 
-__all__ = ["Operands", "in_order", "operands_of"]
+__all__ = ["Operands", "axes_of", "in_order", "operands_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,6 @@ class Operands:
     skinny: bool
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """Tells these operands apart from others of the same kernel."""
-        return self.target, self.lane.name, None if self.row is None else self.row.name
-
-    @property
     def vectors(self) -> int:
         """Vectors from one end of the lanes to the other."""
         blocks = 1 if self.strip is None else self.strip.extent
@@ -64,35 +59,17 @@ class Operands:
         return prod(a.extent for a in self.reduces)
 
 
-def operands_of(kernel: Kernel, target: Target, shared: list[Axis], ask: Recorder) -> Operands:
-    """Asks for the axes of the register tile and looks at how the operands lie to them."""
-    found = accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
-    lane = ask.pick("lane", once(kernel, "lanes", lambda: _lane_axes(kernel, shared, found)))
-    row: Axis | None = None
-    if len(shared) > 1:
-        key = "rows", lane.name
-        row = ask.pick("row", once(kernel, key, lambda: _row_axes(kernel, shared, lane, found)))
-    where = "operands", target, lane.name, None if row is None else row.name
-    return once(kernel, where, lambda: _found(kernel, target, shared, found, lane, row))
+def axes_of(kernel: Kernel, ask: Recorder) -> tuple[Axis, Axis | None]:
+    """Asks for the axes of the register tile: of the lanes, and of rows where one is left."""
+    lanes = once(kernel, "lanes", lambda: _lane_axes(kernel))
+    lane = ask.pick("lane", lanes)
+    rows = once(kernel, ("rows", lane.name), lambda: _row_axes(kernel, lane))
+    return lane, ask.pick("row", rows) if rows else None
 
 
-def in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
-    """Whether the reduction reads one number after the other.
-
-    Each step reads all of the lanes, and the next step the numbers after them. ``run`` is the axis
-    of the lanes where registers hold all of it.
-    """
-    return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
-
-
-def _found(
-    kernel: Kernel,
-    target: Target,
-    shared: list[Axis],
-    found: tuple[Access, ...],
-    lane: Axis,
-    row: Axis | None,
-) -> Operands:
+def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) -> Operands:
+    """How the operands lie to these axes."""
+    found = _loads(kernel)
     reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     item = kernel.param(kernel.stores[0].param).dtype.itemsize
     width = vector_lanes(lane.extent, target.lanes(max(4, item)))
@@ -101,7 +78,7 @@ def _found(
     skinny = reused and bool(streamed) and all(x.depends(lane.name) for x in streamed)
     strip: Axis | None = None
     if row is not None and kernel.reduces and lane.extent == width >= target.lanes(4):
-        strip = _strip([a for a in shared if a not in (lane, row)], lane, found)
+        strip = _strip([a for a in _shared(kernel) if a not in (lane, row)], lane, found)
     return Operands(
         kernel,
         target,
@@ -117,6 +94,23 @@ def _found(
     )
 
 
+def in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
+    """Whether the reduction reads one number after the other.
+
+    Each step reads all of the lanes, and the next step the numbers after them. ``run`` is the axis
+    of the lanes where registers hold all of it.
+    """
+    return run is not None and x.stride(run.name) == 1 and x.stride(reduce.name) == run.extent
+
+
+def _shared(kernel: Kernel) -> list[Axis]:
+    return [a for a in kernel.axes if a.extent > 1]
+
+
+def _loads(kernel: Kernel) -> tuple[Access, ...]:
+    return accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
+
+
 def _strip(others: list[Axis], lane: Axis, found: tuple[Access, ...]) -> Axis | None:
     """An axis that only the weights' load depends on, as on the lanes', of one vector."""
     for a in others:
@@ -127,12 +121,12 @@ def _strip(others: list[Axis], lane: Axis, found: tuple[Access, ...]) -> Axis | 
     return None
 
 
-def _lane_axes(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...]) -> list[Axis]:
+def _lane_axes(kernel: Kernel) -> list[Axis]:
     """Axes for the lanes, first the one along which most of the traffic is contiguous.
 
     Constants can be packed.
     """
-    work = prod(a.extent for s in kernel.reduces for a in s.axes)
+    work, found = prod(a.extent for s in kernel.reduces for a in s.axes), _loads(kernel)
 
     def strided(a: Axis) -> int:
         lookups = [x for x in found if x.role != "const" and x.stride(a.name) not in (0, 1)]
@@ -141,18 +135,13 @@ def _lane_axes(kernel: Kernel, shared: list[Axis], found: tuple[Access, ...]) ->
     def rank(a: Axis) -> tuple[int, bool, int]:
         return strided(a), a.extent < 4, output_stride(kernel, a.name) or 1 << 40
 
-    return sorted(shared, key=rank)[:3]
+    return sorted(_shared(kernel), key=rank)[:3]
 
 
-def _row_axes(
-    kernel: Kernel,
-    shared: list[Axis],
-    lane: Axis,
-    found: tuple[Access, ...],
-) -> list[Axis]:
+def _row_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
     """Axes for the rows, first those that an operand of the lanes does not depend on."""
-    candidates = [a for a in shared if a is not lane]
-    of_lanes = [x for x in found if x.depends(lane.name)]
+    candidates = [a for a in _shared(kernel) if a is not lane]
+    of_lanes = [x for x in _loads(kernel) if x.depends(lane.name)]
     reuse = [a for a in candidates if any(not x.depends(a.name) for x in of_lanes)]
     near = sorted(reuse, key=lambda a: output_stride(kernel, a.name) or 1 << 40)
     ranked = near or candidates[-1:]

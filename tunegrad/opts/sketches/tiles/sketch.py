@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -16,7 +17,7 @@ from .copies import Copies
 from .idea import Idea
 from .loops import order_of, threads_of
 from .nest import Nest
-from .operands import Operands, operands_of
+from .operands import Operands, axes_of, operands_of
 from .packing import stages_of
 from .products import Products
 from .splits import split
@@ -26,14 +27,29 @@ from .windows import unrolled
 __all__ = ["idea_of", "sketch_tiles"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What follows from the axes of the register tile: the best tiles, and what the kernel is.
+
+    ``whole`` is the same idea where a tile holds all of the lanes' axis.
+    """
+
+    tiles: Sequence[tuple[int, int]]
+    idea: Idea
+    whole: Idea
+
+
 def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """Asks for every decision of the tiles sketch and returns its actions."""
-    shared = [a for a in kernel.axes if a.extent > 1]
-    if not shared:
+    if not any(a.extent > 1 for a in kernel.axes):
         return ()
-    operands = operands_of(kernel, target, shared, ask)
-    tile = ask.pick("tile", once(kernel, ("tiles", *operands.key), idea_of(operands).tiles))
-    idea = _held(operands, tile[1] * operands.width)
+    lane, row = axes_of(kernel, ask)
+    where = "tiles", target, lane.name, None if row is None else row.name
+    known = once(kernel, where, lambda: _known(operands_of(kernel, target, lane, row)))
+    tile = ask.pick("tile", known.tiles)
+    operands = known.idea.operands
+    whole = target.lanes(4) <= lane.extent <= tile[1] * operands.width
+    idea = known.whole if whole else known.idea
     levels = Levels(kernel)
     nest = split(idea, tile, levels, ask)
     order = order_of(idea, nest, ask)
@@ -51,22 +67,15 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 
 def idea_of(operands: Operands) -> Idea:
-    """What the kernel is; its register tile is not known yet."""
+    """What the kernel is."""
     if not operands.reduces:
         return Copies(operands)
     return Products(operands) if operands.reused else Sums(operands)
 
 
-def _held(operands: Operands, unit: int) -> Idea:
-    """What the kernel is, where a register tile holds ``unit`` numbers along the lanes."""
-    lane = operands.lane
-    whole = operands.target.lanes(4) <= lane.extent <= unit
-
-    def found() -> Idea:
-        idea = idea_of(operands)
-        return replace(idea, run=lane) if whole else idea
-
-    return once(operands.kernel, ("idea", whole, *operands.key), found)
+def _known(operands: Operands) -> _Known:
+    idea = idea_of(operands)
+    return _Known(idea.tiles(), idea, replace(idea, run=operands.lane))
 
 
 def _registers(nest: Nest, levels: Levels) -> list[Action]:

@@ -1,0 +1,94 @@
+"""The report of ``tunegrad store history`` as plain text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.cli.store.tables import plain, when
+from tunegrad.cli.tables import UNKNOWN, ms, table
+
+if TYPE_CHECKING:
+    from tunegrad.db import DecisionRow, History, LatencyRow, MeasurementRow
+
+__all__ = ["decisions_table", "history_text"]
+
+
+def history_text(found: History) -> str:
+    """What there is, a table each, under a line that names the model or the kernel."""
+    blocks = [f"{plain(found.name) or '(no name)'}  {found.key}".rstrip()]
+    if found.latencies:
+        blocks.append(_latencies(found.latencies))
+    if found.measurements:
+        blocks.append(_measurements(found.measurements))
+    if found.decisions:
+        blocks.append(decisions_table(found.decisions))
+    if len(blocks) == 1:
+        blocks.append("nothing to list")
+    if found.left_out:
+        blocks.append(f"left out: {found.left_out} schedules that were measured once and never won; --all lists them")
+    return "\n\n".join(blocks)
+
+
+def _latencies(rows: tuple[LatencyRow, ...]) -> str:
+    lines = [
+        (
+            when(r.created_s),
+            r.kind + (" (imported)" if r.imported else ""),
+            ms(r.time_ms),
+            _times(r.change),
+            ms(r.default_ms),
+            _times(r.gain),
+            str(r.samples),
+            r.machine,
+            plain("; ".join(f"{name} {_plain_value(v)}" for name, v in (*r.state, *r.versions))),
+        )
+        for r in rows
+    ]
+    header = ("measured", "kind", "ms", "of before", "default ms", "gain", "samples", "machine", "conditions")
+    return table(header, lines, left=("measured", "kind", "machine", "conditions"))
+
+
+def _measurements(rows: tuple[MeasurementRow, ...]) -> str:
+    lines = [
+        (
+            when(r.created_s),
+            "withdrawn" if r.withdrawn else str(r.status),
+            ms(r.time_ms),
+            UNKNOWN if r.ratio is None else f"{r.ratio:.3f}",
+            "yes" if r.promoted else "",
+            plain(r.origin),
+            r.machine,
+            plain(r.actions) or "(no actions)",
+        )
+        for r in rows
+    ]
+    header = ("measured", "status", "ms", "of reference", "won", "origin", "machine", "actions")
+    return table(header, lines, left=("measured", "status", "won", "origin", "machine", "actions"))
+
+
+def decisions_table(rows: tuple[DecisionRow, ...]) -> str:
+    """Alternatives of questions, with their evidence, a line each."""
+    lines = [
+        (
+            when(r.created_s),
+            r.kind,
+            plain(r.choice),
+            "stands since" if r.chosen else "" if r.status == "ok" else str(r.status),
+            plain(r.test),
+            f"{r.p_value:.2g}",
+            ms(r.incumbent_ms),
+            ms(r.challenger_ms),
+            r.machine,
+        )
+        for r in rows
+    ]
+    header = ("decided", "question", "choice", "", "test", "p", "before ms", "after ms", "machine")
+    return table(header, lines, left=("decided", "question", "choice", "", "test", "machine"))
+
+
+def _times(ratio: float | None) -> str:
+    return UNKNOWN if ratio is None else f"{ratio:.2f}x"
+
+
+def _plain_value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

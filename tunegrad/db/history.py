@@ -1,0 +1,200 @@
+"""What a store knows of one model or one kernel over time, oldest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from statistics import median
+
+from tunegrad.db.contents import Contents
+from tunegrad.db.export import machine_id
+from tunegrad.db.finding import find_kernel
+from tunegrad.db.identity import Identity, Subject, identity, subject
+from tunegrad.db.records import Decision, Latency, LatencyKind, Properties, Question
+from tunegrad.db.rows import key_of
+from tunegrad.errors import StoreError
+from tunegrad.trial import Status, Trial
+
+__all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_view", "history"]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """One latency of a whole model; times are medians, ``change`` is the time over that of the row before.
+
+    The row before is of the same machine, graph and kind; ``change`` is None for the first. ``gain`` is over the
+    default schedules in the same turns.
+    """
+
+    created_s: float
+    kind: LatencyKind
+    machine: str
+    time_ms: float
+    default_ms: float | None
+    gain: float | None
+    change: float | None
+    samples: int
+    versions: Properties
+    state: Properties
+    imported: bool
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementRow:
+    """One measurement of a schedule. ``ratio`` is its time over that of what ran in the same turns, where any did."""
+
+    created_s: float
+    machine: str
+    actions: str
+    status: Status
+    time_ms: float | None
+    ratio: float | None
+    promoted: bool
+    withdrawn: bool
+    origin: str
+    session: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """One alternative of a question; times are medians of the samples that were compared."""
+
+    created_s: float
+    machine: str
+    kind: Question
+    choice: str
+    chosen: bool
+    test: str
+    p_value: float
+    incumbent_ms: float | None
+    challenger_ms: float | None
+    status: Status
+    error: str
+    imported: bool
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Of a model: its latencies. Of a kernel, or a text that decisions are about: measurements and decisions.
+
+    ``left_out`` counts the measurements of schedules that never won and were measured once.
+    """
+
+    name: str
+    key: str
+    latencies: tuple[LatencyRow, ...] = ()
+    measurements: tuple[MeasurementRow, ...] = ()
+    decisions: tuple[DecisionRow, ...] = ()
+    left_out: int = 0
+
+
+def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: bool = False) -> History:
+    """The history of a model by its name, or of a kernel by its name, key, start of a key, or text.
+
+    Of a kernel those measurements are listed that show change: of schedules that were promoted, or
+    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the
+    epoch. Raises StoreError for what the store does not know.
+    """
+    latencies = [x for x in contents.latencies if x.model == wanted]
+    if latencies:
+        return History(wanted, "", latencies=tuple(r for r in _latencies(latencies) if r.created_s >= since_s))
+    text, name = _kernel(contents, wanted)
+    key = key_of(text)
+    trials = [t for t in contents.trials if t.kernel_key == key]
+    shown = trials if every else _changing(contents, trials)
+    decisions = [decision_view(d) for d in contents.decisions if d.key == key and d.created_s >= since_s]
+    marks = {p.trial for p in contents.promotions}, contents.withdrawn
+    rows = [_measurement(t, *marks) for t in shown if t.created_s >= since_s]
+    return History(
+        name,
+        key,
+        measurements=tuple(sorted(rows, key=lambda r: r.created_s)),
+        decisions=tuple(sorted(decisions, key=lambda r: r.created_s)),
+        left_out=len(trials) - len(shown),
+    )
+
+
+def _kernel(contents: Contents, wanted: str) -> tuple[str, str]:
+    try:
+        return find_kernel(contents, wanted)
+    except StoreError as error:
+        models = sorted({x.model for x in contents.latencies})
+        known = f"models with latencies: {', '.join(models)}" if models else "it has latencies of no model"
+        raise StoreError(f"{error}; {known}") from error
+
+
+def _latencies(given: Iterable[Latency]) -> list[LatencyRow]:
+    before: dict[tuple[object, ...], float] = {}
+    rows = []
+    for x in sorted(given, key=lambda x: x.created_s):
+        at = x.fingerprint, x.model_key, x.kind
+        last_s = before.get(at)
+        before[at] = x.seconds
+        rows.append(
+            LatencyRow(
+                created_s=x.created_s,
+                kind=x.kind,
+                machine=machine_id(x.fingerprint),
+                time_ms=1e3 * x.seconds,
+                default_ms=_ms(x.default_samples_s),
+                gain=x.gain,
+                change=x.seconds / last_s if last_s else None,
+                samples=len(x.samples_s),
+                versions=x.versions,
+                state=x.state,
+                imported=x.imported,
+                session=x.session,
+            )
+        )
+    return rows
+
+
+def _changing(contents: Contents, trials: list[Trial]) -> list[Trial]:
+    promoted = {p.trial.subject for p in contents.promotions}
+    counts = Counter(map(subject, trials))
+    return [t for t in trials if counts[subject(t)] > 1 or subject(t) in promoted]
+
+
+def _measurement(trial: Trial, promoted: Set[Identity], withdrawn: Set[Subject]) -> MeasurementRow:
+    m = trial.measurement
+    return MeasurementRow(
+        created_s=trial.created_s,
+        machine=machine_id(trial.fingerprint),
+        actions=trial.actions,
+        status=m.status,
+        time_ms=1e3 * m.seconds if m.ran else None,
+        ratio=m.ratio if m.reference_samples_s else None,
+        promoted=identity(trial) in promoted,
+        withdrawn=subject(trial) in withdrawn,
+        origin=trial.origin,
+        session=trial.session,
+        error=m.error,
+    )
+
+
+def decision_view(d: Decision) -> DecisionRow:
+    """A decision as reports show it."""
+    e = d.evidence
+    return DecisionRow(
+        created_s=d.created_s,
+        machine=machine_id(d.fingerprint),
+        kind=d.kind,
+        choice=d.choice,
+        chosen=d.chosen,
+        test=e.test,
+        p_value=e.p_value,
+        incumbent_ms=_ms(e.incumbent_samples_s),
+        challenger_ms=_ms(e.challenger_samples_s),
+        status=d.status,
+        error=d.error,
+        imported=d.imported,
+        session=d.session,
+    )
+
+
+def _ms(samples_s: tuple[float, ...]) -> float | None:
+    return 1e3 * median(samples_s) if samples_s else None
