@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,24 +135,25 @@ def tune_callable(
     from tunegrad.tuning.session import run_session
     from tunegrad.tuning.workload import workload_of_function
 
-    target = devices.open(device, threads).target
-    workload = workload_of_function(function, arrays, check_numerics(numerics), target)
     settings = TuneSettings(
-        model=ModelSpec(workload.name, f"kernels:{workload.key}", source="a function"),
+        model=ModelSpec("function", "", source="a function"),
         device=device,
         threads=default_threads() if threads is None else threads,
         budget_s=parse_budget(budget_s),
         searcher=check_searcher(searcher),
         store=default_store() if store is None else Path(store).expanduser(),
         seed=seed,
-        numerics=numerics,
+        numerics=check_numerics(numerics),
         patience=patience,
         target_ms=target_ms,
         max_trials=max_trials,
         warm_start=warm_start,
     )
     check_settings(settings)
-    return run_session(settings, workload, observers)
+    target = devices.open(device, settings.threads).target
+    workload = workload_of_function(function, arrays, numerics, target)
+    spec = ModelSpec(workload.name, f"kernels:{workload.key}", source="a function")
+    return run_session(replace(settings, model=spec), workload, observers)
 
 
 def show(

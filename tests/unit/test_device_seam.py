@@ -28,6 +28,7 @@ WORDS = (
 ALLOWED = {
     ("config.py", "cpu"): "the device that is meant where none is named",
     ("tuning/doctor.py", "opencl"): "the extra of a package",
+    ("tuning/conditions.py", "cpu"): "a folder of Linux",
     ("tuning/fleet/cluster.py", "address"): "where a cluster is reached",
     ("tuning/fleet/machines.py", "address"): "where a machine is reached",
     ("tuning/fleet/dispatch.py", "address"): "where a machine is reached",

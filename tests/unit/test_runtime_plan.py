@@ -81,7 +81,14 @@ class Engine:
         assert start % self.align == 0
         return memory[start : start + nbytes]
 
-    def borrow(self, array: Array) -> Memory | None:
+    def fresh(self, nbytes: int) -> Array:
+        whole = np.empty(nbytes + self.align, np.uint8)
+        start = -whole.ctypes.data % self.align
+        return whole[start : start + nbytes]
+
+    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
+        if not array.flags.c_contiguous or not (anywhere or array.ctypes.data % self.align == 0):
+            return None
         return array.reshape(-1).view(np.uint8).view(Memory)
 
     def write(self, memory: Memory, values: Array) -> None:
@@ -120,7 +127,7 @@ class Engine:
 class FarEngine(Engine):
     """A device whose kernels can not use memory of this process."""
 
-    def borrow(self, array: Array) -> Memory | None:
+    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
         return None
 
 

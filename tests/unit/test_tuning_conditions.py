@@ -38,7 +38,7 @@ def test_state_names_every_governor_and_unknown_ones(tmp_path: Path, monkeypatch
 
 
 def test_versions_are_of_what_makes_and_times_the_code() -> None:
-    found = dict(versions())
+    found = dict(versions(HERE))
     assert list(found) == ["compiler", "numpy", "python", "tunegrad"]
     assert found["tunegrad"] == tunegrad.__version__
     assert all(found.values())
@@ -51,6 +51,6 @@ def test_a_latency_stands_beside_the_default_s_with_its_conditions() -> None:
         (found,) = store.latencies("mlp", HERE)
     assert (found.kind, found.model_key, found.session) == ("tuned", "k" * 32, "s1")
     assert (found.samples_s, found.default_samples_s) == ((1e-3, 2e-3), (3e-3, 4e-3))
-    assert found.versions == versions()
+    assert found.versions == versions(HERE)
     assert [name for name, _ in found.state] == ["governor", "load_1m"]
     assert found.created_s > 1e9

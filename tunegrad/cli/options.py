@@ -18,7 +18,9 @@ __all__ = [
 
 model_argument = click.argument("model", metavar="MODEL")
 models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
-device_option = click.option("--device", metavar="NAME", help="Device to run on.  [default: cpu]")
+device_option = click.option(
+    "--device", metavar="NAME", help="Device: cpu, opencl, opencl:1, or opencl: and a part of its name.  [default: cpu]"
+)
 threads_option = click.option(
     "--threads", type=int, metavar="N", help="CPU threads.  [default: the CPUs this process may use]"
 )

@@ -16,7 +16,6 @@ import numpy as np
 
 from tunegrad import __version__
 from tunegrad.db import Latency, Properties, Store
-from tunegrad.devices import compiler_version
 from tunegrad.trial import Fingerprint
 
 from .workload import Workload
@@ -26,10 +25,10 @@ __all__ = ["machine_state", "record_latency", "versions"]
 _CPUS = Path("/sys/devices/system/cpu")
 
 
-def versions() -> Properties:
-    """Of tunegrad, its compiler, numpy and Python."""
+def versions(here: Fingerprint) -> Properties:
+    """Of tunegrad, the device's compiler, numpy and Python."""
     return (
-        ("compiler", compiler_version()),
+        ("compiler", dict(here.fields).get("compiler_version", "unknown")),
         ("numpy", np.__version__),
         ("python", platform.python_version()),
         ("tunegrad", __version__),
@@ -65,5 +64,7 @@ def record_latency(
     tuned_s, default_s = map(tuple, samples_s)
     moment_s = time.time()
     store.record_latency(
-        Latency(work.name, work.key, "tuned", here, tuned_s, default_s, session, moment_s, versions(), machine_state())
+        Latency(
+            work.name, work.key, "tuned", here, tuned_s, default_s, session, moment_s, versions(here), machine_state()
+        )
     )

@@ -141,7 +141,9 @@ def run_sessions(
         settings = replace(settings, in_flight=site.in_flight(_BATCH))
         record = session_record(settings, policy)
         row = stack.enter_context(
-            store.session("tune", settings.seed, record, __version__, versions=versions(), state=machine_state())
+            store.session(
+                "tune", settings.seed, record, __version__, versions=versions(site.here), state=machine_state()
+            )
         )
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
