@@ -92,7 +92,7 @@ Bulk.fill = lambda self, to, byte: None
 
 RIGHT_THEN_NOTHING = """
 from tests.faults import HOOKS
-from test_planted_faults import IN_CI, OPT_LEVEL, TARGET, DeviceMeasurer, measured
+from test_planted_faults import IN_CI, TARGET, CpuDevice, DeviceMeasurer, measured
 
 if __name__ == "__main__":
     with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:

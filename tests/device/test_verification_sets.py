@@ -209,7 +209,7 @@ QUICK = Policy(min_samples=2, max_samples=2, budget_s=0.001, timeout_s=10.0)
 @pytest.mark.parametrize("name", NAMES)
 def test_default_schedules_are_right_on_every_set(measurer, name):
     k = corpus_kernel(name)
-    for default in Space(k, measurer.target).defaults():
+    for default in Space(k, measurer.device.target).defaults():
         (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.device))], QUICK)
         assert outcome is not None
         assert (outcome.measurement.status, outcome.measurement.error) == (Status.OK, "")
