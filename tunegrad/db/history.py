@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from statistics import median
 
@@ -11,7 +11,7 @@ from tunegrad.db.contents import Contents
 from tunegrad.db.export import machine_id
 from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import Identity, Subject, identity, subject
-from tunegrad.db.records import Decision, Latency, LatencyKind, Properties, Question
+from tunegrad.db.records import Decision, Latency, LatencyKind, Question
 from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status, Trial
@@ -35,8 +35,8 @@ class LatencyRow:
     gain: float | None
     change: float | None
     samples: int
-    versions: Properties
-    state: Properties
+    versions: Mapping[str, float | str]
+    state: Mapping[str, float | str]
     imported: bool
     session: str
 
@@ -144,8 +144,8 @@ def _latencies(given: Iterable[Latency]) -> list[LatencyRow]:
                 gain=x.gain,
                 change=x.seconds / last_s if last_s else None,
                 samples=len(x.samples_s),
-                versions=x.versions,
-                state=x.state,
+                versions=dict(x.versions),
+                state=dict(x.state),
                 imported=x.imported,
                 session=x.session,
             )

@@ -93,12 +93,12 @@ def stands_among(measurements: Iterable[Trial]) -> Trial:
 
 def standing(trials: Iterable[Trial]) -> list[Trial]:
     """Of every subject the measurement that counts, in the order in which they were given, the oldest first."""
-    found: dict[Subject, list[Trial]] = {}
     given = list(trials)
+    if len({t.actions for t in given}) == len(given):
+        return given  # nothing was measured twice: subjects are dear to compare
+    found: dict[Subject, list[Trial]] = {}
     for trial in given:
         found.setdefault(subject(trial), []).append(trial)
-    if len(found) == len(given):
-        return given
     chosen = {id(stands_among(measurements)) for measurements in found.values()}
     return [t for t in given if id(t) in chosen]
 

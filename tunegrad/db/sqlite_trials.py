@@ -60,11 +60,8 @@ _LIKE_T = (
     " AND x.policy = t.policy AND x.space_version = t.space_version"
 )
 _REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
-# The first withdrawal of what t measured.
-_STRUCK = (
-    "SELECT MIN(v.id) FROM withdrawals v CROSS JOIN trials x ON x.id = v.trial"
-    f" WHERE v.kernel = t.kernel AND v.fingerprint = t.fingerprint AND {_LIKE_T}"
-)
+# The first withdrawal of what t measured. By way of t's like, who are few, and not of all withdrawals of its kernel.
+_STRUCK = f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
 INSERT_TRIAL = (
     f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"
     f" VALUES ({', '.join('?' * (4 + len(TRIAL_VALUES)))})"
