@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tunegrad.devices.host import host_target
-from tunegrad.devices.native import Team
-from tunegrad.devices.pulse import Pulse
+from tunegrad.devices.cpu.pulse import Pulse
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Team
 
 
 @pytest.fixture(autouse=True)

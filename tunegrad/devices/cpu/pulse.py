@@ -11,11 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 
-from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.cpu import Executable
-from tunegrad.devices.native import BufferTable, Launch, Team
-from tunegrad.devices.peak import fma_text
+from tunegrad.devices.cpu.peak import fma_text
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Launch, Team
 from tunegrad.ir.target import Target
 
 __all__ = ["Pulse"]
