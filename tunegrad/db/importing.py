@@ -17,11 +17,12 @@ from typing import Any, BinaryIO, Literal
 
 from tunegrad import untrusted
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
+from tunegrad.db.decision_rows import admit_decision
 from tunegrad.db.evidence_rows import admit_evidence
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
 from tunegrad.db.identity import Identity, Subject, identity
 from tunegrad.db.import_rules import ROWS, upgraded
-from tunegrad.db.record_rows import admit_decision, admit_latency
+from tunegrad.db.latency_rows import admit_latency
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Question, Session
 from tunegrad.db.rows import admit, key_of
 from tunegrad.db.separating import apart, named_decision

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from tunegrad.db.base import BaseStore, withdrawn
 from tunegrad.db.contents import Contents, decided, fastest
+from tunegrad.db.decision_rows import admit_decision
 from tunegrad.db.evidence_rows import admit_evidence
 from tunegrad.db.identity import Identity, Subject, identity, measured_again, standing, subject, wrong_of
+from tunegrad.db.latency_rows import admit_latency
 from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
-from tunegrad.db.record_rows import admit_decision, admit_latency
 from tunegrad.db.records import (
     IMPORTED,
     STOPPED,

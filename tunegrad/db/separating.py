@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tunegrad.db.contents import Contents, Promotion, Winner, Withdrawn, winners
+from tunegrad.db.decision_rows import DECISION_VALUES, admit_decision, encode_decision
 from tunegrad.db.evidence_rows import decode_evidence
 from tunegrad.db.identity import Identity, Place, identity
-from tunegrad.db.record_rows import DECISION_VALUES, admit_decision, encode_decision
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Question, withdrawn_by
 from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, decode_trial
 from tunegrad.trial import Status, Trial

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from tunegrad.db.base import BaseStore
 from tunegrad.db.connection import close_writer
 from tunegrad.db.lock import WriterLock
-from tunegrad.db.record_rows import SESSION_VALUES, encode_session
 from tunegrad.db.records import Problem, Session
 from tunegrad.db.rows import dump_fingerprint, dump_policy
+from tunegrad.db.session_rows import SESSION_VALUES, encode_session
 from tunegrad.errors import StoreError
 from tunegrad.trial import Fingerprint, Trial
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from tunegrad.db.contents import decided
-from tunegrad.db.record_rows import (
+from tunegrad.db.decision_rows import (
     DECISION_COLUMNS,
     DECISION_FROM,
     DECISION_VALUES,
+    admit_decision,
+    decode_decision,
+    encode_decision,
+)
+from tunegrad.db.latency_rows import (
     LATENCY_COLUMNS,
     LATENCY_FROM,
     LATENCY_VALUES,
-    SESSION_COLUMNS,
-    SESSION_VALUES,
-    admit_decision,
     admit_latency,
-    decode_decision,
     decode_latency,
-    decode_session,
-    encode_decision,
     encode_latency,
-    encode_session,
 )
 from tunegrad.db.records import Decision, Latency, Problem, Question, Session
 from tunegrad.db.rows import dump_fingerprint, key_of
+from tunegrad.db.session_rows import SESSION_COLUMNS, SESSION_VALUES, decode_session, encode_session
 from tunegrad.db.sqlite_base import INSERT_SESSION, Run, SqliteBase
 from tunegrad.db.sqlite_trials import FINGERPRINT, KERNEL
 from tunegrad.db.values import clean_text
