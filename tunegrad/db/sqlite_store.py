@@ -14,8 +14,9 @@ from tunegrad.db.records import STOPPED, Problem, Stats
 from tunegrad.db.rows import admit, encode_trial, key_of
 from tunegrad.db.session_rows import encode_session
 from tunegrad.db.sqlite_base import INSERT_SESSION, Run
+from tunegrad.db.sqlite_queries import INSERT_TRIAL, WITHDRAW
 from tunegrad.db.sqlite_records import INSERT_SPEND, SqliteRecords
-from tunegrad.db.sqlite_trials import INSERT_TRIAL, WITHDRAW, SqliteTrials
+from tunegrad.db.sqlite_trials import SqliteTrials
 from tunegrad.db.values import clean_text
 from tunegrad.db.verify import verify_store
 from tunegrad.errors import InternalError, StoreError
