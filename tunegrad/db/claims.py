@@ -11,10 +11,18 @@ from tunegrad.db.records import Question
 from tunegrad.errors import IllegalAction
 from tunegrad.trial import Fingerprint
 
-__all__ = ["MAX_ACTIONS", "ActionRule", "Claim", "Refusal", "Verdict", "actions_fault", "parsed_only"]
+__all__ = [
+    "MAX_ACTIONS",
+    "ActionRule",
+    "Claim",
+    "Refusal",
+    "Verdict",
+    "actions_fault",
+    "parsed_only",
+]
 
 MAX_ACTIONS = 256
-"""Of one schedule; searchers make some ten. Applying so many takes 0.2 s, and the time grows with their square."""
+"""Of one schedule; searchers make some ten. Applying so many takes 0.2 s; time grows by squares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell; both empty: legal."""
+    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell.
+
+    Both empty: legal.
+    """
 
     fault: str = ""
     unchecked: str = ""
@@ -44,7 +55,10 @@ ActionRule = Callable[[Claim], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A row that was not taken: its line, counted from 1; the field, its value shortened, and the rule it breaks."""
+    """A row that was not taken.
+
+    Its line counts from 1; then the field, its value shortened, and the rule that it breaks.
+    """
 
     line: int
     row: str

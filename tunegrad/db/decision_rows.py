@@ -47,7 +47,7 @@ DECISION_FROM = "decisions d LEFT JOIN kernels k ON k.id = d.kernel LEFT JOIN fi
 
 
 def admit_decision(decision: Decision) -> Decision:
-    """The decision as it will be read back. Raises InternalError when it breaks a rule of the store."""
+    """The decision as it will be read back. Raises InternalError when it breaks a rule."""
     decision = replace(
         decision,
         evidence=admit_evidence(decision.evidence),

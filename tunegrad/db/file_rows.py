@@ -1,4 +1,4 @@
-"""The rows of an exported file, one line after the other: each is kept, or refused for the rule that it breaks."""
+"""The rows of an exported file: each line is kept, or refused for the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,12 @@ class FileRows:
             sessions=tuple(sorted(self.sessions.values(), key=lambda s: (s.started_s, s.id))),
             trials=tuple(self.trials.values()),
             promotions=tuple(self.promotions),
-            spends=tuple(sorted(self.spends.values(), key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
+            spends=tuple(
+                sorted(
+                    self.spends.values(),
+                    key=lambda s: (s.model_key, s.fingerprint.fields, s.settings),
+                )
+            ),
             withdrawals=tuple(self.withdrawals.values()),
             decisions=tuple(self.decisions),
             latencies=tuple(self.latencies),
@@ -96,7 +101,12 @@ class FileRows:
             case "latency":
                 self._keep_latency(row)
             case _:
-                _once(self.spends, (row["model"], row["machine"], row["settings"]), "model", row["model"])
+                _once(
+                    self.spends,
+                    (row["model"], row["machine"], row["settings"]),
+                    "model",
+                    row["model"],
+                )
                 spend = Spend(row["model"], self._machine(row), row["settings"], row["seconds"])
                 self.spends[row["model"], row["machine"], row["settings"]] = spend
 
@@ -128,7 +138,11 @@ class FileRows:
         fingerprint, text_ = self._machine(row), self._kernel(row)
         self._known_session(row)
         if row["samples_s"] and row["status"] != Status.OK.value:
-            raise FieldFault("samples_s", list(row["samples_s"]), f"must be empty where status is {row['status']}")
+            raise FieldFault(
+                "samples_s",
+                list(row["samples_s"]),
+                f"must be empty where status is {row['status']}",
+            )
         if row["reference_samples_s"] and len(row["reference_samples_s"]) != len(row["samples_s"]):
             raise FieldFault("reference_samples_s", list(row["reference_samples_s"]), _AS_MANY)
         claim = Claim(text_, fingerprint, row["space_version"], row["actions"])
@@ -165,7 +179,11 @@ class FileRows:
     def _keep_promotion(self, row: dict[str, Any]) -> None:
         at = self._named(row)
         if at is None or not self.trials[at].measurement.ran:
-            raise FieldFault("actions", row["actions"], "must be those of a trial above that is ok and has samples")
+            raise FieldFault(
+                "actions",
+                row["actions"],
+                "must be those of a trial above that is ok and has samples",
+            )
         self.promotions.append(Promotion(at, admit_evidence(_claimed(row["evidence"])), row["created_s"]))
 
     def _keep_withdrawal(self, row: dict[str, Any]) -> None:
@@ -205,7 +223,7 @@ class FileRows:
         self.latencies[latency] = None
 
     def _named(self, row: dict[str, Any]) -> Identity | None:
-        """The trial above that a row names; before version 3 what was measured was enough for that."""
+        """The trial above that a row names; before version 3 by what was measured alone."""
         at = Subject(row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
         if self.version < FIRST_WITH_DECISIONS:
             return self.measured.get(at)

@@ -21,10 +21,10 @@ __all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_v
 
 @dataclass(frozen=True, slots=True)
 class LatencyRow:
-    """One latency of a whole model; times are medians, ``change`` is the time over that of the row before.
+    """One latency of a whole model; times are medians.
 
-    The row before is of the same machine, graph and kind; ``change`` is None for the first. ``gain`` is over the
-    default schedules in the same turns.
+    ``change`` is the time over that of the row before, of the same machine, graph and kind; None
+    for the first. ``gain`` is over the default schedules in the same turns.
     """
 
     created_s: float
@@ -43,7 +43,10 @@ class LatencyRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementRow:
-    """One measurement of a schedule. ``ratio`` is its time over that of what ran in the same turns, where any did."""
+    """One measurement of a schedule.
+
+    ``ratio`` is its time over that of what ran in the same turns, where any did.
+    """
 
     created_s: float
     machine: str
@@ -79,7 +82,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of a model: its latencies. Of a kernel, or a text that decisions are about: measurements and decisions.
+    """Of a model its latencies; of a kernel, or a text of decisions, measurements and decisions.
 
     ``left_out`` counts the measurements of schedules that never won and were measured once.
     """
@@ -96,8 +99,8 @@ def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: boo
     """The history of a model by its name, or of a kernel by its name, key, start of a key, or text.
 
     Of a kernel those measurements are listed that show change: of schedules that were promoted, or
-    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the
-    epoch. Raises StoreError for what the store does not know.
+    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since
+    the epoch. Raises StoreError for what the store does not know.
     """
     latencies = [x for x in contents.latencies if x.model == wanted]
     if latencies:

@@ -51,7 +51,7 @@ LATENCY_FROM = "latencies l LEFT JOIN fingerprints f ON f.id = l.fingerprint"
 
 
 def admit_latency(latency: Latency) -> Latency:
-    """The latency as it will be read back. Raises InternalError when it breaks a rule of the store."""
+    """The latency as it will be read back. Raises InternalError when it breaks a rule."""
     latency = replace(
         latency,
         model=clean_text(latency.model),

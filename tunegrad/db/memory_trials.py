@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from tunegrad.db.base import BaseStore, withdrawn
 from tunegrad.db.contents import fastest
 from tunegrad.db.evidence_rows import admit_evidence
-from tunegrad.db.identity import Identity, Subject, identity, measured_again, standing, subject, wrong_of
+from tunegrad.db.identity import (
+    Identity,
+    Subject,
+    identity,
+    measured_again,
+    standing,
+    subject,
+    wrong_of,
+)
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import IMPORTED, Evidence, Session, Withdrawal
 from tunegrad.db.rows import admit
@@ -33,7 +41,7 @@ class MemoryTrials(BaseStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is written in the block is kept at its end, or none of the trials that are new in it."""
+        """Trials that are added in the block are kept at its end, or none of them."""
         known = len(self._trials)
         try:
             yield
@@ -94,7 +102,7 @@ class MemoryTrials(BaseStore):
         return sum(t.session in sessions and t.policy.text == policy.text for t in self._trials.values())
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
+        """(key, text) of every kernel that has trials (of one fingerprint), by key."""
         self._check_open()
         trials = (t for t in self._trials.values() if fingerprint is None or t.fingerprint == fingerprint)
         return sorted({t.kernel_key: t.kernel_text for t in trials}.items())
@@ -116,7 +124,7 @@ class MemoryTrials(BaseStore):
         return next((w.trial for w in found.values()), None)
 
     def _newest(self, trial: Trial) -> Trial:
-        """The newest measurement that ran of what was promoted; one from here before one of a file."""
+        """The newest measurement that ran of what was promoted; from here before claimed."""
         ran = [t for n in self._by_subject[subject(trial)] if (t := self._trials[n]).measurement.ran]
         own = [t for t in ran if not t.origin.startswith(IMPORTED)]
         return (own or ran)[-1]
@@ -127,7 +135,7 @@ class MemoryTrials(BaseStore):
         return kernel_key in self._names
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """(fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
         rows = (self._trials[row] for row in reversed(self._by_kernel.get(kernel_key, ())))
         timed = (t for t in rows if t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
@@ -150,7 +158,7 @@ class MemoryTrials(BaseStore):
         return [(t, e) for t, e in here if subject(t) not in self._withdrawn]
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
-        """Withdraw a trial and all measurements of the same, for good; the id of the first withdrawal."""
+        """Withdraw a trial and all measurements of the same; the id of the first withdrawal."""
         self._check_writable()
         if trial_id not in self._trials:
             raise self._nothing_to_withdraw(trial_id)
@@ -164,7 +172,7 @@ class MemoryTrials(BaseStore):
         return 1 + list(self._withdrawn).index(subject(trial))
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        """Every withdrawal of a kernel's trials on a machine, oldest first."""
         self._check_open()
         found = self._withdrawn.values()
         return [w for w in found if w.trial.kernel_key == kernel_key and w.trial.fingerprint == fingerprint]

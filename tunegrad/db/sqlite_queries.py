@@ -1,4 +1,7 @@
-"""SQL about trials, promotions and withdrawals. Parameters are named: kernel, fingerprint, policy, actions, space."""
+"""SQL about trials, promotions and withdrawals.
+
+Parameters are named: kernel, fingerprint, policy, actions, space.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _LIKE_T = (
     " AND x.policy = t.policy AND x.space_version = t.space_version"
 )
 _REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
-# The first withdrawal of what t measured. By way of t's like, who are few, and not of all withdrawals of its kernel.
+# The first withdrawal of what t measured; found by way of rows like t, which are few.
 STRUCK = f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
 INSERT_TRIAL = (
     f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"

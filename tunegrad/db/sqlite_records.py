@@ -112,7 +112,10 @@ class SqliteRecords(SqliteBase):
         return decided(d for d in found if (d.kind, d.key, d.fingerprint, d.space_version) == asked)
 
     def decisions(
-        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+        self,
+        key: str | None = None,
+        fingerprint: Fingerprint | None = None,
+        kind: Question | None = None,
     ) -> list[Decision]:
         """Every decision, oldest first; of one text, machine or kind of question where given."""
         fields = None if fingerprint is None else dump_fingerprint(fingerprint)
@@ -139,9 +142,12 @@ class SqliteRecords(SqliteBase):
         return int(run(_INSERT_LATENCY, (machine, *encode_latency(x))).lastrowid or 0)
 
     def latencies(
-        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+        self,
+        model: str | None = None,
+        here: Fingerprint | None = None,
+        since_s: float | None = None,
     ) -> list[Latency]:
-        """Latencies of whole models, oldest first; of one model or machine, or not before a moment."""
+        """Latencies of models, oldest first; of one model or machine, or not before a moment."""
         fields = None if here is None else dump_fingerprint(here)
         where, wanted = conditions(_OF_LATENCIES, model=model, fingerprint=fields, since=since_s)
         select = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM} WHERE {where} ORDER BY l.created_s, l.id"
@@ -154,7 +160,11 @@ class SqliteRecords(SqliteBase):
         rows = self._select(
             "SELECT id, seconds FROM spend"
             f" WHERE model_key = :model AND fingerprint = {FINGERPRINT} AND settings = :settings",
-            {"model": model_key, "fingerprint": dump_fingerprint(fingerprint), "settings": settings},
+            {
+                "model": model_key,
+                "fingerprint": dump_fingerprint(fingerprint),
+                "settings": settings,
+            },
         )
         for row, seconds in rows:
             if isinstance(seconds, int | float) and 0 <= seconds < float("inf"):

@@ -1,8 +1,9 @@
 """Trials, winners, promotions and withdrawals of the store in a SQLite file.
 
-Statements are counted, not timed: an ``add`` of a known kernel, machine and policy is BEGIN, INSERT, COMMIT; one of
-what was measured before adds a SELECT and an INSERT. A lookup that hits is one SELECT where the winner was promoted,
-three where it is the fastest trial; one more where that was measured again.
+Statements are counted, not timed: an ``add`` of a known kernel, machine and policy is BEGIN,
+INSERT, COMMIT; one of what was measured before adds a SELECT and an INSERT. A lookup that hits is
+one SELECT where the winner was promoted, three where it is the fastest trial; one more where that
+was measured again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tunegrad.db.base import withdrawn
-from tunegrad.db.evidence_rows import admit_evidence, decode_evidence, decode_withdrawal, dump_evidence
+from tunegrad.db.evidence_rows import (
+    admit_evidence,
+    decode_evidence,
+    decode_withdrawal,
+    dump_evidence,
+)
 from tunegrad.db.identity import identity, measured_again, standing, stands_among, wrong_of
 from tunegrad.db.records import IMPORTED, Evidence, Problem, Withdrawal
 from tunegrad.db.rows import (
@@ -81,7 +87,7 @@ class SqliteTrials(SqliteBase):
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
-        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
+        """Trials of a kernel, oldest first; of one fingerprint or policy (by its text).
 
         Of what was measured several times the measurement that counts.
         """
@@ -110,7 +116,7 @@ class SqliteTrials(SqliteBase):
         return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
+        """(key, text) of every kernel that has trials (of one fingerprint), by key."""
         fields = None if fingerprint is None else dump_fingerprint(fingerprint)
         where, wanted = conditions(_OF_TRIALS, fingerprint=fields)
         trials = f"SELECT 1 FROM trials t WHERE t.kernel = k.id AND {where}"
@@ -152,7 +158,7 @@ class SqliteTrials(SqliteBase):
         return [t for *row, _ in rows if (t := self._decoded(row)) is not None]
 
     def _newest(self, trial: Trial) -> Trial:
-        """The newest measurement that ran of what was promoted; one from here before one of a file."""
+        """The newest measurement that ran of what was promoted; from here before claimed."""
         ran = [t for t in self._measurements(trial) if t.measurement.ran]
         own = [t for t in ran if not t.origin.startswith(IMPORTED)]
         return (own or ran or [trial])[-1]
@@ -162,7 +168,7 @@ class SqliteTrials(SqliteBase):
         return bool(self._select("SELECT 1 FROM kernels WHERE key = ?", (kernel_key,)))
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """(fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
         found = []
         for row, fields, space_version in self._select(PLACES, {"kernel": kernel_key}):
             try:
@@ -171,7 +177,7 @@ class SqliteTrials(SqliteBase):
                 self._report(Problem("fingerprints", row, str(error)))
         return found
 
-    # Promotions -------------------------------------------------------------------------------------------------------
+    # Promotions
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version."""
@@ -196,7 +202,7 @@ class SqliteTrials(SqliteBase):
         return [entry for entry in entries if _answers(entry[0], kernel_key, fingerprint)]
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
-        """Withdraw a trial and all measurements of the same, for good; the id of the first withdrawal."""
+        """Withdraw a trial and all measurements of the same; the id of the first withdrawal."""
         self._check_writable()
         found = self._select(f"SELECT ({STRUCK}) FROM trials t WHERE t.id = ?", (trial_id,))
         if not found:
@@ -211,7 +217,7 @@ class SqliteTrials(SqliteBase):
         return int(cursor.lastrowid or 0)
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        """Every withdrawal of a kernel's trials on a machine, oldest first."""
         wanted = {"kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint)}
         found = []
         for *columns, reason, session, created_s, row in self._select(WITHDRAWN, wanted):
@@ -280,9 +286,12 @@ class SqliteTrials(SqliteBase):
 
 
 def _answers(
-    trial: Trial, kernel_key: str, fingerprint: Fingerprint | None = None, space_version: int | None = None
+    trial: Trial,
+    kernel_key: str,
+    fingerprint: Fingerprint | None = None,
+    space_version: int | None = None,
 ) -> bool:
-    """Whether a trial is of what was asked for: a damaged index may lead to a sound row of something else."""
+    """Whether a trial is of what was asked for: a damaged index may lead to a row of another."""
     return (
         trial.kernel_key == kernel_key
         and (fingerprint is None or trial.fingerprint == fingerprint)

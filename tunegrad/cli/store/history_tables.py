@@ -47,7 +47,17 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
         )
         for r, known in zip(rows, before, strict=False)
     ]
-    header = ("measured", "kind", "ms", "of before", "default ms", "gain", "samples", "machine", "conditions")
+    header = (
+        "measured",
+        "kind",
+        "ms",
+        "of before",
+        "default ms",
+        "gain",
+        "samples",
+        "machine",
+        "conditions",
+    )
     return table(header, lines, left=("measured", "kind", "machine", "conditions"))
 
 
