@@ -118,9 +118,8 @@ def test_halves_compute_what_the_direct_kernel_does(fold: Fold, chunks: int, lan
     verify_kernel(made.finish)
     memory = flat(plan, fold.inputs)
     names = [p.name for p in kernel.params]
-    (wanted,) = interpret(
-        kernel, {n: a for n, a in zip(names, memory, strict=True) if kernel.param(n).role != "out"}, as_float64=True
-    ).values()
+    read = {n: a for n, a in zip(names, memory, strict=True) if kernel.param(n).role != "out"}
+    (wanted,) = interpret(kernel, read, as_float64=True).values()
     found = ran_split(made, memory)
     if fold.dtype == I32:
         np.testing.assert_array_equal(found, wanted)
@@ -128,6 +127,8 @@ def test_halves_compute_what_the_direct_kernel_does(fold: Fold, chunks: int, lan
         tolerance = 1e-4 if fold.dtype == F32 else 1e-11
         with np.errstate(over="ignore"):  # a product of two thousand numbers near 2
             wanted = wanted.astype(found.dtype)
+            (own,) = interpret(kernel, read).values()
+        wanted = np.where(np.isinf(own), own, wanted)  # and a root of one that no f32 holds
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=1e-30)
 
 

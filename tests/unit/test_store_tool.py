@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.cli.store.tables import why_text
@@ -99,6 +100,78 @@ def test_store_merge_does_not_pool_the_samples_of_the_same_trial(three):
     longer = replace(numbered(1), measurement=Measurement(Status.OK, (4e-3,) * 5))
     merge_stores(out, [made(a, numbered(1)), made(b, longer)])
     assert read_contents(out)[0].trials == (longer,)
+
+
+def later(n: int, **changes: object):
+    """Trial ``n`` measured again, by session s2."""
+    return replace(numbered(n), session="s2", created_s=5000.0, **changes)
+
+
+def test_store_merge_keeps_measurements_of_different_sessions_and_counts_the_newest(three):
+    a, b, out = three
+    slower = later(1, measurement=Measurement(Status.OK, (4e-3,) * 3))
+    report = merge_stores(out, [made(b, slower), made(a, numbered(1), promotions=[promoted(1, 1e-3)])])
+    assert (report.trials, report.promotions) == (2, 1)
+    with open_store(out) as store:
+        assert store.history(KEY) == [numbered(1), slower]
+        assert store.winner(KEY, HERE, SPACE) == slower
+
+
+def test_store_merge_withdraws_what_ran_in_one_store_and_was_wrong_in_another(three):
+    a, b, out = three
+    made(a, numbered(1), numbered(2), promotions=[promoted(2, 2e-3), promoted(1, 1e-3, at=2.0)])
+    made(b, later(1, measurement=Measurement(Status.WRONG, error="off by 0.3")))
+    merge_stores(out, [a, b])
+    with open_store(out) as store:
+        (found,) = store.withdrawals(KEY, HERE)
+        assert str(found) == "withdrawn by session s2: measured again, it was wrong: off by 0.3"
+        assert store.winner(KEY, HERE, SPACE) == numbered(2)
+
+
+def test_store_merge_leaves_out_what_a_file_claims_of_what_was_measured(three):
+    a, b, out = three
+    claim = later(1, origin="imported:beam", measurement=Measurement(Status.OK, (1e-9,) * 9))
+    merge_stores(out, [made(a, claim, promotions=[]), made(b, numbered(1))])
+    assert read_contents(out)[0].trials == (numbered(1),)
+
+
+def test_store_merge_has_the_choice_that_was_made_last(three):
+    a, b, out = three
+    for path, choice, at in ((a, "winograd2", 2.0), (b, "direct", 1.0)):
+        with open_store(path, "write") as store:
+            store.record_decision(decision(choice, at=at))
+            store.record_latency(latency(at=at))
+    report = merge_stores(out, [a, b])
+    assert (report.decisions, report.latencies) == (2, 2)
+    with open_store(out) as store:
+        assert store.decision("variant", KEY, HERE, SPACE).choice == "winograd2"
+        assert [x.created_s for x in store.latencies()] == [1.0, 2.0]
+
+
+def test_store_prune_keeps_the_measurement_that_counts_of_what_stays(tmp_path):
+    path = made(
+        tmp_path / "a.db",
+        numbered(1),
+        numbered(2),
+        later(1, measurement=Measurement(Status.OK, (9e-3,) * 3)),
+        promotions=[promoted(1, 1e-3)],
+    )
+    before = winner_of(path)
+    prune_store(path, PruneRules(keep_best=0))
+    assert winner_of(path) == before == later(1, measurement=Measurement(Status.OK, (9e-3,) * 3))
+    with open_store(path) as store:
+        assert len(store.history(KEY)) == 3
+
+
+def test_store_prune_removes_older_measurements_and_no_decision_and_no_latency(tmp_path):
+    path = made(tmp_path / "a.db", numbered(1), later(1))
+    with open_store(path, "write") as store:
+        store.record_decision(decision("direct", text="region", at=1.0))
+        store.record_latency(latency(at=1.0))
+    prune_store(path, PruneRules(before_s=4000.0))
+    with open_store(path) as store:
+        assert store.history(KEY) == [later(1)]
+        assert (len(store.decisions()), len(store.latencies()), store.verify()) == (1, 1, [])
 
 
 def test_store_merge_reports_what_it_did_and_a_dry_run_does_not_do_it(three):

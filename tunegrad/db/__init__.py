@@ -1,5 +1,6 @@
 """The store: every trial that was ever measured, as rows of one SQLite file. It knows no search and no hardware."""
 
+from tunegrad.db.claims import Claim, Refusal, Verdict, actions_fault
 from tunegrad.db.contents import Contents
 from tunegrad.db.diff import DecisionChange, LatencyPair, StoreDiff, WinnerChange, WinnerFacts
 from tunegrad.db.exchange import (
@@ -16,7 +17,6 @@ from tunegrad.db.exchange import (
     salvage_store,
 )
 from tunegrad.db.history import DecisionRow, History, LatencyRow, MeasurementRow, history
-from tunegrad.db.importing import Claim, Refusal, Verdict, actions_fault
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION

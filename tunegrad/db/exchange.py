@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tunegrad.db.claims import ActionRule, Refusal
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
 from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import subject
-from tunegrad.db.importing import ActionRule, Refusal, read_export
+from tunegrad.db.importing import read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
 from tunegrad.db.prune import PruneRules, prune_contents

@@ -15,9 +15,10 @@ _SHORTEST_PREFIX = 4
 
 
 def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
-    """(text, name) of the kernel with this name, key, start of a key (four digits or more), or text.
+    """(text, name) of the kernel with this name, key, start of a key (four digits), or text.
 
-    Raises StoreError: for a name or prefix of several, which lists them; for an unknown one, with the nearest names.
+    Raises StoreError: for a name or prefix of several, which lists them; for an unknown one, with
+    the nearest names.
     """
     found = [k for k in contents.kernels if wanted in (k[1], k[0], k[0].strip(), key_of(k[0]))]
     if not found and len(wanted) >= _SHORTEST_PREFIX:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from statistics import median
 
@@ -11,7 +11,7 @@ from tunegrad.db.contents import Contents
 from tunegrad.db.export import machine_id
 from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import Identity, Subject, identity, subject
-from tunegrad.db.records import Decision, Latency, LatencyKind, Properties, Question
+from tunegrad.db.records import Decision, Latency, LatencyKind, Question
 from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status, Trial
@@ -21,10 +21,10 @@ __all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_v
 
 @dataclass(frozen=True, slots=True)
 class LatencyRow:
-    """One latency of a whole model; times are medians, ``change`` is the time over that of the row before.
+    """One latency of a whole model; times are medians.
 
-    The row before is of the same machine, graph and kind; ``change`` is None for the first. ``gain`` is over the
-    default schedules in the same turns.
+    ``change`` is the time over that of the row before, of the same machine, graph and kind; None
+    for the first. ``gain`` is over the default schedules in the same turns.
     """
 
     created_s: float
@@ -35,15 +35,18 @@ class LatencyRow:
     gain: float | None
     change: float | None
     samples: int
-    versions: Properties
-    state: Properties
+    versions: Mapping[str, float | str]
+    state: Mapping[str, float | str]
     imported: bool
     session: str
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementRow:
-    """One measurement of a schedule. ``ratio`` is its time over that of what ran in the same turns, where any did."""
+    """One measurement of a schedule.
+
+    ``ratio`` is its time over that of what ran in the same turns, where any did.
+    """
 
     created_s: float
     machine: str
@@ -79,7 +82,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of a model: its latencies. Of a kernel, or a text that decisions are about: measurements and decisions.
+    """Of a model its latencies; of a kernel, or a text of decisions, measurements and decisions.
 
     ``left_out`` counts the measurements of schedules that never won and were measured once.
     """
@@ -96,8 +99,8 @@ def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: boo
     """The history of a model by its name, or of a kernel by its name, key, start of a key, or text.
 
     Of a kernel those measurements are listed that show change: of schedules that were promoted, or
-    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the
-    epoch. Raises StoreError for what the store does not know.
+    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since
+    the epoch. Raises StoreError for what the store does not know.
     """
     latencies = [x for x in contents.latencies if x.model == wanted]
     if latencies:
@@ -144,8 +147,8 @@ def _latencies(given: Iterable[Latency]) -> list[LatencyRow]:
                 gain=x.gain,
                 change=x.seconds / last_s if last_s else None,
                 samples=len(x.samples_s),
-                versions=x.versions,
-                state=x.state,
+                versions=dict(x.versions),
+                state=dict(x.state),
                 imported=x.imported,
                 session=x.session,
             )

@@ -84,27 +84,27 @@ def place_of(trial: Trial) -> Place:
 def stands_among(measurements: Iterable[Trial]) -> Trial:
     """The measurement of a subject that counts; they are given the oldest first, and there is one.
 
-    Measured here before claimed by a file; a wrong one before all others, as a result that was wrong once is not
-    trusted; a settled end before a crash that was seen once only; the newest.
+    Measured here before claimed by a file; a wrong one before all others, as a result that was
+    wrong once is not trusted; a settled end before a crash that was seen once only; the newest.
     """
     *_, best = sorted(measurements, key=_rank)  # sorting is stable: of equals the newest comes last
     return best
 
 
 def standing(trials: Iterable[Trial]) -> list[Trial]:
-    """Of every subject the measurement that counts, in the order in which they were given, the oldest first."""
-    found: dict[Subject, list[Trial]] = {}
+    """Of every subject the measurement that counts, in the order given: the oldest first."""
     given = list(trials)
+    if len({t.actions for t in given}) == len(given):
+        return given  # nothing was measured twice: subjects are dear to compare
+    found: dict[Subject, list[Trial]] = {}
     for trial in given:
         found.setdefault(subject(trial), []).append(trial)
-    if len(found) == len(given):
-        return given
     chosen = {id(stands_among(measurements)) for measurements in found.values()}
     return [t for t in given if id(t) in chosen]
 
 
 def wrong_of(measurements: Iterable[tuple[_Key, Trial]]) -> tuple[_Key, Trial] | None:
-    """The oldest wrong one of the measurements of a subject, where another ran: that withdraws the subject.
+    """The oldest wrong measurement of a subject of which another ran: that withdraws it.
 
     What a file claims withdraws nothing.
     """

@@ -1,4 +1,4 @@
-"""What each field of an exported file may be: its type, range and length, by the kind of its row."""
+"""What each field of an exported file may be: type, range and length, by the kind of its row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import Any
 from tunegrad import untrusted
 from tunegrad.db.records import LATENCY_KINDS, QUESTIONS, Properties
 from tunegrad.trial import CACHES, Status
-from tunegrad.untrusted import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
+from tunegrad.untrusted import (
+    FieldFault,
+    exact,
+    flag,
+    free_text,
+    integer,
+    listing,
+    number,
+    record,
+    text,
+    word,
+)
 
 __all__ = ["ROWS", "upgraded"]
 
@@ -174,7 +185,7 @@ ROWS: dict[str, untrusted.Rule] = {
 
 
 def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
-    """A row of an older version of the format in the fields of the newest; decisions are still trials."""
+    """A row of an older version in the fields of the newest; decisions are still trials."""
     if version == 1 and kind == "trial":
         row.setdefault("attempts", 1)
     if version < 3 and kind == "trial":

@@ -35,6 +35,7 @@ from tunegrad.ir import keys
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 __all__ = [
+    "ERROR_CHARACTERS",
     "TRIAL_COLUMNS",
     "TRIAL_FROM",
     "TRIAL_VALUES",
@@ -48,7 +49,7 @@ __all__ = [
     "load_policy",
 ]
 
-_ERROR_CHARACTERS = 16_000
+ERROR_CHARACTERS = 16_000
 _DURATIONS = ("lower_s", "compile_s", "verify_s", "timing_s")
 
 # What encode_trial returns, in order; after kernel, fingerprint and policy, which are ids of rows.
@@ -136,7 +137,7 @@ def admit(trial: Trial) -> Trial:
         m,
         samples_s=tuple(float(s) for s in m.samples_s),
         reference_samples_s=tuple(float(s) for s in m.reference_samples_s),
-        error=clean_text(m.error, _ERROR_CHARACTERS),
+        error=clean_text(m.error, ERROR_CHARACTERS),
         lower_s=real(m.lower_s),
         compile_s=real(m.compile_s),
         verify_s=real(m.verify_s),

@@ -4,8 +4,9 @@
     trial ``plan(NAME)`` of a region's text      -->   decision cut NAME
     trial ``variant(NAME)`` of a kernel's text   -->   decision variant NAME; its promotions say that it stood
 
-What stood stays: a choice that was promoted, or was the winner by speed alone. Where a schedule of the kernel was
-promoted after one of its variants, that is a decision as well, for the direct kernel.
+What stood stays: a choice that was promoted, or was the winner by speed alone. Where a schedule of
+the kernel was promoted after one of its variants, that is a decision as well, for the direct
+kernel.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tunegrad.db.contents import Contents, Promotion, Winner, Withdrawn, winners
+from tunegrad.db.decision_rows import DECISION_VALUES, admit_decision, encode_decision
 from tunegrad.db.evidence_rows import decode_evidence
 from tunegrad.db.identity import Identity, Place, identity
-from tunegrad.db.record_rows import DECISION_VALUES, admit_decision, encode_decision
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Question, withdrawn_by
 from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, decode_trial
 from tunegrad.trial import Status, Trial
@@ -41,7 +42,7 @@ def named_decision(actions: str) -> tuple[Question, str] | None:
 
 
 def apart(contents: Contents) -> Contents:
-    """The same contents, with decisions as decisions; trials, promotions and withdrawals of schedules only."""
+    """The same contents with decisions as decisions, and only schedules among the trials."""
     named = {identity(t): (t, *found) for t in contents.trials if (found := named_decision(t.actions))}
     if not named:
         return contents
@@ -114,7 +115,12 @@ def _back_to_direct(
         if winner is not None and winner.promotion is not None and identity(winner.trial) not in named:
             p, t = winner.promotion, winner.trial
             yield replace(
-                d, choice=_DIRECT, evidence=p.evidence, created_s=p.created_s, session=t.session, policy=t.policy.text
+                d,
+                choice=_DIRECT,
+                evidence=p.evidence,
+                created_s=p.created_s,
+                session=t.session,
+                policy=t.policy.text,
             )
 
 
@@ -122,7 +128,10 @@ def _back_to_direct(
 
 
 def separate_decisions(connection: sqlite3.Connection) -> None:
-    """Convert the rows of a store that was just taken to the newest schema; damaged ones stay as they are."""
+    """Convert the rows of a store that was just taken to the newest schema.
+
+    Damaged ones stay as they are.
+    """
     old, ids = _rows(connection)
     new = apart(old)
     columns = ", ".join(DECISION_VALUES)
@@ -144,7 +153,10 @@ def _place(d: Decision) -> Place:
 
 
 def _rows(connection: sqlite3.Connection) -> tuple[Contents, dict[Identity | Place, int]]:
-    """All sound rows of the texts that decisions are about; the ids of the trials, and of one trial of every place."""
+    """All sound rows of the texts that decisions are about, and ids of trials.
+
+    The id of a place is that of one of its trials.
+    """
     ids: dict[Identity | Place, int] = {}
     trials: dict[int, Trial] = {}
     select = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE {_OF_DECISIONS} ORDER BY t.id"

@@ -1,4 +1,4 @@
-"""What the parts of the store in a SQLite file share: its connection, transactions, and rows that others name by id."""
+"""What the parts of a store in a SQLite file share: connection, transactions, ids of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from tunegrad.db.base import BaseStore
 from tunegrad.db.connection import close_writer
 from tunegrad.db.lock import WriterLock
-from tunegrad.db.record_rows import SESSION_VALUES, encode_session
 from tunegrad.db.records import Problem, Session
 from tunegrad.db.rows import dump_fingerprint, dump_policy
+from tunegrad.db.session_rows import SESSION_VALUES, encode_session
 from tunegrad.errors import StoreError
 from tunegrad.trial import Fingerprint, Trial
 
@@ -32,7 +32,11 @@ class SqliteBase(BaseStore):
     """A store's connection; a writer also holds the lock."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: WriterLock | None, clock: Callable[[], float]
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        lock: WriterLock | None,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__(str(path), "read" if lock is None else "write", clock)
         self._path = path
@@ -44,7 +48,10 @@ class SqliteBase(BaseStore):
         self._joined = False
 
     def close(self) -> None:
-        """Release the file and the lock. In a forked child this does nothing: they are the owner's."""
+        """Release the file and the lock.
+
+        In a forked child this does nothing: they are the owner's.
+        """
         try:
             self._check_open()
         except StoreError:
@@ -67,7 +74,7 @@ class SqliteBase(BaseStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is written in the block is committed at its end, at the cost of one commit; or none of it."""
+        """What is written in the block is committed at its end, by one commit; or none of it."""
         with self._threads, self._transaction():
             self._joined = True
             try:
@@ -81,7 +88,7 @@ class SqliteBase(BaseStore):
 
     @contextmanager
     def _transaction(self) -> Iterator[Run]:
-        """Everything in the block is committed, or none of it; within ``together``, when that ends."""
+        """Everything in the block is committed, or none; within ``together``, when that ends."""
         self._check_writable()
         with self._threads:
             if self._joined:
@@ -99,7 +106,10 @@ class SqliteBase(BaseStore):
                 raise
 
     def _intern_trial(self, run: Run, trial: Trial) -> dict[tuple[str, str], int]:
-        """Ids of the kernel, fingerprint and policy of a trial, in this order; their rows and the session's, if new."""
+        """Ids of the kernel, fingerprint and policy of a trial, in this order.
+
+        Where they are new, their rows are made, and the session's.
+        """
         kernel = ("kernels", trial.kernel_key)
         policy = ("policies", trial.policy.text)
         self._intern_kernel(run, trial.kernel_key, trial.kernel_text)
@@ -124,7 +134,7 @@ class SqliteBase(BaseStore):
             run(f"{INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(bare))
 
     def _intern_kernel(self, run: Run, key: str, text: str) -> None:
-        """A row for a text. It is the right one, whatever a damaged row says: its hash is the key."""
+        """A row for a text: the right one, whatever a damaged row says, as its hash is the key."""
         if ("kernels", key) not in self._interned:
             run(
                 "INSERT INTO kernels (key, text) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET text = excluded.text",
@@ -136,7 +146,10 @@ class SqliteBase(BaseStore):
         known = self._interned.get(("fingerprints", fields))
         if known is not None:
             return known
-        run("INSERT INTO fingerprints (fields) VALUES (?) ON CONFLICT (fields) DO NOTHING", (fields,))
+        run(
+            "INSERT INTO fingerprints (fields) VALUES (?) ON CONFLICT (fields) DO NOTHING",
+            (fields,),
+        )
         return _id(run, "SELECT id FROM fingerprints WHERE fields = ?", fields)
 
     def _sound(self, found: Iterable[_Row | Problem]) -> list[_Row]:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from tunegrad.db.contents import decided
-from tunegrad.db.record_rows import (
+from tunegrad.db.decision_rows import (
     DECISION_COLUMNS,
     DECISION_FROM,
     DECISION_VALUES,
+    admit_decision,
+    decode_decision,
+    encode_decision,
+)
+from tunegrad.db.latency_rows import (
     LATENCY_COLUMNS,
     LATENCY_FROM,
     LATENCY_VALUES,
-    SESSION_COLUMNS,
-    SESSION_VALUES,
-    admit_decision,
     admit_latency,
-    decode_decision,
     decode_latency,
-    decode_session,
-    encode_decision,
     encode_latency,
-    encode_session,
 )
 from tunegrad.db.records import Decision, Latency, Problem, Question, Session
 from tunegrad.db.rows import dump_fingerprint, key_of
+from tunegrad.db.session_rows import SESSION_COLUMNS, SESSION_VALUES, decode_session, encode_session
 from tunegrad.db.sqlite_base import INSERT_SESSION, Run, SqliteBase
-from tunegrad.db.sqlite_trials import FINGERPRINT, KERNEL
+from tunegrad.db.sqlite_queries import FINGERPRINT, KERNEL, conditions
 from tunegrad.db.values import clean_text
 from tunegrad.trial import Fingerprint
 
@@ -39,6 +38,18 @@ _INSERT_LATENCY = (
     f"INSERT INTO latencies (fingerprint, {', '.join(LATENCY_VALUES)})"
     f" VALUES ({', '.join('?' * (1 + len(LATENCY_VALUES)))})"
 )
+_OF_DECISIONS = {
+    "kernel": f"d.kernel = {KERNEL}",
+    "fingerprint": f"d.fingerprint = {FINGERPRINT}",
+    "space": "d.space_version = :space",
+    "kind": "d.kind = :kind",
+    "chosen": "d.chosen = :chosen",
+}
+_OF_LATENCIES = {
+    "model": "l.model = :model",
+    "fingerprint": f"l.fingerprint = {FINGERPRINT}",
+    "since": "l.created_s >= :since",
+}
 _FILL = ", ".join(f"{name} = excluded.{name}" for name in SESSION_VALUES if name != "id")
 
 
@@ -88,31 +99,27 @@ class SqliteRecords(SqliteBase):
 
     def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
         """What stands of the decisions about one question here."""
-        wanted = {"kernel": key, "fingerprint": dump_fingerprint(fingerprint), "space": space_version, "kind": kind}
-        where = (
-            f"d.kernel = {KERNEL} AND d.fingerprint = {FINGERPRINT} AND d.space_version = :space"
-            " AND d.kind = :kind AND d.chosen = 1"
+        where, wanted = conditions(
+            _OF_DECISIONS,
+            kernel=key,
+            fingerprint=dump_fingerprint(fingerprint),
+            space=space_version,
+            kind=kind,
+            chosen=1,
         )
         asked = kind, key, fingerprint, space_version
         found = self._decisions(where, wanted)
         return decided(d for d in found if (d.kind, d.key, d.fingerprint, d.space_version) == asked)
 
     def decisions(
-        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+        self,
+        key: str | None = None,
+        fingerprint: Fingerprint | None = None,
+        kind: Question | None = None,
     ) -> list[Decision]:
         """Every decision, oldest first; of one text, machine or kind of question where given."""
-        wanted: dict[str, object] = {}
-        where = ["1"]
-        if key is not None:
-            wanted["kernel"] = key
-            where.append(f"d.kernel = {KERNEL}")
-        if fingerprint is not None:
-            wanted["fingerprint"] = dump_fingerprint(fingerprint)
-            where.append(f"d.fingerprint = {FINGERPRINT}")
-        if kind is not None:
-            wanted["kind"] = kind
-            where.append("d.kind = :kind")
-        return self._decisions(" AND ".join(where), wanted)
+        fields = None if fingerprint is None else dump_fingerprint(fingerprint)
+        return self._decisions(*conditions(_OF_DECISIONS, kernel=key, fingerprint=fields, kind=kind))
 
     def _decisions(self, where: str, wanted: dict[str, object]) -> list[Decision]:
         select = f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM} WHERE {where} ORDER BY d.id"
@@ -135,21 +142,15 @@ class SqliteRecords(SqliteBase):
         return int(run(_INSERT_LATENCY, (machine, *encode_latency(x))).lastrowid or 0)
 
     def latencies(
-        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+        self,
+        model: str | None = None,
+        here: Fingerprint | None = None,
+        since_s: float | None = None,
     ) -> list[Latency]:
-        """Latencies of whole models, oldest first; of one model or machine, or not before a moment."""
-        wanted: dict[str, object] = {}
-        where = ["1"]
-        if model is not None:
-            wanted["model"] = model
-            where.append("l.model = :model")
-        if here is not None:
-            wanted["fingerprint"] = dump_fingerprint(here)
-            where.append(f"l.fingerprint = {FINGERPRINT}")
-        if since_s is not None:
-            wanted["since"] = since_s
-            where.append("l.created_s >= :since")
-        select = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM} WHERE {' AND '.join(where)} ORDER BY l.created_s, l.id"
+        """Latencies of models, oldest first; of one model or machine, or not before a moment."""
+        fields = None if here is None else dump_fingerprint(here)
+        where, wanted = conditions(_OF_LATENCIES, model=model, fingerprint=fields, since=since_s)
+        select = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM} WHERE {where} ORDER BY l.created_s, l.id"
         return self._sound(map(decode_latency, self._select(select, wanted)))
 
     # Spent budget
@@ -159,7 +160,11 @@ class SqliteRecords(SqliteBase):
         rows = self._select(
             "SELECT id, seconds FROM spend"
             f" WHERE model_key = :model AND fingerprint = {FINGERPRINT} AND settings = :settings",
-            {"model": model_key, "fingerprint": dump_fingerprint(fingerprint), "settings": settings},
+            {
+                "model": model_key,
+                "fingerprint": dump_fingerprint(fingerprint),
+                "settings": settings,
+            },
         )
         for row, seconds in rows:
             if isinstance(seconds, int | float) and 0 <= seconds < float("inf"):

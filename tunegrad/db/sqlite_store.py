@@ -6,14 +6,17 @@ import sqlite3
 from pathlib import Path
 
 from tunegrad.db.contents import Contents
+from tunegrad.db.decision_rows import admit_decision
 from tunegrad.db.evidence_rows import admit_evidence, dump_evidence
 from tunegrad.db.identity import Identity, Subject, identity, subject
-from tunegrad.db.record_rows import admit_decision, admit_latency, encode_session
+from tunegrad.db.latency_rows import admit_latency
 from tunegrad.db.records import STOPPED, Problem, Stats
 from tunegrad.db.rows import admit, encode_trial, key_of
+from tunegrad.db.session_rows import encode_session
 from tunegrad.db.sqlite_base import INSERT_SESSION, Run
+from tunegrad.db.sqlite_queries import INSERT_TRIAL, WITHDRAW
 from tunegrad.db.sqlite_records import INSERT_SPEND, SqliteRecords
-from tunegrad.db.sqlite_trials import INSERT_TRIAL, WITHDRAW, SqliteTrials
+from tunegrad.db.sqlite_trials import SqliteTrials
 from tunegrad.db.values import clean_text
 from tunegrad.db.verify import verify_store
 from tunegrad.errors import InternalError, StoreError

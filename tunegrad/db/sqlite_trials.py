@@ -1,8 +1,9 @@
 """Trials, winners, promotions and withdrawals of the store in a SQLite file.
 
-Statements are counted, not timed: an ``add`` of a known kernel, machine and policy is BEGIN, INSERT, COMMIT; one of
-what was measured before adds a SELECT and an INSERT. A lookup that hits is one SELECT where the winner was promoted,
-three where it is the fastest trial; one more where that was measured again.
+Statements are counted, not timed: an ``add`` of a known kernel, machine and policy is BEGIN,
+INSERT, COMMIT; one of what was measured before adds a SELECT and an INSERT. A lookup that hits is
+one SELECT where the winner was promoted, three where it is the fastest trial; one more where that
+was measured again.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tunegrad.db.base import withdrawn
-from tunegrad.db.evidence_rows import admit_evidence, decode_evidence, decode_withdrawal, dump_evidence
+from tunegrad.db.evidence_rows import (
+    admit_evidence,
+    decode_evidence,
+    decode_withdrawal,
+    dump_evidence,
+)
 from tunegrad.db.identity import identity, measured_again, standing, stands_among, wrong_of
 from tunegrad.db.records import IMPORTED, Evidence, Problem, Withdrawal
 from tunegrad.db.rows import (
     TRIAL_COLUMNS,
     TRIAL_FROM,
-    TRIAL_VALUES,
     admit,
     decode_trial,
     dump_fingerprint,
@@ -27,76 +32,36 @@ from tunegrad.db.rows import (
     load_fingerprint,
 )
 from tunegrad.db.sqlite_base import Run, SqliteBase
+from tunegrad.db.sqlite_queries import (
+    BY_SPEED,
+    FINGERPRINT,
+    INSERT_TRIAL,
+    KERNEL,
+    MEASURED,
+    PLACES,
+    POLICY,
+    PROMOTED,
+    REPLACE,
+    SAME,
+    SELECT,
+    STRUCK,
+    WITHDRAW,
+    WITHDRAWN,
+    conditions,
+)
 from tunegrad.db.values import RowFault
 from tunegrad.trial import Fingerprint, Policy, Trial
 
-__all__ = [
-    "BY_SPEED",
-    "FINGERPRINT",
-    "INSERT_TRIAL",
-    "KERNEL",
-    "PLACES",
-    "PROMOTED",
-    "SAME",
-    "SELECT",
-    "WITHDRAW",
-    "WITHDRAWN",
-    "SqliteTrials",
-]
+__all__ = ["SqliteTrials"]
 
 _log = logging.getLogger(__name__)
 
-KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
-FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
-_POLICY = "(SELECT id FROM policies WHERE text = :policy)"
-_TIMED = "t.status = 'ok' AND t.median_s IS NOT NULL"
-SAME = (
-    f"t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT} AND t.policy = {_POLICY}"
-    " AND t.actions = :actions AND t.space_version = :space"
-)
-# Of the same subject as t.
-_LIKE_T = (
-    "x.kernel = t.kernel AND x.fingerprint = t.fingerprint AND x.actions = t.actions"
-    " AND x.policy = t.policy AND x.space_version = t.space_version"
-)
-_REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
-# The first withdrawal of what t measured.
-_STRUCK = (
-    "SELECT MIN(v.id) FROM withdrawals v CROSS JOIN trials x ON x.id = v.trial"
-    f" WHERE v.kernel = t.kernel AND v.fingerprint = t.fingerprint AND {_LIKE_T}"
-)
-INSERT_TRIAL = (
-    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"
-    f" VALUES ({', '.join('?' * (4 + len(TRIAL_VALUES)))})"
-    " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
-)
-_REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIAL_VALUES)} WHERE id = ?"
-SELECT = f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals w ON w.id = ({_STRUCK})"
-_MEASURED = f"SELECT {TRIAL_COLUMNS}, t.repeat FROM {TRIAL_FROM} WHERE {SAME} ORDER BY t.repeat"
-BY_SPEED = (
-    f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT}"
-    f" AND t.space_version = :space AND {_TIMED} AND NOT EXISTS ("
-    "SELECT 1 FROM withdrawals w CROSS JOIN trials x ON x.id = w.trial"
-    f" WHERE w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} AND x.space_version = :space)"
-    " ORDER BY MAX(t.id) OVER (PARTITION BY t.policy) DESC, t.median_s, t.id"
-)
-PROMOTED = (
-    f"SELECT {TRIAL_COLUMNS}, r.id, r.evidence, {_REPEATED} FROM promotions r JOIN {TRIAL_FROM}"
-    f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
-    f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({_STRUCK}) IS NULL"
-)
-WITHDRAWN = (
-    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w JOIN {TRIAL_FROM}"
-    f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
-)
-WITHDRAW = (
-    "INSERT INTO withdrawals (kernel, fingerprint, trial, reason, session, created_s)"
-    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT (trial) DO NOTHING"
-)
-PLACES = (
-    "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = t.fingerprint"
-    f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version ORDER BY MAX(t.id) DESC"
-)
+
+_OF_TRIALS = {
+    "kernel": f"t.kernel = {KERNEL}",
+    "fingerprint": f"t.fingerprint = {FINGERPRINT}",
+    "policy": f"t.policy = {POLICY}",
+}
 
 
 class SqliteTrials(SqliteBase):
@@ -122,29 +87,24 @@ class SqliteTrials(SqliteBase):
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
-        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
+        """Trials of a kernel, oldest first; of one fingerprint or policy (by its text).
 
         Of what was measured several times the measurement that counts.
         """
-        wanted = {"kernel": kernel_key}
-        where = f"t.kernel = {KERNEL}"
-        if fingerprint is not None:
-            wanted["fingerprint"] = dump_fingerprint(fingerprint)
-            where += f" AND t.fingerprint = {FINGERPRINT}"
-        if policy is not None:
-            wanted["policy"] = policy.text
-            where += f" AND t.policy = {_POLICY}"
+        where, wanted = conditions(
+            _OF_TRIALS,
+            kernel=kernel_key,
+            fingerprint=None if fingerprint is None else dump_fingerprint(fingerprint),
+            policy=None if policy is None else policy.text,
+        )
         rows = self._select(f"{SELECT} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._usable, rows) if t is not None]
         return standing(t for t in found if _answers(t, kernel_key, fingerprint))
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
         """Every measurement of a kernel as it was, oldest first; of one fingerprint where given."""
-        wanted = {"kernel": kernel_key}
-        where = f"t.kernel = {KERNEL}"
-        if fingerprint is not None:
-            wanted["fingerprint"] = dump_fingerprint(fingerprint)
-            where += f" AND t.fingerprint = {FINGERPRINT}"
+        fields = None if fingerprint is None else dump_fingerprint(fingerprint)
+        where, wanted = conditions(_OF_TRIALS, kernel=kernel_key, fingerprint=fields)
         rows = self._select(f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._decoded, rows) if t is not None]
         return [t for t in found if _answers(t, kernel_key, fingerprint)]
@@ -156,12 +116,10 @@ class SqliteTrials(SqliteBase):
         return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
-        where, wanted = "t.kernel = k.id", {}
-        if fingerprint is not None:
-            where += f" AND t.fingerprint = {FINGERPRINT}"
-            wanted["fingerprint"] = dump_fingerprint(fingerprint)
-        trials = f"SELECT 1 FROM trials t WHERE {where}"
+        """(key, text) of every kernel that has trials (of one fingerprint), by key."""
+        fields = None if fingerprint is None else dump_fingerprint(fingerprint)
+        where, wanted = conditions(_OF_TRIALS, fingerprint=fields)
+        trials = f"SELECT 1 FROM trials t WHERE t.kernel = k.id AND {where}"
         rows = self._select(f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted)
         return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
 
@@ -196,11 +154,11 @@ class SqliteTrials(SqliteBase):
 
     def _measurements(self, trial: Trial) -> list[Trial]:
         """All sound measurements of what a trial measured, as they were, oldest first."""
-        rows = self._select(_MEASURED, _names_of(trial))
+        rows = self._select(MEASURED, _names_of(trial))
         return [t for *row, _ in rows if (t := self._decoded(row)) is not None]
 
     def _newest(self, trial: Trial) -> Trial:
-        """The newest measurement that ran of what was promoted; one from here before one of a file."""
+        """The newest measurement that ran of what was promoted; from here before claimed."""
         ran = [t for t in self._measurements(trial) if t.measurement.ran]
         own = [t for t in ran if not t.origin.startswith(IMPORTED)]
         return (own or ran or [trial])[-1]
@@ -210,7 +168,7 @@ class SqliteTrials(SqliteBase):
         return bool(self._select("SELECT 1 FROM kernels WHERE key = ?", (kernel_key,)))
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """(fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
         found = []
         for row, fields, space_version in self._select(PLACES, {"kernel": kernel_key}):
             try:
@@ -219,7 +177,7 @@ class SqliteTrials(SqliteBase):
                 self._report(Problem("fingerprints", row, str(error)))
         return found
 
-    # Promotions -------------------------------------------------------------------------------------------------------
+    # Promotions
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version."""
@@ -244,9 +202,9 @@ class SqliteTrials(SqliteBase):
         return [entry for entry in entries if _answers(entry[0], kernel_key, fingerprint)]
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
-        """Withdraw a trial and all measurements of the same, for good; the id of the first withdrawal."""
+        """Withdraw a trial and all measurements of the same; the id of the first withdrawal."""
         self._check_writable()
-        found = self._select(f"SELECT ({_STRUCK}) FROM trials t WHERE t.id = ?", (trial_id,))
+        found = self._select(f"SELECT ({STRUCK}) FROM trials t WHERE t.id = ?", (trial_id,))
         if not found:
             raise self._nothing_to_withdraw(trial_id)
         if found[0][0] is not None:
@@ -259,7 +217,7 @@ class SqliteTrials(SqliteBase):
         return int(cursor.lastrowid or 0)
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        """Every withdrawal of a kernel's trials on a machine, oldest first."""
         wanted = {"kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint)}
         found = []
         for *columns, reason, session, created_s, row in self._select(WITHDRAWN, wanted):
@@ -279,12 +237,12 @@ class SqliteTrials(SqliteBase):
         row. What ran and was wrong is withdrawn.
         """
         known: list[tuple[int, Trial]] = []
-        rows = run(_MEASURED, _names_of(trial)).fetchall()
+        rows = run(MEASURED, _names_of(trial)).fetchall()
         for *row, _ in rows:
             found = decode_trial(row)
             if isinstance(found, Problem):
                 _log.warning("store %s: %s; replaced by a new measurement", self.label, found)
-                run(_REPLACE, (*values, row[0]))
+                run(REPLACE, (*values, row[0]))
                 return int(row[0])
             if identity(found) == identity(trial):
                 return int(row[0])
@@ -328,9 +286,12 @@ class SqliteTrials(SqliteBase):
 
 
 def _answers(
-    trial: Trial, kernel_key: str, fingerprint: Fingerprint | None = None, space_version: int | None = None
+    trial: Trial,
+    kernel_key: str,
+    fingerprint: Fingerprint | None = None,
+    space_version: int | None = None,
 ) -> bool:
-    """Whether a trial is of what was asked for: a damaged index may lead to a sound row of something else."""
+    """Whether a trial is of what was asked for: a damaged index may lead to a row of another."""
     return (
         trial.kernel_key == kernel_key
         and (fingerprint is None or trial.fingerprint == fingerprint)

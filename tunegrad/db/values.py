@@ -1,6 +1,7 @@
-"""Values on their way into a row and out of it again: JSON, numbers and texts, each checked when it is read.
+"""Values on their way into a row and out of it: JSON, numbers, texts, checked when they are read.
 
-Rows are data. What breaks a rule is a RowFault, which the store turns into a Problem and never lets out.
+Rows are data. What breaks a rule is a RowFault, which the store turns into a Problem and never lets
+out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class RowFault(StoreError):
 
 
 def clean_text(text: str, limit: int | None = None) -> str:
-    """Text that is valid UTF-8 (lone surrogates become escapes), cut to ``limit`` characters, and saying so."""
+    """Text as valid UTF-8, lone surrogates as escapes, cut to ``limit`` characters, and saying so."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if limit is None or len(text) <= limit:
         return text
@@ -99,7 +100,7 @@ def dump_properties(properties: Properties) -> str:
 
 
 def checksum(content: tuple[object, ...]) -> int:
-    """CRC-32 of everything that a row says: a flipped bit in it makes the row damaged, not wrong."""
+    """CRC-32 of everything that a row says: a flipped bit makes it damaged, not wrong."""
     return zlib.crc32(dump(content).encode("utf-8", "surrogatepass"))
 
 

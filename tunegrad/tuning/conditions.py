@@ -1,4 +1,4 @@
-"""What measured, and in which state of the machine: kept with sessions and with latencies of whole models.
+"""What measured, in which state of the machine: kept with sessions and latencies of models.
 
 A nightly figure that got worse says little without them: another compiler, another governor, or a
 machine that was busy.
@@ -36,10 +36,11 @@ def versions(here: Fingerprint) -> Properties:
 
 
 def machine_state(cpus: Path = _CPUS) -> Properties:
-    """The frequency governor of the processors that this process may use, and how many processes want to run.
+    """The governor of the processors that this process may use, and how many processes want to run.
 
-    ``load_1m`` is the mean number of the last minute, this process's own included. Where processors have different
-    governors all are named, joined by ``+``; a machine that does not say has ``unknown``.
+    ``load_1m`` is the mean number of the last minute, this process's own included. Where processors
+    have different governors all are named, joined by ``+``; a machine that does not say has
+    ``unknown``.
     """
     files = (cpus / f"cpu{n}" / "cpufreq" / "scaling_governor" for n in os.sched_getaffinity(0))
     governors = sorted({_line(f) for f in files})
@@ -65,6 +66,15 @@ def record_latency(
     moment_s = time.time()
     store.record_latency(
         Latency(
-            work.name, work.key, "tuned", here, tuned_s, default_s, session, moment_s, versions(here), machine_state()
+            work.name,
+            work.key,
+            "tuned",
+            here,
+            tuned_s,
+            default_s,
+            session,
+            moment_s,
+            versions(here),
+            machine_state(),
         )
     )

@@ -28,9 +28,10 @@ __all__ = ["history"]
 def history(name: str, since: str | None, every: bool, store: str | None, as_json: bool) -> None:
     """Show latencies of MODEL, or measurements of KERNEL and decisions about it, oldest first.
 
-    A latency stands beside that of the default schedules in the same turns, and beside the versions and the state of
-    the machine that it was measured with. KERNEL is a name as `tunegrad show` prints it, a key or the first digits of
-    one, or the text that decisions are about; listed are schedules that won, or were measured several times.
+    A latency stands beside that of the default schedules in the same turns, and beside the versions
+    and the state of the machine that it was measured with. KERNEL is a name as `tunegrad show`
+    prints it, a key or the first digits of one, or the text that decisions are about; listed are
+    schedules that won, or were measured several times.
     """
     from tunegrad.cli.store.history_tables import history_text
     from tunegrad.db import history as over_time

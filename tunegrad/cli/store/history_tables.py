@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tunegrad.cli.store.tables import plain, when
@@ -30,6 +31,8 @@ def history_text(found: History) -> str:
 
 
 def _latencies(rows: tuple[LatencyRow, ...]) -> str:
+    """A line each; of the versions only those that are not as in the line before."""
+    before: list[Mapping[str, float | str]] = [{}, *(r.versions for r in rows)]
     lines = [
         (
             when(r.created_s),
@@ -40,11 +43,21 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
             _times(r.gain),
             str(r.samples),
             r.machine,
-            plain("; ".join(f"{name} {_plain_value(v)}" for name, v in (*r.state, *r.versions))),
+            _conditions(r.state, {name: v for name, v in r.versions.items() if known.get(name) != v}),
         )
-        for r in rows
+        for r, known in zip(rows, before, strict=False)
     ]
-    header = ("measured", "kind", "ms", "of before", "default ms", "gain", "samples", "machine", "conditions")
+    header = (
+        "measured",
+        "kind",
+        "ms",
+        "of before",
+        "default ms",
+        "gain",
+        "samples",
+        "machine",
+        "conditions",
+    )
     return table(header, lines, left=("measured", "kind", "machine", "conditions"))
 
 
@@ -90,5 +103,6 @@ def _times(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{ratio:.2f}x"
 
 
-def _plain_value(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+def _conditions(*given: Mapping[str, float | str]) -> str:
+    pairs = [(name, v if isinstance(v, str) else f"{v:.3g}") for found in given for name, v in found.items()]
+    return plain("; ".join(f"{name} {value}" for name, value in pairs))

@@ -1,0 +1,88 @@
+"""What a file says that nobody vouches for, and who judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tunegrad import untrusted
+from tunegrad.db.records import Question
+from tunegrad.errors import IllegalAction
+from tunegrad.trial import Fingerprint
+
+__all__ = [
+    "MAX_ACTIONS",
+    "ActionRule",
+    "Claim",
+    "Refusal",
+    "Verdict",
+    "actions_fault",
+    "parsed_only",
+]
+
+MAX_ACTIONS = 256
+"""Of one schedule; searchers make some ten. Applying so many takes 0.2 s; time grows by squares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a row says: that a kernel ran so on a machine, in the words of a version of the space.
+
+    Of a decision ``kind`` is the question's, and ``actions`` the choice.
+    """
+
+    kernel_text: str
+    machine: Fingerprint
+    space_version: int
+    actions: str
+    kind: Literal["schedule"] | Question = "schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell.
+
+    Both empty: legal.
+    """
+
+    fault: str = ""
+    unchecked: str = ""
+
+
+ActionRule = Callable[[Claim], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row that was not taken.
+
+    Its line counts from 1; then the field, its value shortened, and the rule that it breaks.
+    """
+
+    line: int
+    row: str
+    field: str
+    value: str
+    rule: str
+
+    def __str__(self) -> str:
+        kind = f"{self.row} row" if self.row else "row"
+        return f"line {self.line}: {kind}: {self.field} is {self.value}: {self.rule}"
+
+
+def actions_fault(actions: str) -> str | None:
+    """Why an action text is none: it does not parse, or is too long."""
+    from tunegrad.opts import parse_actions
+
+    try:
+        count = len(parse_actions(actions))
+    except (IllegalAction, ValueError) as error:
+        return f"must be a list of actions ({untrusted.shortened(str(error))})"
+    return None if count <= MAX_ACTIONS else f"must have at most {MAX_ACTIONS} actions, not {count}"
+
+
+def parsed_only(claim: Claim) -> Verdict:
+    """The rule of a caller who has none."""
+    fault = actions_fault(claim.actions) if claim.kind == "schedule" else None
+    return Verdict(fault=fault) if fault else Verdict(unchecked="nobody was asked")

@@ -1,0 +1,83 @@
+"""SQL about trials, promotions and withdrawals.
+
+Parameters are named: kernel, fingerprint, policy, actions, space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, TRIAL_VALUES
+
+__all__ = [
+    "BY_SPEED",
+    "FINGERPRINT",
+    "INSERT_TRIAL",
+    "KERNEL",
+    "MEASURED",
+    "PLACES",
+    "POLICY",
+    "PROMOTED",
+    "REPLACE",
+    "SAME",
+    "SELECT",
+    "STRUCK",
+    "WITHDRAW",
+    "WITHDRAWN",
+    "conditions",
+]
+
+KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
+FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
+POLICY = "(SELECT id FROM policies WHERE text = :policy)"
+_TIMED = "t.status = 'ok' AND t.median_s IS NOT NULL"
+SAME = (
+    f"t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT} AND t.policy = {POLICY}"
+    " AND t.actions = :actions AND t.space_version = :space"
+)
+# Of the same subject as t.
+_LIKE_T = (
+    "x.kernel = t.kernel AND x.fingerprint = t.fingerprint AND x.actions = t.actions"
+    " AND x.policy = t.policy AND x.space_version = t.space_version"
+)
+_REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
+# The first withdrawal of what t measured; found by way of rows like t, which are few.
+STRUCK = f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
+INSERT_TRIAL = (
+    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"
+    f" VALUES ({', '.join('?' * (4 + len(TRIAL_VALUES)))})"
+    " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
+)
+REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIAL_VALUES)} WHERE id = ?"
+SELECT = f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals w ON w.id = ({STRUCK})"
+MEASURED = f"SELECT {TRIAL_COLUMNS}, t.repeat FROM {TRIAL_FROM} WHERE {SAME} ORDER BY t.repeat"
+BY_SPEED = (
+    f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT}"
+    f" AND t.space_version = :space AND {_TIMED} AND NOT EXISTS ("
+    "SELECT 1 FROM withdrawals w CROSS JOIN trials x ON x.id = w.trial"
+    f" WHERE w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} AND x.space_version = :space)"
+    " ORDER BY MAX(t.id) OVER (PARTITION BY t.policy) DESC, t.median_s, t.id"
+)
+PROMOTED = (
+    f"SELECT {TRIAL_COLUMNS}, r.id, r.evidence, {_REPEATED} FROM promotions r JOIN {TRIAL_FROM}"
+    f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
+    f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({STRUCK}) IS NULL"
+)
+WITHDRAWN = (
+    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w JOIN {TRIAL_FROM}"
+    f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
+)
+WITHDRAW = (
+    "INSERT INTO withdrawals (kernel, fingerprint, trial, reason, session, created_s)"
+    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT (trial) DO NOTHING"
+)
+PLACES = (
+    "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = t.fingerprint"
+    f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version ORDER BY MAX(t.id) DESC"
+)
+
+
+def conditions(known: Mapping[str, str], **given: object) -> tuple[str, dict[str, object]]:
+    """A WHERE clause with the known conditions for which a value is given, and these values."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return " AND ".join(["1", *(known[name] for name in wanted)]), wanted
