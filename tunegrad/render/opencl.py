@@ -70,7 +70,8 @@ def _helpers() -> dict[str, str]:
         if dtype.bits >= 32:
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
         if dtype.is_int:
-            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return a < 0 ? -a : a; }}"
+            # The builtin: compilers make an intrinsic of a select, which Oclgrind 21 does not have.
+            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return ({c})abs(a); }}"
             made[f"floordiv_{dtype}"] = (
                 f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
             )
