@@ -19,7 +19,7 @@ from .analysis import accesses, output_stride
 from .hints import keep_hints, memory_hints
 from .tiling import Levels, balance, vector_lanes
 
-__all__ = ["sketch_rows"]
+__all__ = ["lane_axis", "sketch_rows"]
 
 
 def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
@@ -56,7 +56,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
 
 def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:
     own = [a for a in stage.axes if a.extent > 1]
-    axis = _lane_axis(kernel, stage, own)
+    axis = lane_axis(kernel, stage, own)
     if axis is None:
         return []
     width = vector_lanes(axis.extent, target.lanes(4))
@@ -71,7 +71,7 @@ def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels,
     return actions
 
 
-def _lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
+def lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
     """The stage's own axis that most loads (and its store) walk contiguously."""
     if not own:
         return None
