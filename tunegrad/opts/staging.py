@@ -192,13 +192,8 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[s
 
 
 def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
-    """The loop along which work-items copy a source that is contiguous there, where it is not the last one.
-
-    -1 where there is none, or where some work-items copy more than others: such copies follow their own order, the
-    only one that is proved to be free of races.
-    """
-    items = tree.items // tree.own_items
-    if _space(tree, staged) != "shared" or prod(extents.values()) % items:
+    """The loop along which the source of a shared copy is contiguous, where it is not the last one; -1 for none."""
+    if _space(tree, staged) != "shared":
         return -1
     offset = reads.param.layout.offset(reads.index)
     steps = [offset.coefficient(n) for n in extents]

@@ -39,14 +39,14 @@ def copy_by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]
     name, lane = f"{p.staged.buffer}.i", f"{p.staged.buffer}.v" if width > 1 else ""
     q = var(name, rounds) * items + me
     within = var(lane, width) if lane else as_index(0)
-    at = _digits(ordered, q, width, within)
+    at, first = _digits(ordered, q, width, within, wraps=not p.crossed)
     target = _target(p, at) if p.crossed else q * width + within
     b.open()
     value = b.load(p.load.param, offset.substitute(at), valid.substitute(at), p.dtype, lane, width)
     b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
     body = b.close()
     if q.hi >= vectors:
-        body = (If(Valid((Range(q, 0, vectors),)), body),)
+        body = (If(Valid((first if p.crossed else Range(q, 0, vectors),)), body),)
     if rounds > 1:
         body = (For(name, rounds, (as_index(rounds),), body),)
     for instr in body:
@@ -83,16 +83,22 @@ def _me(tree: LoopTree) -> tuple[int, Index]:
     return items, me
 
 
-def _digits(ordered: Sequence[tuple[str, int]], q: Index, width: int, within: Index) -> dict[str, Index]:
-    """The variables at lane ``within`` of vector ``q``."""
+def _digits(
+    ordered: Sequence[tuple[str, int]], q: Index, width: int, within: Index, *, wraps: bool
+) -> tuple[dict[str, Index], Range]:
+    """The variables at lane ``within`` of vector ``q``, and that the first one is within its extent.
+
+    Without ``wraps`` the first one is past its extent where ``q`` is past the copy: what is asked of it then proves
+    that two vectors have two places.
+    """
     found: dict[str, Index] = {}
-    stride = 1
+    left, digit, step = q, q, 1
     for i, (n, extent) in enumerate(reversed(ordered)):
-        step = extent // width if i == 0 else extent
-        digit = q // stride % step
-        found[n] = digit * width + within if i == 0 else digit
-        stride *= step
-    return found
+        step = extent if i else extent // width
+        digit = left % step if wraps or i < len(ordered) - 1 else left
+        found[n] = digit if i else digit * width + within
+        left = left // step
+    return found, Range(digit, 0, step)
 
 
 def _target(p: CopyPlan, at: dict[str, Index]) -> Index:

@@ -51,7 +51,7 @@ def sketch_reduce(
     forms = ["rows", "columns"]
     if ask.pick("group.form", forms, int(beside)) == "rows":
         return _rows(target, kernel, shared, lane, axis, sizes, ask)
-    return _columns(target, kernel, shared, lane, axis, ask)
+    return _columns(target, kernel, lane, axis, ask)
 
 
 def _rows(
@@ -75,7 +75,7 @@ def _rows(
 
 
 def _columns(
-    target: Target, kernel: Kernel, shared: list[Axis], lane: Axis, axis: Axis, ask: Recorder
+    target: Target, kernel: Kernel, lane: Axis, axis: Axis, ask: Recorder
 ) -> tuple[Action, ...]:
     """Work-items along the outputs, side by side, and several of those rows, each with a part of the reduction."""
     levels = Levels(kernel)
@@ -85,11 +85,11 @@ def _columns(
     parts = item_counts(target, axis.extent, count)
     wanted = max(1, min(GROUP_ITEMS // count, axis.extent // _TERMS))
     part = ask.pick("group.parts", parts, nearest(parts, wanted))
-    loops = levels.split(axis.name, (-(-axis.extent // part),))
-    last = loops[0] if loops[1] else ""
-    groups = [*(a.name for a in shared if a is not lane), *([outer] if outer else [])]
+    last, inside = levels.split(axis.name, (-(-axis.extent // part),))
+    groups = [*(a.name for a in kernel.axes if a is not lane), *([outer] if outer else [])]
+    rest = [*(a.name for a in kernel.reduces[0].axes if a is not axis), *([inside] if inside else [])]
     actions: list[Action] = list(levels.actions)
     if levels.extent(last) > 1:
-        actions += [Group(last), Reorder((*groups, last, inner))] if inner else [Group(last)]
+        actions += [Group(last), Reorder((*groups, last, *([inner] if inner else []), *rest))]
     actions += [Thread(x) for x in groups if levels.extent(x) > 1]
     return (*actions, Local(inner)) if levels.extent(inner) > 1 else tuple(actions)
