@@ -62,7 +62,11 @@ def sketch_gemm(
         fits = levels.extent(lanes[2]) <= target.lanes(kernel.outputs[0].dtype.itemsize)
         vector = fits and ask.pick("lane.vector", [False, True], 1)
         actions.append(Vectorize(lanes[2]) if vector else Upcast(lanes[2]))
-    return tuple(actions + _shared(kernel, target, found, k, [*inner, *items, *registers], levels, ask))
+    block = [*inner, *items, *registers]
+    actions += _shared(kernel, target, found, k, block, levels, ask)
+    staged = {a.param for a in actions if isinstance(a, Stage)}
+    outside = [*groups, *([k] if k else []), *block]
+    return (*actions, *_packed([x for x in found if x.param not in staged], lane, outside, levels, ask))
 
 
 def _blocks(
@@ -128,10 +132,14 @@ def _staged_bytes(kernel: Kernel, found: tuple[Access, ...], held: dict[str, int
 
 
 def _copied_bytes(kernel: Kernel, x: Access, held: dict[str, int]) -> int:
-    """Bytes of the copy of one operand: of the box that it is staged as where it is masked."""
+    """Bytes of the copy of one operand: of the box that it is staged as where it is masked.
+
+    Each step of the reduction may have one element more, which keeps its rows in banks of their own.
+    """
     param = kernel.param(x.param)
     if not x.masked:
-        return param.dtype.itemsize * prod(n for a, n in held.items() if x.depends(a))
+        steps = prod(held[a.name] for a in kernel.reduces[0].axes if a.name in held and x.depends(a.name))
+        return param.dtype.itemsize * (steps + prod(n for a, n in held.items() if x.depends(a)))
     load = next(y for s, y in loads(kernel) if s is kernel.reduces[0] and y.param == x.param)
     return param.dtype.itemsize * prod(_span(i, held) for i in load.index)
 
@@ -161,6 +169,20 @@ def _shared(
         if ask.pick(f"stage.{x.param}", [False, True], int(reused)):
             actions.append(Stage(x.param, k, () if x.masked else layout))
             left -= nbytes
+    return actions
+
+
+def _packed(
+    found: list[Access], lane: Axis, loops: list[str], levels: Levels, ask: Recorder
+) -> list[Action]:
+    """Constants that lanes would read across, in the order of their use from the time when the model is loaded."""
+    actions: list[Action] = []
+    for x in found:
+        alone = sum(y.param == x.param for y in found) == 1
+        if x.role == "const" and alone and not x.masked and x.stride(lane.name) not in (0, 1):
+            layout = tuple(n for n in loops if x.depends(axis_of(n)) and levels.extent(n) > 1)
+            if layout and ask.pick(f"pack.{x.param}", [False, True], 1):
+                actions.append(Stage(x.param, "load", layout))
     return actions
 
 
