@@ -1,6 +1,6 @@
 """The loop tree: a kernel in some order, before it is lowered for a target.
 
-The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by three
+The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by four
 rules, so an action only edits the list:
 
 1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they
@@ -10,6 +10,8 @@ rules, so an action only edits the list:
    Each stage runs there in turn, over its own loops.
 3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
    epilogue runs in the last one, while the tile is still in registers.
+4. A local loop of one stage's own begins with the stage, wherever it stands: its place among the other local loops
+   only says how work-items are numbered, the innermost fastest.
 
     for k0 in 4:                                 # outside the region: partial sums live in C
         copy B -> B.k0 (n0, k1, n1, n2)
