@@ -1,7 +1,9 @@
 """Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
 
 ``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
-and variables as their 16 bits, so no half-precision extension is needed. Vectors have up to 32 bytes: PoCL 3 loses the
+and variables as their 16 bits, so no half-precision extension is needed. Vectors at a
+multiple of their size are accessed as such: buffers, and parts of buffers, begin at multiples of 128 bytes at least
+(CL_DEVICE_MEM_BASE_ADDR_ALIGN), and local memory says so. Vectors have up to 32 bytes: PoCL 3 loses the
 kernels of a program with wider ones when it takes it from its cache (INVALID_KERNEL_NAME), and GPUs have no use for
 them.
 """
@@ -112,6 +114,7 @@ OPENCL = Dialect(
     build=lambda c, lanes, parts: f"({c}{lanes})({', '.join(parts)})",
     load=lambda _, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
     store=lambda _, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
+    wide=lambda space, vector, buffer, offset: f"*({space} {vector} *)({buffer} + {offset})",
     vector_max=_vector_max,
     function=lambda name, _: str(name),
     prologue="#pragma OPENCL FP_CONTRACT OFF",
