@@ -123,8 +123,8 @@ _SOFTMAX = (
     "tile(axis=t, size=16) vectorize(axis=t1)"
 )
 _SOFTMAX_GPU = (
-    "tile(axis=p, size={i}) tile(axis=q, size={i}) tile(axis=t, size={t}) tile(axis=t1, size=4) thread(axis=i) "
-    "group(axis=p1) group(axis=q1) local(axis=t1) vectorize(axis=t2)"
+    "tile(axis=p, size={i}) tile(axis=q, size={i}) tile(axis=t, size={t}) tile(axis=t1, size=4) "
+    "thread(axis=i) group(axis=p1) group(axis=q1) local(axis=t1) vectorize(axis=t2)"
 )
 _GEMM_GPU = (
     "tile(axis=m, size={b}) tile(axis=m1, size=4) tile(axis=n, size={b}) tile(axis=n1, size=4) tile(axis=k, size={k}) "
@@ -149,13 +149,13 @@ _WHY = {
         "row."
     ),
     "softmax_group": (
-        "A work-group for each row: its work-items read it side by side, combine their maxima and sums in shared "
-        "memory, and store a vector each."
+        "A work-group for each row: its work-items read it side by side, combine their maxima and "
+        "sums in shared memory, and store a vector each."
     ),
     "tiled_gemm": (
-        "A work-group computes a tile of the output, a work-item 4 rows of a vector of it; the group copies the "
-        "operands of each step of k to shared memory, between two barriers: whole vectors of B, and A in the order in "
-        "which it lies, into rows that are one element longer than what they hold."
+        "A work-group computes a tile of the output, a work-item 4 rows of a vector of it; the "
+        "group copies the operands of each step of k to shared memory, between two barriers: whole "
+        "vectors of B, and A in the order in which it lies, into rows with one element to spare."
     ),
     "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and combine them in shared "
     "memory.",

@@ -1,11 +1,11 @@
-"""A product of two matrices on an OpenCL device: our default schedule against OpenCL C written by hand.
+"""A matrix product on an OpenCL device: our default schedule against OpenCL C written by hand.
 
     python -m benchmarks.opencl_gemm --platform Portable 256 512 1024
 
 The hand-written kernels are what one finds in tutorials and what one would write for a CPU: one
 result an item from tiles of 16 x 16, a register tile of 4 x 4 from tiles of 64 x 64, and register
-tiles of whole vectors with no local memory. All contestants run in turns, on the device's clock; the
-best of all turns counts, and every result is compared with numpy's in f64.
+tiles of whole vectors with no local memory. All contestants run in turns, on the device's clock;
+the best of all turns counts, and every result is compared with numpy's in f64.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ __kernel void registers(__global float *C, __global const float *A, __global con
 
 _VECTORS = """
 __kernel void vectors_W(
-    __global float *restrict C, __global const float *restrict A, __global const float *restrict B) {
+    __global float *restrict C,
+    __global const float *restrict A,
+    __global const float *restrict B) {
   const int column = get_global_id(0) * W, row = get_global_id(1) * 8;
   floatW sum[8];
   for (int j = 0; j < 8; j++) sum[j] = (floatW)(0);
@@ -84,7 +86,7 @@ __kernel void vectors_W(
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """A kernel written by hand: results of an item, and the items of a group, by columns and rows."""
+    """A kernel written by hand: results of an item, items of a group, by columns and rows."""
 
     name: str
     each: tuple[int, int]
@@ -107,7 +109,7 @@ def hand_texts() -> str:
 
 
 def target_of(device: Any) -> Target:
-    """What the device says of itself; the vector is the native one, as wide as the renderer takes."""
+    """What the device says of itself; its vectors are native ones, as wide as the renderer's."""
     native = 4 * int(device.native_vector_width_float)
     return Target(
         name="opencl",
@@ -140,9 +142,8 @@ class _Bench:
         self.want = self.a.astype(np.float64) @ self.b
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         made = (np.zeros_like(self.a), self.a, self.b)
-        self.memory = dict(
-            zip("CAB", [cl.Buffer(self.context, flags, hostbuf=m) for m in made], strict=True)
-        )
+        buffers = [cl.Buffer(self.context, flags, hostbuf=m) for m in made]
+        self.memory = dict(zip("CAB", buffers, strict=True))
         self.runs: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], list[Any]]] = {}
 
     def by_hand(self) -> None:
@@ -180,18 +181,18 @@ class _Bench:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description="a matrix product, ours and by hand")
     parser.add_argument("sizes", nargs="*", type=int, default=[256, 512, 1024])
     parser.add_argument("--platform", default="", help="part of the platform's name")
     parser.add_argument("--rounds", type=int, default=12)
     given = parser.parse_args()
     import pyopencl as cl
 
-    device = next(
-        d for p in cl.get_platforms() if given.platform in p.name for d in p.get_devices()
-    )
+    platform = next(p for p in cl.get_platforms() if given.platform in p.name)
+    device = platform.get_devices()[0]
     target = target_of(device)
-    sys.stdout.write(f"{device.platform.name}: {device.name}, vectors of {target.vector_bytes} bytes\n")
+    vectors = f"vectors of {target.vector_bytes} bytes"
+    sys.stdout.write(f"{platform.name}: {device.name}, {vectors}\n")
     for size in given.sizes:
         bench = _Bench(cl, device, size)
         bench.by_hand()

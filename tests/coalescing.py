@@ -1,7 +1,8 @@
-"""What the work-items of one warp touch together: how much of the memory that is moved for them they use.
+"""What the work-items of one warp touch together: how much of what is moved for them they use.
 
-A GPU moves sectors of 32 bytes. The first warp of the first group runs every access of a program once, all serial
-loops at their first iteration; the share that is used is the bytes of its elements over the bytes of their sectors.
+A GPU moves sectors of 32 bytes. The first warp of the first group runs every access of a program
+once, all serial loops at their first iteration; the share that is used is the bytes of its elements
+over the bytes of their sectors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SECTOR_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """One access of a parameter by a warp: bytes of its elements, and of the sectors that they are in."""
+    """One access of a parameter by a warp: bytes of its elements, and of their sectors."""
 
     buffer: str
     is_store: bool
@@ -62,5 +63,6 @@ def _access(program: Program, i: Load | Store, around: tuple[For, ...], itemsize
             offset = i.offset.substitute(at | ({i.lane: as_index(lane)} if i.lane else {}))
             assert offset.is_const, offset
             elements.add(offset.const)
-    sectors = {e * itemsize // SECTOR_BYTES for e in elements}
-    return Touched(i.buffer, isinstance(i, Store), len(elements) * itemsize, len(sectors) * SECTOR_BYTES)
+    used_bytes = len(elements) * itemsize
+    moved_bytes = len({e * itemsize // SECTOR_BYTES for e in elements}) * SECTOR_BYTES
+    return Touched(i.buffer, isinstance(i, Store), used_bytes, moved_bytes)

@@ -1,9 +1,9 @@
-"""Runs corpus schedules under Oclgrind, an OpenCL device that simulates work-items and reports races and bad accesses.
+"""Runs corpus schedules under Oclgrind, which simulates work-items and reports bad accesses.
 
     OCLGRIND_DATA_RACES=1 python -m tests.oclgrind_runs [--fault barrier|bounds] DRAWS NAME...
 
-Oclgrind reads its settings when a process loads it, hence a process of its own. Its reports go to stderr; the answers
-are compared here, and their number goes to stdout.
+Oclgrind reads its settings when a process loads it, hence a process of its own. Its reports go to
+stderr; the answers are compared here, and their number goes to stdout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from dataclasses import replace
 
 from benchmarks.hand_schedules import GPU
 from tests.kernel_corpus import NAMES
-from tests.opencl_batches import EXTRA, check_cases, corpus_cases, has_barriers, platform, uses_shared
+from tests.opencl_batches import (
+    EXTRA,
+    check_cases,
+    corpus_cases,
+    has_barriers,
+    platform,
+    uses_shared,
+)
 from tunegrad.ir.program import Barrier, For, If, Instr, Program, Store
 
 TARGET = replace(GPU, max_local=64)
@@ -39,7 +46,7 @@ def without_barriers(program: Program) -> Program:
 
 
 def past_the_end(program: Program) -> Program:
-    """The program, its stores to outputs moved by the size of the output and the guard behind it."""
+    """The program, its stores to outputs moved past the output and the guard behind it."""
     outputs = {p.name: p.size for p in program.params if p.role == "out"}
 
     def block(body: tuple[Instr, ...]) -> tuple[Instr, ...]:

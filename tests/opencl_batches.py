@@ -1,7 +1,7 @@
-"""Many programs built as one OpenCL program: a driver takes longer to begin a build than to compile a small kernel.
+"""Many programs built as one: a driver takes longer to begin than to compile a small kernel.
 
-Straight through pyopencl, so that what is asked is the text of the renderer and nothing of the device. Outputs begin as
-0x7E bytes, and every buffer is followed by a guard that nobody may touch.
+Straight through pyopencl, so that what is asked is the text of the renderer and nothing of the
+device. Outputs begin as 0x7E bytes, and every buffer is followed by a guard that nobody may touch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from tunegrad.render.c_family import arguments, kernel_name
 from tunegrad.render.opencl import render_opencl
 from tunegrad.search import RandomChooser
 
-__all__ = ["EXTRA", "Case", "Platform", "check_cases", "corpus_cases", "has_barriers", "platform", "uses_shared"]
+__all__ = [
+    "EXTRA",
+    "Case",
+    "Platform",
+    "check_cases",
+    "corpus_cases",
+    "has_barriers",
+    "platform",
+    "uses_shared",
+]
 
 GUARD = 64
 """Bytes behind every buffer that must stay as they are."""
@@ -56,8 +65,10 @@ class Case:
     program: Program
 
 
-def corpus_cases(names: Sequence[str], target: Target, draws: int, first: int = 0) -> Iterator[Case]:
-    """Every kernel of the corpus entries by default (where ``first`` is 0) and under ``draws`` drawn schedules."""
+def corpus_cases(
+    names: Sequence[str], target: Target, draws: int, first: int = 0
+) -> Iterator[Case]:  # fmt: skip
+    """Every kernel of the entries, by default (where ``first`` is 0) and under drawn schedules."""
     for name in names:
         for at, kernel in enumerate(EXTRA[name]() if name in EXTRA else kernels_of(name)):
             space = Space(kernel, target)
@@ -70,9 +81,9 @@ def corpus_cases(names: Sequence[str], target: Target, draws: int, first: int = 
                 except IllegalAction:
                     continue
                 found.setdefault(drawn.text, drawn)
-            for i, schedule in enumerate(found.values()):
+            for i, drawn in enumerate(found.values()):
                 word = re.sub(r"\W", "_", f"{name}_{at}_{first}_{i}")
-                yield Case(name, kernel, schedule, replace(space.lower(schedule), name=word))
+                yield Case(name, kernel, drawn, replace(space.lower(drawn), name=word))
 
 
 def uses_shared(program: Program) -> bool:
@@ -93,12 +104,12 @@ class Platform:
     context: Any
     queue: Any
 
-    def build(self, programs: Sequence[Program], sources: Sequence[str] = ()) -> dict[str, Any]:
-        """The kernels of some programs, by name; ``sources`` are their texts, where they are not the renderer's."""
+    def build(self, programs: Sequence[Program]) -> dict[str, Any]:
+        """The kernels of some programs, by name."""
         found: dict[str, Any] = {}
-        texts = list(sources) or [render_opencl(p) for p in programs]
-        for narrow in (True, False):
-            mine = [(p, s) for p, s in zip(programs, texts, strict=True) if ("const int group" in s) is narrow]
+        texts = [(p, render_opencl(p)) for p in programs]
+        for narrow in (True, False):  # helpers differ with the type of indices
+            mine = [(p, s) for p, s in texts if ("const int group" in s) is narrow]
             for at in range(0, len(mine), BATCH):
                 some = mine[at : at + BATCH]
                 built = self.cl.Program(self.context, _joined([s for _, s in some]))
@@ -116,11 +127,12 @@ class Platform:
                 host[:-GUARD] = np.ascontiguousarray(given[a.name]).view(np.uint8).reshape(-1)
             buffer = cl.Buffer(self.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=host)
             memory.append((a, host, buffer))
-        kernel(self.queue, (program.threads * program.local,), (program.local,), *(m for _, _, m in memory))
+        size = program.threads * program.local
+        kernel(self.queue, (size,), (program.local,), *(m for _, _, m in memory))
         outputs: Arrays = {}
         for a, host, buffer in memory:
             cl.enqueue_copy(self.queue, host, buffer)
-            assert (host[-GUARD:] == POISON).all(), f"program {program.name}: written behind {a.name}"
+            assert (host[-GUARD:] == POISON).all(), f"{program.name}: written behind {a.name}"
             if getattr(a, "role", "") == "out":
                 outputs[a.name] = host[:-GUARD].view(a.dtype.numpy)
         return outputs

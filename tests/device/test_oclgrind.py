@@ -1,4 +1,4 @@
-"""Schedules under Oclgrind: no work-item races with another, none reads or writes past a buffer; faults are found."""
+"""Schedules under Oclgrind: no races, no access past a buffer; planted faults are found."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ ROOT = Path(__file__).parents[2]
 
 
 def oclgrind(*arguments: str) -> tuple[str, str]:
-    """What ``tests.oclgrind_runs`` prints, and Oclgrind's reports. Skips where there is no Oclgrind."""
+    """What ``tests.oclgrind_runs`` prints, and the reports. Skips where there is no Oclgrind."""
     settings = {"OCLGRIND_DATA_RACES": "1"}
     path = os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])
     ran = subprocess.run(
         [sys.executable, "-m", "tests.oclgrind_runs", *arguments],
-        env=os.environ | settings | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=os.environ | settings | {"PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if ran.returncode == 4:
         pytest.skip("Oclgrind is not there: pip install 'pyopencl[oclgrind]'")
     assert ran.returncode == 0, ran.stderr[-3000:]

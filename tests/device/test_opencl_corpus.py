@@ -1,4 +1,4 @@
-"""Every kernel of the corpus on a real OpenCL device: default and drawn schedules give what the kernel says."""
+"""The corpus on a real OpenCL device: default and drawn schedules give what the kernel says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import pytest
 from kernel_corpus import NAMES
 
 from benchmarks.hand_schedules import GPU
-from tests.opencl_batches import Case, Platform, check_cases, corpus_cases, has_barriers, platform, uses_shared
+from tests.opencl_batches import (
+    Case,
+    Platform,
+    check_cases,
+    corpus_cases,
+    has_barriers,
+    platform,
+    uses_shared,
+)
 
 WIDE = replace(GPU, vector_bytes=32, max_local=64, threads=16)
 """A device that likes wide vectors and small groups, with units to fill."""

@@ -1,4 +1,4 @@
-"""Copies to shared memory by work-items: in the order of the source, in vectors, without divisions from round to round."""
+"""Copies to shared memory by work-items: in the source's order, in vectors, with few divisions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tunegrad.ir.program import For, Load, Program, Store, walk
 from tunegrad.opts import Schedule, Space
 
 TILES = (
-    "tile(axis=m, size={m}) tile(axis=m1, size=4) tile(axis=n, size={n}) tile(axis=n1, size=4) tile(axis=k, size={k}) "
-    "reorder(order=(m0, n0, m1, n1, m2, n2, k0, k1)) thread(axis=m0) thread(axis=n0) local(axis=m1) local(axis=n1) "
-    "upcast(axis=m2) vectorize(axis=n2) stage(param=A, at=k0, layout=({a})) stage(param=B, at=k0, layout=({b}))"
+    "tile(axis=m, size={m}) tile(axis=m1, size=4) tile(axis=n, size={n}) tile(axis=n1, size=4) "
+    "tile(axis=k, size={k}) reorder(order=(m0, n0, m1, n1, m2, n2, k0, k1)) thread(axis=m0) "
+    "thread(axis=n0) local(axis=m1) local(axis=n1) upcast(axis=m2) vectorize(axis=n2) "
+    "stage(param=A, at=k0, layout=({a})) stage(param=B, at=k0, layout=({b}))"
 )
 USED = {"a": "k1, m1, m2", "b": "k1, n1, n2"}
 
@@ -64,9 +65,12 @@ CASES = {
     "source_order": (gemm(16, 16, 16), TILES.format(m=8, n=8, k=4, a="m1, m2, k1", b="n1, n2, k1")),
     "weights_of_a_window": (
         conv3x3(8, 12, 7),
-        "tile(axis=o, size=4) tile(axis=x, size=4) tile(axis=c, size=4) "
-        "reorder(order=(y, x0, o0, x1, o1, c0, r, s, c1)) thread(axis=y) local(axis=x0) local(axis=o0) upcast(axis=x1) "
-        "vectorize(axis=o1) stage(param=X, at=c0, layout=()) stage(param=W, at=c0, layout=(r, s, c1, o0, o1))",
+        (
+            "tile(axis=o, size=4) tile(axis=x, size=4) tile(axis=c, size=4) "
+            "reorder(order=(y, x0, o0, x1, o1, c0, r, s, c1)) thread(axis=y) local(axis=x0) "
+            "local(axis=o0) upcast(axis=x1) vectorize(axis=o1) stage(param=X, at=c0, layout=()) "
+            "stage(param=W, at=c0, layout=(r, s, c1, o0, o1))"
+        ),
     ),
 }
 

@@ -115,7 +115,7 @@ def test_lowering_copy_of_a_group_is_in_shared_memory():
     assert (alloc.space, alloc.size) == ("shared", 16)
     assert sum(isinstance(i, Barrier) for i in walk(program.body)) == 2
     (alloc,) = lowered(gemm(10, 6, 9), text.format(layout="k1, m1"), GPU).allocs
-    assert (alloc.space, alloc.size) == ("shared", 3 * 5 + 3 + 1), "rows of 4 lie 5 apart: in other banks"
+    assert (alloc.space, alloc.size) == ("shared", 3 * 5 + 4), "rows of 4 are 5 apart: other banks"
 
 
 def test_lowering_both_operands_staged_at_two_places():

@@ -1,4 +1,4 @@
-"""Bounds of sums with quotients: what is proved holds for all values, and what copies need is proved."""
+"""Bounds of sums with quotients: what is proved holds, and what copies need is proved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def values(index: Index, at: dict[str, int]) -> int:
 
 
 def every() -> list[dict[str, int]]:
-    return [dict(zip(EXTENTS, point, strict=True)) for point in product(*map(range, EXTENTS.values()))]
+    points = product(*map(range, EXTENTS.values()))
+    return [dict(zip(EXTENTS, point, strict=True)) for point in points]
 
 
 def test_prove_bounds_of_quotients_hold_for_all_values():
@@ -40,7 +41,7 @@ def test_prove_bounds_of_quotients_hold_for_all_values():
 
 
 def test_prove_the_last_round_of_a_copy_stays_in_its_rows():
-    """17 * (q % 4) + 4 * (q // 16) + q // 4 % 4, of 28 work-items in three rounds over 64 elements."""
+    """The digits of q, of 28 work-items in three rounds over 64 elements of 4 x 4 x 4."""
     q = var("i", 3) * 28 + var("a", 4) * 7 + var("b", 7)
     low = (q // 4 // 4) * 4 + q // 4 % 4
     assert not below(low, 17, ())

@@ -1,4 +1,4 @@
-"""Default schedules of a GPU: coalesced, tiled in shared memory, enough groups; at the sizes of models."""
+"""Default schedules of a GPU, at the sizes of models: coalesced, tiled, enough groups."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def last_kernel(x: Tensor) -> Kernel:
 @pytest.mark.parametrize("target", [GPU, UNITS], ids=["least", "large"])
 @pytest.mark.parametrize("name", BEST)
 def test_space_gpu_default_is_coalesced(name, target):
-    """Of what a warp moves it uses at least 0.4: half where a window of stride 2 takes every other element."""
-    for t in touched(default(BEST[name].kernel, target)[1]):
-        assert t.share >= 0.4 or t.moved_bytes == SECTOR_BYTES, (t, Space(BEST[name].kernel, target).defaults()[0].text)
+    """Of what a warp moves it uses at least 0.4: half where a window of stride 2 skips elements."""
+    tree, program = default(BEST[name].kernel, target)
+    for t in touched(program):
+        assert t.share >= 0.4 or t.moved_bytes == SECTOR_BYTES, f"{t}\n{tree}"
 
 
 PRODUCTS = {
     "gemm": gemm(1024, 1024, 1024), "primes": gemm(127, 137, 131), "conv": conv3x3(64, 64, 56),
-    "planes": BEST["conv_planes"].kernel, "batched": BEST["batched"].kernel, "scores": BEST["scores"].kernel,
+    "planes": BEST["conv_planes"].kernel, "batched": BEST["batched"].kernel,
+    "scores": BEST["scores"].kernel,
 }  # fmt: skip
 
 
@@ -76,8 +78,9 @@ def test_space_gpu_default_shares_a_row_over_work_items():
         tree, program = default(kernel)
         assert program.threads == 1024, "a group a row"
         assert tree.own_items == program.local >= 128
-        stores = [i for i in walk(program.body) if isinstance(i, Store) and i.buffer == program.params[0].name]
-        assert {i.vtype.lanes for i in stores} == {4}
+        stores = [i for i in walk(program.body) if isinstance(i, Store)]
+        out = {i.vtype.lanes for i in stores if i.buffer == program.params[0].name}
+        assert out == {4}
 
 
 def test_space_gpu_default_puts_several_short_rows_in_a_group():

@@ -3,7 +3,7 @@
 What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as numpy folds them):
 
     op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node; movement above it stays
-    cast(CONST)           stays            from f16 and bf16 to more bits: the kernel reads half the bytes, and converts
+    cast(CONST)           stays            from floats of 16 bits: the kernel reads half the bytes
     op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever stored
     op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0) -> FULL 0
     x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0 is 0.0)
@@ -61,7 +61,7 @@ def _known(n: Node, constant: dict[Node, bool]) -> bool:
 def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """Computing nodes that hold a CONST and no input, replaced by their values.
 
-    Only the last of each part. Of a widening cast that a computation reads, only what it reads itself.
+    Only the last of each part. Of a widening cast that a computation reads, only what it reads.
     """
     order = topological(outputs)
     holds: dict[Node, bool] = {}
@@ -91,7 +91,7 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _widens(n: Node) -> bool:
-    """Whether a node casts floats of 16 bits to wider ones, which is exact, and would double the bytes."""
+    """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
     return n.srcs[0].dtype.bits == 16 < n.dtype.bits

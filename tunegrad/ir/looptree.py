@@ -1,7 +1,7 @@
 """The loop tree: a kernel in some order, before it is lowered for a target.
 
-The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by four
-rules, so an action only edits the list:
+The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from
+the list by four rules, so an action only edits the list:
 
 1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they
    run innermost.
@@ -10,8 +10,8 @@ rules, so an action only edits the list:
    Each stage runs there in turn, over its own loops.
 3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
    epilogue runs in the last one, while the tile is still in registers.
-4. A local loop of one stage's own begins with the stage, wherever it stands: its place among the other local loops
-   only says how work-items are numbered, the innermost fastest.
+4. A local loop of one stage's own begins with the stage, wherever it stands: its place among the
+   other local loops only says how work-items are numbered, the innermost fastest.
 
     for k0 in 4:                                 # outside the region: partial sums live in C
         copy B -> B.k0 (n0, k1, n1, n2)
@@ -186,7 +186,8 @@ class LoopTree:
     @property
     def partial(self) -> tuple[Loop, ...]:
         """The reduce loops around the region: those between which partial sums live in memory."""
-        return tuple([x for x in self.loops[: self.region] if x.stage >= 0 and x.extent > 1 and _is_around(x)])
+        around = [x for x in self.loops[: self.region] if _is_around(x)]
+        return tuple([x for x in around if x.stage >= 0 and x.extent > 1])
 
     @property
     def shared_registers(self) -> tuple[Loop, ...]:
@@ -197,7 +198,8 @@ class LoopTree:
         """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
         begin = self.region
         mine = [(i, x) for i, x in enumerate(self.loops) if x.stage == stage]
-        serial = [x for i, x in mine if not x.kind.is_register and (i >= begin or not _is_around(x))]
+        inside = [x for i, x in mine if i >= begin or not _is_around(x)]
+        serial = [x for x in inside if not x.kind.is_register]
         return (*serial, *[x for _, x in mine if x.kind.is_register])
 
     @property
@@ -209,13 +211,14 @@ class LoopTree:
     @property
     def own_items(self) -> int:
         """The most work-items among which a stage shares out its own loops."""
-        return max([x.extent for x in self.loops if x.kind is LoopKind.LOCAL and x.stage >= 0], default=1)
+        local = [x for x in self.loops if x.kind is LoopKind.LOCAL]
+        return max([x.extent for x in local if x.stage >= 0], default=1)
 
     def item_stride(self, loop: Loop) -> int:
-        """How far apart two neighbouring iterations of a local loop are in the numbers of the work-items.
+        """How far apart neighbouring iterations of a local loop are in the numbers of work-items.
 
-        Loops that stand further in vary faster. All stages' own loops take one place: inside the shared ones, or
-        around them.
+        Loops that stand further in vary faster. All stages' own loops take one place: inside the
+        shared ones, or around them.
         """
         local = [x for x in self.loops if x.kind is LoopKind.LOCAL]
         own_inside = not any(x.stage >= 0 for x in local[:1])
@@ -253,7 +256,7 @@ class LoopTree:
 def _is_around(loop: Loop) -> bool:
     """Whether a loop that stands before the end of the shared ones is around the region.
 
-    Registers are not, nor are work-items that share out a stage: wherever they stand, they begin with the stage.
+    Registers are not, nor are work-items that share out a stage: they begin with the stage.
     """
     return not loop.kind.is_register and not (loop.kind is LoopKind.LOCAL and loop.stage >= 0)
 
@@ -291,7 +294,7 @@ def _check_lanes(t: LoopTree) -> None:
 
 
 def _check_items(t: LoopTree) -> None:
-    """A stage has one local loop of its own at most; those of all stages take one place among the shared ones."""
+    """A stage has one local loop of its own at most; those of all stages take one place."""
     local = [x for x in t.loops if x.kind is LoopKind.LOCAL]
     own = [x for x in local if x.stage >= 0]
     if not own:
@@ -304,9 +307,11 @@ def _check_items(t: LoopTree) -> None:
         if t.partial:
             raise IllegalAction(f"{name}, so no reduce loop can be around it")
         if shared and most % x.extent:
-            raise IllegalAction(f"{name}: its extent {x.extent} does not divide {most}, that of another stage")
+            rule = f"its extent {x.extent} does not divide {most}, that of another stage"
+            raise IllegalAction(f"{name}: {rule}")
     if own not in (local[: len(own)], local[shared:]):
-        raise IllegalAction(f"loop {own[0].name}: some local loops of stages stand inside shared ones, and some around")
+        rule = "some local loops of stages stand inside shared ones, and some around"
+        raise IllegalAction(f"loop {own[0].name}: {rule}")
 
 
 def _check_partial(t: LoopTree) -> None:

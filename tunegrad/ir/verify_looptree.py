@@ -2,8 +2,8 @@
 
     loops     distinct names, at least one iteration; axes of the kernel, all of the stage that owns the loop
     index     each axis a sum over its own loops, from 0 to at least its own extent; equal axes, equal loops
-    kinds     thread loops are shared, local ones too or one of each stage; lanes of reductions are groups; threads
-              within the target's, a GPU's work-groups one for each iteration
+    kinds     thread loops are shared, local ones too or one of each stage; lanes of reductions are
+              groups; threads within the target's, a GPU's work-groups one for each iteration
     the rest  what is staged, kept, streamed, prefetched or padded is there
 
 Actions keep these rules; what is checked here is that they do. Staged copies are checked when they are planned.
@@ -117,7 +117,8 @@ class _Verifier:
         if target.kind == "cpu" and threads > target.threads:
             self._broken(f"{threads} threads", f"target {target.name} has {target.threads}")
         if target.kind == "gpu" and self.tree.items > target.max_local:
-            self._broken(f"{self.tree.items} work-items", f"target {target.name} has groups of up to {target.max_local}")
+            most = f"target {target.name} has groups of up to {target.max_local}"
+            self._broken(f"{self.tree.items} work-items", most)
 
     def _rest(self) -> None:
         tree = self.tree

@@ -26,11 +26,12 @@ MAX_SCRATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """``buffer[variables] = source[offset] if valid else 0``; the computation reads ``buffer[read]``.
+    """``buffer[variables] = source[offset] if valid else 0``; computations read ``buffer[read]``.
 
-    ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to shared memory. Their
-    source is contiguous along a variable that is not the last one, so that neighbouring work-items would write to one
-    bank: rows of that variable are one element longer than what they hold.
+    ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to
+    shared memory. Their source is contiguous along a variable that is not the last one, so that
+    neighbouring work-items would write to one bank: rows of that variable are one element longer
+    than what they hold.
     """
 
     staged: Staged
@@ -154,7 +155,7 @@ def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def _strides(extents: Sequence[int], longer: int = -1) -> tuple[int, ...]:
-    """Of a row-major array, the rows of dimension ``longer`` one element longer than what they hold."""
+    """Of a row-major array, the rows of dimension ``longer`` with one element to spare."""
     found, stride = [], 1
     for i in reversed(range(len(extents))):
         stride += i == longer
@@ -176,7 +177,10 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
 
 
 def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[str, int], int]:
-    """The loops that index a copy, outermost first, with their extents, and which of them is crossed; -1 for none."""
+    """The loops that index a copy, outermost first, with their extents, and which one is crossed.
+
+    The latter is -1 for none.
+    """
     loops = {x.name: x.extent for x in tree.loops}
     layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
     if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
@@ -192,7 +196,10 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[s
 
 
 def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
-    """The loop along which the source of a shared copy is contiguous, where it is not the last one; -1 for none."""
+    """The loop along which the source of a shared copy is contiguous, where it is not the last.
+
+    -1 for none.
+    """
     if _space(tree, staged) != "shared":
         return -1
     offset = reads.param.layout.offset(reads.index)
@@ -212,9 +219,10 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
     read = as_index(0)
     for n, stride in zip(reversed(extents), reversed(strides), strict=True):
         read = read + var(n, extents[n]) * stride
+    space = _space(tree, staged)
     return CopyPlan(
         staged, load, reads.stage, load.dtype, tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
-        offset.substitute(rename), valid.substitute(rename), read, _space(tree, staged), strides, crossed >= 0,
+        offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
     )  # fmt: skip
 
 
@@ -263,5 +271,6 @@ def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
         stride *= extents[dim]
     return CopyPlan(
         staged, load, reads.stage, load.dtype, tuple((names[d], extents[d]) for d in order),
-        param.layout.offset(at), Valid(ranges), read, _space(tree, staged), _strides([extents[d] for d in order]),
+        param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
+        _strides([extents[d] for d in order]),
     )  # fmt: skip

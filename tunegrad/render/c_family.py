@@ -362,10 +362,10 @@ class _Printer:
         return self.at.sum(_fixed(i.offset, i.lane, 0))
 
     def _neighbours(self, i: p.Load | p.Store, qualifier: str = "") -> str:
-        """The vector in memory that an access is, '' where it may not begin at a multiple of its size."""
-        first = _fixed(i.offset, i.lane, 0)
+        """The vector in memory that an access is; '' where it may not be aligned."""
+        first, lanes = _fixed(i.offset, i.lane, 0), i.vtype.lanes
         space = self.spaces.get(i.buffer)
-        if space is None or any(c % i.vtype.lanes for c in (first.const, *(c for _, c in first.terms))):
+        if space is None or first.const % lanes or any(c % lanes for _, c in first.terms):
             return ""
         vector = self.dialect.vector(self.dialect.values[i.vtype.dtype.name], i.vtype.lanes)
         where = f"{space} {qualifier}".strip()
@@ -377,11 +377,11 @@ class _Printer:
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
         if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
-            wide, value = self._neighbours(i), f"v{i.value}"
-            kind = self.dialect.values[t.dtype.name]
-            self._line(
-                f"{wide} = {value};" if wide else self.dialect.store(kind, t.lanes, b, self._start(i), value)
-            )
+            wide, kind = self._neighbours(i), self.dialect.values[t.dtype.name]
+            line = f"{wide} = v{i.value};"
+            if not wide:
+                line = self.dialect.store(kind, t.lanes, b, self._start(i), f"v{i.value}")
+            self._line(line)
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "

@@ -1,11 +1,11 @@
 """Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
 
-``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
-and variables as their 16 bits, so no half-precision extension is needed. Vectors at a
-multiple of their size are accessed as such: buffers, and parts of buffers, begin at multiples of 128 bytes at least
-(CL_DEVICE_MEM_BASE_ADDR_ALIGN), and local memory says so. Vectors have up to 32 bytes: PoCL 3 loses the
-kernels of a program with wider ones when it takes it from its cache (INVALID_KERNEL_NAME), and GPUs have no use for
-them.
+``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and
+bf16 live in memory and variables as their 16 bits, so no half-precision extension is needed.
+Aligned vectors are accessed as such: buffers, and parts of buffers, begin at multiples of 128 bytes
+at least (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and local memory says so. Vectors have up to 32 bytes:
+PoCL 3 loses the kernels of a program with wider ones when it takes it from its cache
+(INVALID_KERNEL_NAME), and GPUs have no use for them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ __all__ = ["Group"]
 class Group(Action):
     """Splits a reduction over vector lanes (CPU) or work-items (GPU), and combines the partial results at the end.
 
-    This reassociates the sum. Work-items combine their results in shared memory, in two rounds where they are many.
+    This reassociates the sum. Work-items combine their results in shared memory, in two rounds
+    where they are many.
 
     rewrite:  group(axis=k1)           k = 16*k0 + k1
         acc = 0                        acc[16] = 0

@@ -55,10 +55,13 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
 
 
 def set_items(action: Action, tree: LoopTree, name: str) -> LoopTree:
-    """The tree with the iterations of a loop on work-items; IllegalAction in ``action``'s name past the target's."""
-    changed = set_kind(action, tree, name, LoopKind.LOCAL)
-    if changed.items > tree.target.max_local:
-        raise action.fail(tree, f"{changed.items} work-items are more than the target's {tree.target.max_local}")
+    """The tree with the iterations of a loop on work-items.
+
+    IllegalAction, in ``action``'s name, where they are more than the target's.
+    """
+    changed, most = set_kind(action, tree, name, LoopKind.LOCAL), tree.target.max_local
+    if changed.items > most:
+        raise action.fail(tree, f"{changed.items} work-items are more than the target's {most}")
     return changed
 
 

@@ -16,10 +16,10 @@ __all__ = ["Local"]
 
 @dataclass(frozen=True, slots=True)
 class Local(Action):
-    """Gives each iteration of a loop to one work-item of a group: of a shared loop, or of a store's own.
+    """Gives each iteration of a loop, shared or of a store's own, to one work-item of a group.
 
-    Of several local loops the innermost varies fastest in the numbers of the work-items, so neighbouring work-items
-    should touch neighbouring elements along it.
+    Of several local loops the innermost varies fastest in the numbers of the work-items, so
+    neighbouring work-items should touch neighbouring elements along it.
 
     rewrite:  local(axis=i1)           i = 64*i0 + i1
         for i0 in N/64:                for i0 on work-groups:
@@ -35,7 +35,8 @@ class Local(Action):
         if tree.target.kind != "gpu":
             raise self.fail(tree, f"target {tree.target.name} has no work-items")
         if loop.reduce:
-            raise self.fail(tree, f"loop {loop.name} is a reduce loop; group() shares a reduction over work-items")
+            rule = f"loop {loop.name} is a reduce loop; group() shares a reduction over work-items"
+            raise self.fail(tree, rule)
         if loop.stage >= 0 and len(loop.axes) > 1:
             raise self.fail(tree, f"loop {loop.name} is fused from several axes of one stage")
         return set_items(self, tree, self.axis)

@@ -1,4 +1,4 @@
-"""Copies of staged operands: vectors where the source is contiguous, shared out over the team, zero-filled.
+"""Copies of staged operands: vectors where the source is contiguous, over the team, zero-filled.
 
 Those of a work-group are in ``item_copies``.
 """

@@ -1,17 +1,19 @@
-"""Copies to shared memory by all work-items of a group: neighbours read neighbouring elements, whole vectors of them.
+"""Copies to shared memory by all work-items of a group: neighbours read neighbouring vectors.
 
     B.k0[k1, n1, n2] = B[512*k1 + 4*n1 + n2]  of 16 x 16 x 4, by 256 items     -->
 
     q = item                                     one of 256 vectors, in the order of the source
     B.k0[4*q + <0..3>] = B[512*(q // 16) + 4*(q % 16) + <0..3>]
 
-Where the last index of a copy is not the one along which the source is contiguous, work-items follow the source, and
-its rows are one element longer, so that they write to banks of their own:
+Where the last index of a copy is not the one along which the source is contiguous, work-items
+follow the source, and its rows are one element longer, so that they write to banks of their own:
 
-    A.k0[k1, m1, m2] = A[512*(4*m1 + m2) + k1]  of 16 x 16 x 4     -->     A.k0[65*k1 + 4*m1 + m2], k1 = item % 16
+    A.k0[k1, m1, m2] = A[512*(4*m1 + m2) + k1]  of 16 x 16 x 4     -->
 
-Where the items divide the rows of a copy, or rows the items, what changes from round to round is a sum: divisions stay
-outside the loop over rounds.
+    A.k0[65*k1 + 4*m1 + m2] = ...                k1 = item % 16
+
+Where the items divide the rows of a copy, or rows the items, what changes from round to round is a
+sum: divisions stay outside the loop over rounds.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def _source_order(p: CopyPlan, offset: Index) -> list[tuple[str, int]]:
 
 def _width(
     tree: LoopTree, p: CopyPlan, ordered: Sequence[tuple[str, int]], offset: Index, valid: Valid
-) -> int:
+) -> int:  # fmt: skip
     """Neighbours that are so in the source and in the copy, alike inside or outside: a vector."""
     if not ordered or ordered[-1] != p.variables[-1]:
         return 1
@@ -86,10 +88,10 @@ def _me(tree: LoopTree) -> tuple[int, Index]:
 def _digits(
     ordered: Sequence[tuple[str, int]], q: Index, width: int, within: Index, *, wraps: bool
 ) -> tuple[dict[str, Index], Range]:
-    """The variables at lane ``within`` of vector ``q``, and that the first one is within its extent.
+    """The variables at lane ``within`` of vector ``q``, and that the first is within its extent.
 
-    Without ``wraps`` the first one is past its extent where ``q`` is past the copy: what is asked of it then proves
-    that two vectors have two places.
+    Without ``wraps`` the first one is past its extent where ``q`` is past the copy: what is asked
+    of it then proves that two vectors have two places.
     """
     found: dict[str, Index] = {}
     left, digit, step = q, q, 1

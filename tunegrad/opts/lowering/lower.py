@@ -48,7 +48,8 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
         if a.name not in unique or unique[a.name].size < a.size:
             unique[a.name] = a
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
-    made = Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, tree.items)
+    buffers = tuple(params), tuple(unique.values()), tuple(packs)
+    made = Program(name, *buffers, body, threads, tree.items)
     try:
         verify_races(made, tree.target.kind == "gpu")
     except VerifyError as error:

@@ -209,7 +209,7 @@ class Region:
         self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
         blocks: _Blocks | None = None,
     ) -> None:  # fmt: skip
-        """A stage's serial loops, peeled where they must be; those on work-items are around them."""
+        """A stage's serial loops, peeled where they must be; work-items are around them."""
         serial = [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
         if at == len(serial):
             body(env, limits)

@@ -1,17 +1,17 @@
-"""A reduction shared out over work-items: shares in shared memory, folded in two rounds where they are many.
+"""A reduction shared out over work-items: shares in shared memory, folded in one or two rounds.
 
     v0 = sum over k of X[k], k1 on 256 work-items     -->
 
     for k1 in 256 local:
         v0 = sum over k0 of X[256*k0 + k1];  v0.items[k1] = v0
     barrier
-    for v0.i in 16 of 256 local:                       neighbours read neighbours: no bank is asked twice
+    for v0.i in 16 of 256 local:                       neighbours read neighbours, of other banks
         v0.parts[v0.i] = sum over v0.t in 16 of v0.items[16*v0.t + v0.i]
     barrier
     v0.total = sum over v0.i in 16 of v0.parts[v0.i]   everybody, for what comes after
 
-Shared local loops have shares of their own: they come before ``k1`` in the index of a share. Nothing is folded across
-vector lanes, which are neighbouring results.
+Shared local loops have shares of their own: they come before ``k1`` in the index of a share.
+Nothing is folded across vector lanes, which are neighbouring results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .builder import Builder, Known
 __all__ = ["Shares", "on_items"]
 
 _ONE_ROUND = 16
-"""Shares that everybody folds alone: a second round costs a barrier, about as long as so many broadcast loads."""
+"""Shares that everybody folds alone: a second round would cost a barrier, about as long as that."""
 
 
 def on_items(tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None]) -> None:
@@ -38,12 +38,13 @@ def on_items(tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None]) -
     b.open()
     emit()
     stop = (as_index(loop.extent),)
-    b.add(For(loop.name, loop.extent, stop, b.close(), "local", loop.extent, tree.item_stride(loop)))
+    body, stride = b.close(), tree.item_stride(loop)
+    b.add(For(loop.name, loop.extent, stop, body, "local", loop.extent, stride))
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The shares of one reduce stage: ``points`` results for each work-item of the shared loops, of type ``vtype``."""
+    """The shares of a reduce stage: ``points`` results for each work-item of shared loops."""
 
     tree: LoopTree
     b: Builder
@@ -84,7 +85,7 @@ class Shares:
         if few == 1:
             totals = self._folded("items", n, i, lambda item: item, n)
             if any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in tree.outer):
-                b.add(Barrier())  # before the next iteration's shares; two rounds have one in between
+                b.add(Barrier())  # before the next shares; two rounds have one in between
             return totals
         b.open()
         t, mine = f"{self.stage.name}.t", var(i, few)
@@ -95,8 +96,10 @@ class Shares:
         b.add(Barrier())
         return self._folded("parts", few, i, lambda item: item, few)
 
-    def _folded(self, what: str, count: int, name: str, at: Callable[[Index], Index], steps: int) -> list[Known]:
-        """The results of folding shares ``at`` every step, in a loop over ``steps`` called ``name``."""
+    def _folded(
+        self, what: str, count: int, name: str, at: Callable[[Index], Index], steps: int
+    ) -> list[Known]:  # fmt: skip
+        """The results of folding shares ``at`` every step, in a loop called ``name``."""
         b, s, t = self.b, self.stage, self.vtype
         registers = [f"{s.name}.{what}.total{j}" for j in range(self.points)]
         for r in registers:
@@ -123,13 +126,14 @@ class Shares:
             b.store(f"{s.name}.{what}", offset, ALWAYS, total, s.dtype, self.lane, t.lanes)
 
     def _offset(self, count: int, item: Index, point: int) -> Index:
-        """Where one share is: points outermost, then shared work-items, then those that share, then lanes."""
+        """Where one share is: point, shared work-item, the one that shares, lane."""
         around, stride = as_index(0), 1
         for x in reversed(self._around):
             around = around + var(x.name, x.extent) * stride
             stride *= x.extent
         offset = (around + point * stride) * count + item
-        return offset * self.vtype.lanes + var(self.lane, self.vtype.lanes) if self.vtype.lanes > 1 else offset
+        lanes = self.vtype.lanes
+        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
 
     @property
     def _around(self) -> list[Loop]:

@@ -1,4 +1,4 @@
-"""How many work-items a GPU sketch uses along a loop: powers of two, within a group and within what there is to do."""
+"""How many work-items a GPU sketch uses along a loop: powers of two that fit group and work."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from tunegrad.ir.target import Target
 
-__all__ = ["GROUP_ITEMS", "each_counts", "item_counts", "nearest", "powers"]
+__all__ = ["GROUP_ITEMS", "TERMS", "each_counts", "item_counts", "nearest", "powers"]
 
 GROUP_ITEMS = 256
-"""Work-items of a default group: what every OpenCL GPU has, eight warps that hide each other's waits."""
+"""Work-items of a default group: what every OpenCL GPU has, eight warps that hide their waits."""
+
+TERMS = 4
+"""Terms of a reduction that each work-item should have: with fewer, combining takes longer."""
 
 
 def powers(most: int) -> list[int]:
@@ -18,7 +21,7 @@ def powers(most: int) -> list[int]:
 
 
 def item_counts(target: Target, extent: int, taken: int = 1) -> list[int]:
-    """Counts for a loop of ``extent`` beside ``taken`` other work-items, most first; at least one of them."""
+    """Counts for a loop of ``extent`` beside ``taken`` other items, most first; never empty."""
     most = target.max_local // max(1, taken)
     return [n for n in powers(most)[::-1] if n < 2 * extent] or [1]
 
@@ -29,5 +32,5 @@ def each_counts(extent: int) -> list[int]:
 
 
 def nearest(counts: Sequence[int], wanted: int) -> int:
-    """The position of the largest count up to ``wanted``, of counts most first; the last where there is none."""
+    """The position of the largest count up to ``wanted``, most first; else that of the least."""
     return next((i for i, n in enumerate(counts) if n <= wanted), len(counts) - 1)

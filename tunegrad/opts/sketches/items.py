@@ -2,11 +2,12 @@
 
 Which idea fits follows from the kernel:
 
-    gemm      sums of products that share operands: a block of the output a group, tiles in shared memory,
-              a register tile a work-item                                                       items_gemm.py
-    reduce    other reductions: work-items share out the reduction, the output, or both         items_reduce.py
-    rows      several stages over a row: softmax, layer norm                                    items_rows.py
-    flat      no reduction: elementwise, copies, transposes                                     items_flat.py
+    gemm      sums of products that share operands: a block of the output a group, tiles in
+              shared memory, a register tile a work-item                        items_gemm.py
+    reduce    other reductions: work-items share out the reduction, the output, or both
+                                                                                items_reduce.py
+    rows      several stages over a row: softmax, layer norm                    items_rows.py
+    flat      no reduction: elementwise, copies, transposes                     items_flat.py
 """
 
 from __future__ import annotations
@@ -37,19 +38,18 @@ def sketch_items(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     """Asks for the decisions of the GPU sketches and returns their actions."""
     shared = [a for a in kernel.axes if a.extent > 1]
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
-        return sketch_item_rows(kernel, target, shared, ask)
+        return sketch_item_rows(kernel, target, ask)
     reduces = [a for s in kernel.reduces for a in s.axes if a.extent > 1]
     if not reduces:
-        return sketch_flat(kernel, target, shared, ask) if shared else ()
+        return sketch_flat(kernel, target, ask) if shared else ()
     if not shared:
-        return sketch_reduce(kernel, target, shared, reduces, ask)
+        return sketch_reduce(kernel, target, reduces, ask)
     form = ask.pick("form", ["tile", "group"], int(_shares_reduction(kernel, shared, reduces)))
-    sketch = sketch_gemm if form == "tile" else sketch_reduce
-    return sketch(kernel, target, shared, reduces, ask)
+    return (sketch_gemm if form == "tile" else sketch_reduce)(kernel, target, reduces, ask)
 
 
 def _shares_reduction(kernel: Kernel, shared: list[Axis], reduces: list[Axis]) -> bool:
-    """Whether work-items should share the reduction: few outputs, or a long one whose terms serve one output each."""
+    """Whether work-items should share the reduction: few outputs, or long sums of own terms."""
     work = prod(a.extent for a in reduces)
     if kernel.points < _FEW * work:
         return True
