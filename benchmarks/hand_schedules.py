@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tunegrad.devices import declared
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
@@ -18,9 +19,11 @@ from tunegrad.opts import Schedule
 
 __all__ = ["AVX512", "FULL", "GPU", "SMALL", "HandSchedule", "conv3x3", "gemm", "row_sum", "softmax"]
 
-AVX512 = Target(
-    "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=2,
-    l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20,
+AVX512 = declared(
+    Target(
+        "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=2,
+        l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20,
+    )
 )  # fmt: skip
 """A core with 32 vector registers of 16 f32; an LLVM name, so that any x86 machine compiles for it."""
 

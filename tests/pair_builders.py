@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir.dtypes import BF16, DType
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import Schedule, schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
 from tunegrad.planning import prepared
 
-__all__ = ["CONVS", "MATMULS", "Case", "conv", "dot_kernel", "matmul", "memory"]
+__all__ = ["CONVS", "DOT", "MATMULS", "Case", "conv", "dot_kernel", "matmul", "memory", "paired"]
+
+DOT = Target(
+    "cpu", "cpu", "znver4", ("+avx512bf16", "+avx512f", "+avx512vl"), vector_bytes=64, registers=32
+)  # fmt: skip
+"""A CPU that multiplies pairs."""
 
 MATMULS = (
     ((5, 7), (7, 3)), ((2, 9), (9, 4)), ((13, 2), (2, 11)), ((17, 31), (31, 19)), ((4, 16), (16, 32)),
@@ -52,9 +58,14 @@ def conv(channels: int, filters: int, stride: int) -> Case:
     return Case(made, {"a": _bits(image), "b": _bits(taps)})
 
 
+def paired(case: Case) -> Schedule:
+    """The kernels that make pairs and multiply them, as for a CPU that can."""
+    return schedule(prepared((case.output.node,), "bf16-dot", DOT))
+
+
 def dot_kernel(case: Case) -> Kernel:
     """The kernel that multiplies pairs; the others make them."""
-    return schedule(prepared((case.output.node,), "bf16-dot")).launches[-1].kernel
+    return paired(case).launches[-1].kernel
 
 
 def memory(dtype: DType, size: int, seed: int) -> NDArray[np.generic]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import corpus_kernel
+from tunegrad.devices import declared
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
@@ -25,7 +26,7 @@ __all__ = ["CASES", "FOLDER", "Case", "golden_text", "main"]
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden" / "forms"
 
-NARROW = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=2)
+NARROW = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=2))
 """Four lanes, so that the files stay short."""
 
 

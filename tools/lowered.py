@@ -25,7 +25,7 @@ from random import Random
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import NAMES, kernels_of
 from tunegrad.artifact import lowered
-from tunegrad.devices import program_hash
+from tunegrad.devices import declared, program_hash
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
@@ -37,7 +37,9 @@ FILE = Path(__file__).parents[1] / "tests" / "golden" / "lowered.jsonl"
 
 TARGETS = {
     "avx512": AVX512,
-    "sse": replace(AVX512, arch="x86-64", features=(), vector_bytes=16, registers=16, threads=2),
+    "sse": declared(
+        replace(AVX512, arch="x86-64", features=(), vector_bytes=16, registers=16, threads=2),
+    ),
 }
 _DRAWS = 2
 

@@ -22,6 +22,7 @@ from random import Random
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, SMALL
 from tests.kernel_corpus import NAMES, kernels_of
+from tunegrad.devices import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
@@ -36,7 +37,9 @@ __all__ = ["Case", "capture", "differences", "load", "main", "save"]
 VERSION = 1
 """Of the file's form."""
 
-_SSE = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1, l2_bytes=4096)
+_SSE = declared(
+    replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1, l2_bytes=4096),
+)
 _TARGETS: dict[str, tuple[Target, Callable[[Program], str]]] = {
     "avx512": (AVX512, render_llvm),
     "sse": (_SSE, render_llvm),

@@ -429,7 +429,8 @@ def _load(
     with _open(store) as opened:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here = fingerprint(target, numerics)
-        plan = plan_schedule(prepared(tuple(t.node for t in outputs), numerics), target, here, opened, numerics).plan
+        nodes = prepared(tuple(t.node for t in outputs), numerics, target)
+        plan = plan_schedule(nodes, target, here, opened, numerics).plan
         chosen = {
             key: compiled_choice(kernel, target, here, opened, on_miss, process_compiler())
             for key, (kernel, _) in plan.kernels().items()
@@ -493,7 +494,7 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     target = host_target(default_threads())
     here = fingerprint(target)
-    plan = plan_schedule(prepared(nodes, "contract"), target, here, None, "contract").plan
+    plan = plan_schedule(prepared(nodes, "contract", target), target, here, None, "contract").plan
     codes = {
         key: compiled_choice(kernel, target, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()

@@ -27,7 +27,6 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
-from tunegrad.ir.rates import CACHE_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
@@ -59,10 +58,6 @@ RULES = "rules"
 
 _TEXT = re.compile(r"plan\((\w+)\)")
 _IMAGES = re.compile(r"images\((\w+)\)")
-_LAUNCH_S = 1e-6
-_EXPENSIVE_FLOPS = 15
-"""What an exponential, a division or the like costs more than an addition."""
-
 _MOST_KNOWN = 4096
 
 
@@ -79,9 +74,13 @@ class Planned:
     images: Images = LAST
 
 
-def prepared(outputs: tuple[Node, ...], numerics: Numerics) -> tuple[Node, ...]:
-    """A graph as it is planned: bf16 products in pairs where the numerics allow them, and constants folded."""
-    return fold_constants(pair_dots(outputs) if numerics == "bf16-dot" else outputs)
+def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> tuple[Node, ...]:
+    """A graph as it is planned: constants folded, and bf16 products in pairs.
+
+    Pairs are made where the numerics allow them and the target multiplies them in one instruction.
+    """
+    paired = numerics == "bf16-dot" and target.bf16_dot
+    return fold_constants(pair_dots(outputs) if paired else outputs)
 
 
 def plan_schedule(
@@ -168,22 +167,21 @@ def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 
-    A launch costs a microsecond; each kernel takes the longer of its arithmetic at peak and its bytes: those that fit
-    the last-level cache at that cache's rate, the rest at memory's. Work that is done again counts again. Known kernels
-    are remembered: plans of one model have most of theirs in common.
+    Each launch costs what the target's rates say; each kernel takes the longer of its arithmetic
+    and its bytes. Work that is done again counts again. Known kernels are remembered: plans of one
+    model have most of theirs in common.
     """
-    peak = peak_flops(target, target.threads)
     total = 0.0
     for part in expected_parts(kernel, target, numerics):
-        rate = bytes_per_s(part.unique_bytes, target)
-        flops = part.flops + _EXPENSIVE_FLOPS * _expensive_ops(part)
-        total += _LAUNCH_S + max(flops / peak, part.unique_bytes / rate)
+        flops = part.flops + target.rates.expensive_flops * _expensive_ops(part)
+        bytes_s = part.unique_bytes / target.bytes_per_s(part.unique_bytes)
+        total += target.rates.launch_s + max(flops / target.flops_per_s(), bytes_s)
     return total
 
 
-def stored_s(edge: Edge) -> float:
+def stored_s(edge: Edge, target: Target) -> float:
     """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores nothing."""
-    return 2 * edge.stored_bytes / CACHE_BYTES_PER_S
+    return 2 * edge.stored_bytes / target.rates.cache_bytes_per_s
 
 
 def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[Kernel, ...]:

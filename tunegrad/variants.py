@@ -15,7 +15,6 @@ from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel, Reduce, loads
-from tunegrad.ir.rates import MEMORY_BYTES_PER_S, bytes_per_s, peak_flops
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
@@ -25,15 +24,6 @@ from tunegrad.trial import Fingerprint
 __all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
 
 _TEXT = re.compile(r"variant\((\w+)\)")
-_STEPS_PER_S = 1.1e9
-"""Folds into one accumulator, by one core: what (2^24, 4) over its rows took on the reference machine."""
-
-_RUN = 64
-"""Numbers that a core reads in one step: several vectors, whose folds overlap."""
-
-_LAUNCH_S = 3e-7
-"""Of one kernel more; assumed. It only decides ties: splits of 2^15 terms were measured faster on two cores."""
-
 _MOST_KNOWN = 4096
 
 
@@ -59,16 +49,17 @@ def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 
-    Each kernel of a variant takes the longer of its arithmetic at peak and its bytes: what fits the last-level cache at
-    that cache's rate, the rest at memory's. For long reductions with few results it counts the cores and the lanes that
-    each kernel keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
+    Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's
+    rates. For long reductions with few results it counts the cores and the lanes that each kernel
+    keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
     model = _streamed_s if splits_of(kernel) else _expected_s
     return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
-    return sum(_LAUNCH_S + _one_pass_s(part, target) for part in parts_of(kernel, variant))
+    parts = parts_of(kernel, variant)
+    return sum(target.rates.launch_s + _one_pass_s(part, target) for part in parts)
 
 
 def _one_pass_s(kernel: Kernel, target: Target) -> float:
@@ -76,18 +67,19 @@ def _one_pass_s(kernel: Kernel, target: Target) -> float:
 
     A core makes neighbouring results in runs.
     """
+    run = target.rates.fold_run
     reduce = next((s for s in kernel.stages if isinstance(s, Reduce)), None)
-    width = _RUN if reduce is None or reads_rows(kernel) else _neighbours(kernel)
+    width = run if reduce is None or reads_rows(kernel) else _neighbours(kernel)
     pieces = max((a.extent for a in kernel.axes), default=1)
     if reduce is not None and not reads_rows(kernel):
         others = [a.extent for a in kernel.axes[:-1]]
-        pieces = max(-(-width // _RUN), *others, 1)
+        pieces = max(-(-width // run), *others, 1)
     cores = min(target.threads, pieces)
     nbytes = _bytes(kernel)
-    bytes_s = nbytes / bytes_per_s(nbytes, target)
+    bytes_s = nbytes / target.bytes_per_s(nbytes)
     steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
-    flops_s = kernel.flops / peak_flops(target)
-    return max(bytes_s, steps / (_STEPS_PER_S * min(width, _RUN)), flops_s) / cores
+    folds_s = steps / (target.rates.folds_per_s * min(width, run))
+    return max(bytes_s, folds_s, kernel.flops / target.flops_per_s(1)) / cores
 
 
 def _bytes(kernel: Kernel) -> int:
@@ -108,9 +100,10 @@ def _neighbours(kernel: Kernel) -> int:
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
     total = 0.0
     for part in parts_of(kernel, variant):
-        # copies that change the layout run at half of the cache's rate, which is the memory's
-        rate = bytes_per_s(part.unique_bytes, target) if part.flops else MEMORY_BYTES_PER_S
-        flops_s = part.flops / peak_flops(target, target.threads) * _crossing(part, target)
+        # copies that change the layout run at the memory's rate, which was half of the cache's
+        moved = target.rates.memory_bytes_per_s
+        rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved
+        flops_s = part.flops / target.flops_per_s() * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total
 

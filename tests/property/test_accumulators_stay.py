@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from pair_builders import DOT
 
 from tunegrad.errors import IllegalAction
 from tunegrad.frontend import Tensor
@@ -30,7 +31,8 @@ class _Drawn:
 def _kernel(dtype: str, accumulate: str | None, shape: str, numerics: str) -> Kernel:
     a, b = Tensor.input("a", (37, 300), dtype), Tensor.input("b", (300, 41), dtype)
     made = a.matmul(b, accumulate=accumulate) if shape == "product" else a.sum(1, accumulate=accumulate)
-    return schedule(prepared((made.node,), numerics)).launches[-1].kernel  # type: ignore[arg-type]
+    nodes = prepared((made.node,), numerics, DOT)  # type: ignore[arg-type]
+    return schedule(nodes).launches[-1].kernel
 
 
 CASES = [

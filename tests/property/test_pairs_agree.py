@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from pair_builders import CONVS, MATMULS, Case, conv, matmul, memory
+from pair_builders import CONVS, MATMULS, Case, conv, matmul, memory, paired
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import BF16
-from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret as interpret_program
 from tunegrad.ir.interpret_program import pack_buffers
@@ -20,7 +19,6 @@ from tunegrad.ir.numeric import to_compute
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Space
-from tunegrad.planning import prepared
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=3, l2_bytes=4096)
 CASES = [matmul(*shapes) for shapes in MATMULS] + [conv(*shape) for shape in CONVS]
@@ -35,7 +33,7 @@ class _Drawn:
 
 
 def _kernels(case: Case) -> list[Kernel]:
-    return [launch.kernel for launch in schedule(prepared((case.output.node,), "bf16-dot")).launches]
+    return [launch.kernel for launch in paired(case).launches]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -62,7 +60,7 @@ def test_random_schedules_of_pairs_agree_with_their_kernels(case: Case, seed: in
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c.output))
 def test_kernels_of_pairs_in_a_row_give_the_products_of_numpy(case: Case) -> None:
-    plan = schedule(prepared((case.output.node,), "bf16-dot"))
+    plan = paired(case)
     values: dict[int, np.ndarray] = {}
     for place in plan.inputs:
         buffer = plan.buffers[place]

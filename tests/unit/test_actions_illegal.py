@@ -52,7 +52,7 @@ RULES = [
     (SOFTMAX, AVX512, "", "keep(stage=0)", "no later stage of kernel"),
     (SOFTMAX, AVX512, "", "keep(stage=7)", "has no reduction at that place"),
     (SOFTMAX, AVX512, "keep(stage=1)", "keep(stage=1)", "stage 1 is kept already"),
-    (SOFTMAX, GPU, "", "keep(stage=1)", "needs a CPU"),
+    (SOFTMAX, GPU, "", "keep(stage=1)", "needs a thread with scratch"),
     # stream
     (GEMM, AVX512, "", "stream(param=A)", "A is no output that is not streamed yet"),
     (GEMM, GPU, "", "stream(param=C)", "has no such stores"),

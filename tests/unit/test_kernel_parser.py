@@ -9,6 +9,7 @@ import pytest
 
 from tests.graph_builders import matmul, relu, tensor
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
+from tests.pair_builders import DOT
 from tools.golden import FOLDER
 from tunegrad.config import resolve_settings
 from tunegrad.errors import KernelTextError, UserError
@@ -54,7 +55,7 @@ def test_kernel_texts_of_every_kind_are_read_back_and_lower_to_the_same_program(
     [(name, "contract") for name in ("mlp", "resnet18", "resnet50", "encoder")] + [("encoder", "bf16-dot")],
 )
 def test_kernel_texts_of_every_model_and_variant_are_read_back(name: str, numerics: str) -> None:
-    for use in workload_of_spec(resolve_settings(name).model, 0, numerics).kernels:
+    for use in workload_of_spec(resolve_settings(name).model, 0, numerics, DOT).kernels:
         for kernel in (use.kernel, *(p for v in allowed(use.kernel, numerics) for p in parts_of(use.kernel, v))):
             check(kernel)
 

@@ -1,9 +1,12 @@
 """Which sums become sums of pairs, what their kernels say, and that nothing else changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from pair_builders import CONVS, MATMULS, conv, matmul
+from pair_builders import CONVS, DOT, MATMULS, conv, matmul
 
+from benchmarks.hand_schedules import GPU
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits
 from tunegrad.ir.dtypes import BF16X2
@@ -13,6 +16,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.target import Target
 from tunegrad.ir.verify_graph import verify_graph
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.planning import prepared
@@ -20,8 +24,8 @@ from tunegrad.planning import prepared
 A, B = Tensor.input("a", (8, 6), "bf16"), Tensor.input("b", (6, 16), "bf16")
 
 
-def kernels(*outputs: Tensor, numerics: str = "bf16-dot") -> list[Kernel]:
-    nodes = prepared(tuple(t.node for t in outputs), numerics)  # type: ignore[arg-type]
+def kernels(*outputs: Tensor, numerics: str = "bf16-dot", target: Target = DOT) -> list[Kernel]:
+    nodes = prepared(tuple(t.node for t in outputs), numerics, target)  # type: ignore[arg-type]
     return [launch.kernel for launch in schedule(nodes).launches]
 
 
@@ -59,6 +63,13 @@ def test_matmul_of_bf16_is_two_packing_kernels_and_a_sum_of_pairs():
 def test_other_settings_never_make_pairs(numerics):
     (kernel,) = kernels(A @ B, numerics=numerics)
     assert "add over ra:6 in f32: mul(f32(p1[a, ra]), f32(p2[ra, b]))" in kernel.text
+
+
+def test_targets_without_the_instruction_never_get_pairs():
+    """Widened and multiplied by FMA, pairs would only be made and taken apart again."""
+    plain = kernels(A @ B, numerics="contract")
+    for target in (replace(DOT, features=("+avx512f", "+avx512vl")), GPU):
+        assert [k.text for k in kernels(A @ B, target=target)] == [k.text for k in plain]
 
 
 def test_flops_of_pairs_are_those_of_their_products():

@@ -9,13 +9,14 @@ import pytest
 from kernel_corpus import NAMES, kernels_of
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
+from tunegrad.devices import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
 
-SSE = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
+SSE = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
 TARGETS = {"avx512": AVX512, "sse": SSE, "many": replace(AVX512, threads=64), "gpu": GPU}
 # Every kernel is a large one here: partial sums, streaming stores, prefetches.
 TARGETS["tiny caches"] = replace(AVX512, l1_bytes=1 << 10, l2_bytes=2 << 10, l3_bytes=4 << 10)
@@ -85,10 +86,7 @@ def test_space_default_is_what_the_default_chooser_gives():
 
 
 # Two FMAs a cycle, a large second cache, and a last one that a whole socket shares.
-SERVER = replace(
-    AVX512, arch="sapphirerapids", features=(*AVX512.features, "+amx-tile"), l1_bytes=48 << 10, l2_bytes=2 << 20,
-    l3_bytes=480 << 20,
-)  # fmt: skip
+SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
 
 
 def default_text(x: Tensor, target: Target = SERVER) -> str:
@@ -99,11 +97,6 @@ def default_text(x: Tensor, target: Target = SERVER) -> str:
 def test_target_counts_no_more_of_a_shared_cache_than_it_can_expect():
     assert SERVER.cached_bytes == 64 << 20
     assert AVX512.cached_bytes == AVX512.l3_bytes < 64 << 20
-
-
-def test_target_knows_cores_with_two_fmas_of_64_bytes():
-    assert (SERVER.fmas_per_cycle, AVX512.fmas_per_cycle) == (2, 1)
-    assert replace(AVX512, vector_bytes=32).fmas_per_cycle == 2
 
 
 def test_space_default_streams_past_a_cache_that_others_share():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import numpy as np
@@ -10,16 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from variant_builders import constant, kernel_of, only, ran
 
+from benchmarks.hand_schedules import AVX512
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Schedule
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import exact, parts_of, rewrite, variants_of
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.variants import expected
 
-SERVER = Target(
-    "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
-)  # fmt: skip
+SERVER = replace(AVX512, threads=1)
 
 
 def conv(x: tuple[int, ...], w: tuple[int, ...], stride: int = 2, *, last: bool = False, **more: int) -> Schedule:

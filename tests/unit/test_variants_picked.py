@@ -8,18 +8,17 @@ from dataclasses import replace
 import pytest
 from variant_builders import Conv, constant, kernel_of, only
 
+from benchmarks.hand_schedules import AVX512
 from tunegrad.db import Evidence, Store, open_store
+from tunegrad.devices import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.variants import allowed, expected, pick_variants, picked, stored_variant, variant_text
 
-SERVER = Target(
-    "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
-)  # fmt: skip
+SERVER = replace(AVX512, threads=1)
 HERE = Fingerprint((("device", "cpu"), ("numerics", "contract")))
 PLAN = Conv(channels=64, outputs=64, height=28, width=28).plan()
 KERNEL = kernel_of(PLAN)
@@ -173,7 +172,7 @@ def test_few_channels_are_expected_to_be_direct() -> None:
 
 def test_slow_arithmetic_favours_fewer_products() -> None:
     kernel = Conv(channels=16, outputs=16, height=16, width=16).kernel()
-    assert expected(kernel, replace(SERVER, vector_bytes=16)).startswith("winograd")
+    assert expected(kernel, declared(replace(SERVER, vector_bytes=16))).startswith("winograd")
 
 
 def test_a_product_is_expected_to_be_direct() -> None:

@@ -8,17 +8,15 @@ from textwrap import dedent
 import pytest
 from variant_builders import constant, kernel_of, only
 
+from benchmarks.hand_schedules import AVX512
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.ir.variants import exact, parts_of, rewrite, split, variants_of
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.variants import allowed, expected, stored_variant, variant_text
 
-ONE = Target(
-    "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
-)  # fmt: skip
+ONE = replace(AVX512, threads=1)
 TWO = replace(ONE, threads=2)
 MANY = replace(ONE, threads=32)
 

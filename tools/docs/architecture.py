@@ -14,7 +14,15 @@ from functools import cache
 from benchmarks.hand_schedules import AVX512, FULL
 from tunegrad.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, CpuMeasurer, Outcome, fingerprint, host_target
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    CpuMeasurer,
+    Outcome,
+    declared,
+    fingerprint,
+    host_target,
+)
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -28,7 +36,7 @@ from .fences import fence, table
 
 __all__ = ["ACTIONS", "BLOCKS", "SMALL"]
 
-SMALL = replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1)
+SMALL = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
 """Four lanes and few registers, so that the forms fit on a page."""
 
 ACTIONS = (

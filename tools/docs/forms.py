@@ -24,6 +24,7 @@ from tunegrad.ir import (
     parse_index,
     parse_kernel,
     program,
+    target,
     verify_graph,
     verify_kernel,
     verify_program,
@@ -90,6 +91,14 @@ def _layouts() -> str:
     }
     lines = [f"{name:<14} {x!s:<22} {x.size:>4} elements   {x.offset((n, c, h, w))}" for name, x in rows.items()]
     return fence("\n".join(lines))
+
+
+def _questions() -> str:
+    """Every question of a target and its answers."""
+    asked = [n for n in vars(target.Target) if n.startswith(("has_", "can_"))]
+    rows = [("", "a Zen 4 core", "an OpenCL device")]
+    rows += [(n, *("yes" if getattr(t, n) else "no" for t in (AVX512, GPU))) for n in asked]
+    return fence("\n".join(f"{a:<22}{b:<16}{c}" for a, b, c in rows))
 
 
 def _graph_example() -> str:
@@ -220,6 +229,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "expressions": partial(said, expr),
     "layout": partial(said, layout),
     "layouts": _layouts,
+    "target": partial(said, target),
+    "target-asked": _questions,
     "graph": partial(said, graph),
     "graph-example": _graph_example,
     "graph-refused": _graph_refused,

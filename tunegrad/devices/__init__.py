@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.hashing import program_hash
     from tunegrad.devices.host.buffers import Buffer
     from tunegrad.devices.host.codegen import assembly, compile_llvm, compiler_version
+    from tunegrad.devices.host.cores import declared
     from tunegrad.devices.host.executable import Executable
     from tunegrad.devices.host.facts import default_threads, fingerprint, host_target
     from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
@@ -52,6 +53,7 @@ __all__ = [
     "assembly",
     "compile_llvm",
     "compiler_version",
+    "declared",
     "default_threads",
     "fingerprint",
     "host_target",
@@ -63,6 +65,7 @@ _HOMES = {
     "host.buffers": ("Buffer",),
     "host.codegen": ("assembly", "compile_llvm", "compiler_version"),
     "processes.confine": ("Protections",),
+    "host.cores": ("declared",),
     "host.executable": ("Executable",),
     "host.facts": ("default_threads", "fingerprint", "host_target"),
     "job": (

@@ -1,23 +1,91 @@
-"""What a kernel is compiled for: plain data, so that a worker can compile for a device it cannot open."""
+"""What a kernel is compiled for: plain data, which a worker has of devices that it cannot open.
+
+    Target       what a device has and can do; code asks "can it?", never "which is it?"
+    Rates        how fast a model reckons it to be where nothing was measured yet
+    MatrixUnit   one shape that a device multiplies by itself
+
+Facts are fields, which the device's own folder declares. Questions are properties.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
-__all__ = ["Target"]
+__all__ = ["MatrixUnit", "Rates", "Target"]
 
-_MOST_CACHED = 64 << 20
-_TWO_FMAS = frozenset(("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "znver5"))
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one core (or unit) of a device does in a second: a model to compare plans by.
+
+    ``flops`` are (dtype, operations a second) of a core, two in a fused multiply-add; a dtype that
+    is not named runs at the rate of f32. ``cache_bytes_per_s`` is that of the last cache, for all
+    cores together, and so is ``memory_bytes_per_s``. ``launch_s`` is what one kernel more costs. A
+    sum into one accumulator takes ``folds_per_s`` steps of ``fold_run`` neighbours each.
+    ``expensive_flops`` is what an exponential, a division or the like costs more than an addition,
+    in operations.
+
+    The default is a device of which nothing was declared: all is free, so no plan is preferred to
+    that of the rules.
+    """
+
+    flops: tuple[tuple[str, float], ...] = ()
+    cache_bytes_per_s: float = inf
+    memory_bytes_per_s: float = inf
+    launch_s: float = 0.0
+    folds_per_s: float = inf
+    fold_run: int = 1
+    expensive_flops: int = 0
+
+    @property
+    def f32_flops_per_s(self) -> float:
+        """f32 operations a second of one core; infinity where nothing was declared."""
+        return dict(self.flops).get("f32", inf)
+
+    def speedup(self, dtype: str) -> float:
+        """How many times as fast as on f32 a core computes on ``dtype``."""
+        known = dict(self.flops)
+        return known[dtype] / self.f32_flops_per_s if dtype in known else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """A product of small matrices in one instruction: (m, n, k); dtypes of operands and result."""
+
+    shape: tuple[int, int, int]
+    dtypes: tuple[str, str]
+
+    @property
+    def name(self) -> str:
+        """As an action writes it: ``m16n8k16_f16_f32``."""
+        m, n, k = self.shape
+        return f"m{m}n{n}k{k}_{'_'.join(self.dtypes)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Facts of one device that change the generated code or the sensible schedules.
+    """Facts of one device that change the generated code or the sensible choices.
 
-    ``vector_bytes`` is the widest SIMD register (GPU: the widest load of one work-item), ``registers`` the number of
-    vector registers, cache sizes are of one core except ``l3_bytes``. ``shared_bytes`` and ``max_local`` are zero on
-    a CPU. ``arch`` and ``features`` are in the compiler's own words (LLVM's for a CPU).
+    ``kind`` is a label for people: what a device can do is asked of the properties. ``arch`` and
+    ``features`` are in the compiler's own words (LLVM's for a CPU).
+
+    ``vector_bytes`` is the widest SIMD register (with work-items: the widest load of one),
+    ``registers`` the number of vector registers. ``fmas_per_cycle`` are fused multiply-adds of
+    whole vectors that a core starts in a cycle. ``threads`` are cores, or units that run
+    work-groups. Cache sizes are of one core except ``l3_bytes``, the last cache's; of that,
+    ``l3_share_bytes`` is the most that one process can expect to keep. ``l2_bytes_per_cycle`` is
+    what a core reads of its second cache besides computing, ``streams`` how many rows of memory it
+    reads side by side.
+
+    ``max_local`` is the most work-items of a group, and zero where there are no groups;
+    ``shared_bytes`` the memory that a group shares. ``warp`` work-items run together, with up to
+    ``regs_per_item`` registers of 32 bits each (zero: not known). ``units`` are the shapes of its
+    matrix unit.
+
+    ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key
+    depends on them.
     """
 
     name: str
@@ -32,36 +100,72 @@ class Target:
     l3_bytes: int = 8 << 20
     shared_bytes: int = 0
     max_local: int = 0
+    fmas_per_cycle: int = 1
+    l2_bytes_per_cycle: int = 64
+    l3_share_bytes: int = 1 << 40
+    streams: int = 8
+    warp: int = 1
+    regs_per_item: int = 0
+    units: tuple[MatrixUnit, ...] = ()
+    rates: Rates = Rates()
+
+    # ---- what it can do
 
     @property
-    def cached_bytes(self) -> int:
-        """What the caches can be expected to hold of a kernel's data: the last one, but at most 64 MiB.
+    def has_work_items(self) -> bool:
+        """Whether kernels run in groups of work-items, rather than as a team of threads.
 
-        A larger one serves a whole socket, cores that are not ours included: of 480 MiB, two cores read 64 MiB at 22 to
-        26 GB/s and 128 MiB at memory's 15 to 20.
+        A thread loop is then the grid: one group runs one iteration. Barriers are of a group, and
+        operands are copied to memory that it shares.
         """
-        return min(self.l3_bytes, _MOST_CACHED)
+        return self.max_local > 0
 
     @property
-    def fmas_per_cycle(self) -> int:
-        """Fused multiply-adds of whole vectors that a core starts in a cycle.
+    def has_vector_registers(self) -> bool:
+        """Whether one thread computes on whole vectors; with work-items, the lanes are those."""
+        return not self.has_work_items
 
-        Two on Intel's server cores (known by their AMX or by name) and on Zen 5, else one of 64 bytes or two of 32.
-        """
-        if self.vector_bytes < 64:
-            return 2
-        return 2 if "+amx-tile" in self.features or self.arch in _TWO_FMAS else 1
+    @property
+    def can_stream(self) -> bool:
+        """Whether a store may go past the caches."""
+        return self.has_vector_registers
+
+    @property
+    def can_prefetch(self) -> bool:
+        """Whether a load may ask for a cache line further on."""
+        return self.has_vector_registers
+
+    @property
+    def can_keep(self) -> bool:
+        """Whether a thread has scratch for values that a later stage needs again."""
+        return not self.has_work_items
 
     @property
     def avx512(self) -> bool:
         """Whether code may use the instructions of AVX-512F."""
-        return self.kind == "cpu" and "+avx512f" in self.features
+        return "+avx512f" in self.features
 
     @property
     def bf16_dot(self) -> bool:
-        """Whether one instruction adds the products of bf16 pairs to f32 (AVX512_BF16, at every vector length)."""
-        return self.avx512 and {"+avx512bf16", "+avx512vl"} <= set(self.features)
+        """Whether one instruction adds products of bf16 pairs to f32 (AVX512_BF16, any length)."""
+        return {"+avx512f", "+avx512bf16", "+avx512vl"} <= set(self.features)
+
+    # ---- numbers that follow
+
+    @property
+    def cached_bytes(self) -> int:
+        """What the caches can be expected to hold of a kernel's data: the share of the last one."""
+        return min(self.l3_bytes, self.l3_share_bytes)
 
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)
+
+    def flops_per_s(self, cores: int | None = None) -> float:
+        """f32 operations a second of so many cores, all by default."""
+        return self.rates.f32_flops_per_s * (self.threads if cores is None else cores)
+
+    def bytes_per_s(self, nbytes: int) -> float:
+        """The rate at which ``nbytes`` move: the last cache's for less than half of it."""
+        cached = nbytes < self.cached_bytes // 2
+        return self.rates.cache_bytes_per_s if cached else self.rates.memory_bytes_per_s

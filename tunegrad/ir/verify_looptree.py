@@ -64,7 +64,7 @@ class _Verifier:
             self._broken(f"loop {x.name}", f"reduce={x.reduce}, in a stage that does {'' if reduces else 'not '}reduce")
 
     def _kind(self, x: Loop) -> None:
-        gpu = self.tree.target.kind == "gpu"
+        gpu = self.tree.target.has_work_items
         if x.kind is LoopKind.THREAD and (x.stage >= 0 or not 1 <= x.count <= x.extent or (gpu and x.count < x.extent)):
             self._broken(f"loop {x.name}", f"{x.extent} iterations of stage {x.stage} on {x.count} threads")
         if x.kind is not LoopKind.THREAD and x.count != 1:
@@ -114,9 +114,9 @@ class _Verifier:
     def _team(self) -> None:
         target, loops = self.tree.target, self.tree.loops
         threads = prod(x.count for x in loops if x.kind is LoopKind.THREAD)
-        if target.kind == "cpu" and threads > target.threads:
+        if not target.has_work_items and threads > target.threads:
             self._broken(f"{threads} threads", f"target {target.name} has {target.threads}")
-        if target.kind == "gpu" and self.tree.items > target.max_local:
+        if target.has_work_items and self.tree.items > target.max_local:
             most = f"target {target.name} has groups of up to {target.max_local}"
             self._broken(f"{self.tree.items} work-items", most)
 

@@ -46,7 +46,7 @@ def describe(instr: Instr) -> str:
 def is_grouped(program: Program, target: Target | None = None) -> bool:
     """Whether it runs in work-groups (GPU) rather than as a team of CPU threads; without a target, by what it uses."""
     if target is not None:
-        return target.kind == "gpu"
+        return target.has_work_items
     if program.local > 1 or any(a.space == "shared" for a in program.allocs):
         return True
     return any(isinstance(i, p.For) and i.kind == "local" for i in p.walk(program.body))
@@ -140,9 +140,9 @@ class _Verifier:
             self._broken("program", f"threads={program.threads} local={program.local}: at least 1 each")
         if not self.grouped and program.local != 1:
             self._broken("program", f"local={program.local}: work-items are a GPU's")
-        if t is None or t.kind != "gpu":
+        if t is None or not t.has_work_items:
             return
-        if t.max_local and program.local > t.max_local:
+        if program.local > t.max_local:
             self._broken("program", f"local={program.local}: target {t.name} has groups of up to {t.max_local}")
         shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
         if t.shared_bytes and shared > t.shared_bytes:

@@ -81,8 +81,9 @@ def kept_of(tree: LoopTree, stage: int) -> Kept:
     readers = readers_of(tree.kernel, stage)
     if not readers:
         raise IllegalAction(f"{where}: no later stage of kernel {tree.kernel.name} computes its values again")
-    if tree.target.kind != "cpu" or tree.partial:
-        raise IllegalAction(f"{where}: needs a CPU, and no reduce loop around shared loops")
+    if not tree.target.can_keep or tree.partial:
+        rule = "needs a thread with scratch, and no reduce loop around shared loops"
+        raise IllegalAction(f"{where}: {rule}")
     stages = [tree.kernel.stages[i] for i in (stage, *readers)]
     extents = tuple(max(tree.nominal(s.axes[d].name) for s in stages) for d in range(len(stages[0].axes)))
     made = tree.kernel.stages[stage]

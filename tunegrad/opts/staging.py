@@ -125,7 +125,7 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
             raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): not a serial loop around its use")
         if loop.stage >= 0 and any(x.stage == loop.stage and x.kind is LoopKind.LOCAL for x in tree.loops):
             raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): work-items part ways inside that loop")
-    if tree.target.kind == "cpu" and staged.at not in ("", "load"):
+    if not tree.target.has_work_items and staged.at not in ("", "load"):
         begin = tree.position(staged.at)
         threads = [i for i, x in enumerate(tree.loops) if x.kind is LoopKind.THREAD]
         if threads and min(threads) <= begin < max(threads):
@@ -134,7 +134,7 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
                 f"stage(param={staged.param}, at={staged.at}): between thread loops {outer} and {inner}, "
                 "where threads would wait for others that never come"
             )
-    if tree.target.kind == "gpu" and staged.at != "load":
+    if tree.target.has_work_items and staged.at != "load":
         begin = -1 if staged.at == "" else tree.position(staged.at)
         late = [x.name for i, x in enumerate(tree.loops) if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin]
         if late:
@@ -167,7 +167,7 @@ def _strides(extents: Sequence[int], longer: int = -1) -> tuple[int, ...]:
 def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared", "pack"]:
     if staged.at == "load":
         return "pack"
-    if tree.target.kind == "gpu":
+    if tree.target.has_work_items:
         return "shared"
     threads = [i for i, x in enumerate(tree.loops) if x.kind is LoopKind.THREAD]
     if not threads:

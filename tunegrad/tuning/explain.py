@@ -63,7 +63,7 @@ def explain(
     begun_s = time.monotonic()
     target = host_target(settings.threads)
     here = fingerprint(target, settings.numerics)
-    direct = workload_of_spec(settings.model, settings.seed, settings.numerics)
+    direct = workload_of_spec(settings.model, settings.seed, settings.numerics, target)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
         direct = cut_as_stored(direct, here, store)

@@ -62,15 +62,16 @@ class Roofline:
     def bounds(self, kernel: Kernel) -> Bounds:
         """Both bounds of a kernel.
 
-        Kernels whose buffers fit into the last-level cache are held to the second level's bandwidth, others to the
-        memory's: a bound that is out of reach is better than one that is passed. An instruction for pairs of bf16 does
-        twice the operations of an FMA.
+        Kernels whose buffers fit into the last-level cache are held to the second level's
+        bandwidth, others to the memory's: a bound that is out of reach is better than one that is
+        passed. Sums of pairs have the peak that the target's rates give them.
         """
         in_cache = kernel.unique_bytes <= self.target.cached_bytes
         bandwidth = self.cache_bytes_per_s if in_cache else self.memory_bytes_per_s
         bytes_s = kernel.unique_bytes / (bandwidth or inf)
-        pairs = self.target.bf16_dot and any(_multiplies_pairs(r) for r in kernel.reduces)
-        flops_s = needed_flops(kernel) / (self.peak_flops_per_s * (2 if pairs else 1))
+        pairs = any(_multiplies_pairs(r) for r in kernel.reduces)
+        speedup = self.target.rates.speedup("bf16x2") if pairs else 1.0
+        flops_s = needed_flops(kernel) / (self.peak_flops_per_s * speedup)
         return Bounds(flops_s, bytes_s, "cache" if in_cache else "memory")
 
     def bound_s(self, kernel: Kernel) -> float:

@@ -27,7 +27,7 @@ def show(settings: TuneSettings) -> list[ShowRow]:
         raise DeviceError(f"device {settings.device!r} runs no models, there is nothing to show; valid: cpu")
     target = host_target(settings.threads)
     here = fingerprint(target, settings.numerics)
-    workload = workload_of_spec(settings.model, settings.seed, settings.numerics)
+    workload = workload_of_spec(settings.model, settings.seed, settings.numerics, target)
     with open_store(settings.store) as store:
         workload = cut_as_stored(workload, here, store)
         picks = picked(workload.plan, target, here, store, settings.numerics)

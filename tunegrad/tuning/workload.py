@@ -13,10 +13,12 @@ from typing import Any, Protocol
 
 from tunegrad.config import ModelSpec, Numerics, build_model
 from tunegrad.db import Store
+from tunegrad.devices import host_target
 from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.fusion import Fusion, Images, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
+from tunegrad.ir.target import Target
 from tunegrad.ir.variants import rewrite
 from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
@@ -99,26 +101,39 @@ def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
     return uses_of({key: (use.kernel, use.uses) for key, use in found.items()})
 
 
-def workload_of_spec(spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract") -> Workload:
+def workload_of_spec(
+    spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract", target: Target | None = None
+) -> Workload:
     """The work of a resolved model; its weights are drawn from the seed. Modules are also looked for where one stands.
 
     Raises ModelError for a model that can not be built.
     """
-    return workload_of(as_model(build_model(spec, (str(Path.cwd()),)), spec.name), spec.name, seed, numerics)
+    model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
+    return workload_of(model, spec.name, seed, numerics, target)
 
 
 def workload_of_function(
-    function: Callable[..., Any], arrays: tuple[Any, ...], numerics: Numerics = "contract"
+    function: Callable[..., Any],
+    arrays: tuple[Any, ...],
+    numerics: Numerics = "contract",
+    target: Target | None = None,
 ) -> Workload:
     """The work of a function of tensors, called with arrays like these."""
     name = getattr(function, "__name__", "function").strip("<>")
-    return workload_of(Model.of_function(name, function, list(arrays)), name, 0, numerics)
+    return workload_of(Model.of_function(name, function, list(arrays)), name, 0, numerics, target)
 
 
-def workload_of(model: Model, name: str, seed: int, numerics: Numerics = "contract") -> Workload:
-    """The work of a model."""
+def workload_of(
+    model: Model,
+    name: str,
+    seed: int,
+    numerics: Numerics = "contract",
+    target: Target | None = None,
+) -> Workload:
+    """The work of a model on a target, this machine's CPU by default."""
     outputs = model.build(model.weights(None, seed))
-    fusion = Fusion.of(prepared(tuple(t.node for t in outputs), numerics))
+    nodes = tuple(t.node for t in outputs)
+    fusion = Fusion.of(prepared(nodes, numerics, target or host_target(1)))
     plan = fusion.schedule()
     return Workload(
         name, fusion, plan, uses_of(plan.kernels()), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs)

@@ -12,6 +12,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from tunegrad.devices.host.codegen import compiler_version
+from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
@@ -35,7 +36,7 @@ def host_target(threads: int | None = None) -> Target:
     features = _features()
     vector, registers = _vectors(frozenset(features))
     sizes = _cache_sizes()
-    return Target(
+    target = Target(
         name="cpu",
         kind="cpu",
         arch=llvm.get_host_cpu_name(),
@@ -47,6 +48,7 @@ def host_target(threads: int | None = None) -> Target:
         l2_bytes=sizes.get(2, _L2_BYTES),
         l3_bytes=sizes.get(3, _L3_BYTES),
     )
+    return declared(target)
 
 
 def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:

@@ -14,7 +14,7 @@ __all__ = ["NullDevice"]
 
 
 class NullDevice:
-    """Renders OpenCL C for a GPU target and LLVM IR for a CPU target. Needs neither hardware nor a driver."""
+    """Renders OpenCL C for a target with work-items, else LLVM IR. Needs no hardware or driver."""
 
     runs = False
 
@@ -25,7 +25,7 @@ class NullDevice:
     def compile(self, program: Program) -> Compiled:
         """The text for the target; nothing is assembled. Raises VerifyError for what the target could never run."""
         verify_program(program, self.target)
-        if self.target.kind == "gpu":
+        if self.target.has_work_items:
             from tunegrad.render.opencl import render_opencl
 
             return Compiled(program, render_opencl(program))

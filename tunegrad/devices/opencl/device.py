@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc, Program
@@ -43,7 +44,8 @@ class OpenClDevice:
         self.description = f"{self._device.platform.name}: {self._device.name}".strip()
         self._context = cl.Context([self._device])
         self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.target = _target(self._device)
+        kind = "cpu" if self._device.type & cl.device_type.CPU else "gpu"
+        self.target = declared(_target(self._device), kind)
         self._kernels: dict[str, Any] = {}
 
     def compile(self, program: Program) -> Compiled:

@@ -37,7 +37,7 @@ class Group(Action):
             raise self.fail(tree, f"loop {loop.name} is not a reduce loop")
         if len(loop.axes) > 1:
             raise self.fail(tree, f"loop {loop.name} is fused from several axes")
-        if tree.target.kind == "gpu":
+        if tree.target.has_work_items:
             return set_items(self, tree, self.axis)
         if loop.extent not in (2, 4, 8, 16, 32, 64):
             raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64")

@@ -32,7 +32,7 @@ class Local(Action):
 
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
-        if tree.target.kind != "gpu":
+        if not tree.target.has_work_items:
             raise self.fail(tree, f"target {tree.target.name} has no work-items")
         if loop.reduce:
             rule = f"loop {loop.name} is a reduce loop; group() shares a reduction over work-items"
@@ -43,5 +43,5 @@ class Local(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        loops = tree.loops if tree.target.kind == "gpu" else ()
+        loops = tree.loops if tree.target.has_work_items else ()
         return cls.legal(tree, (cls(x.name) for x in loops))

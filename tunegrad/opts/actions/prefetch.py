@@ -28,7 +28,7 @@ class Prefetch(Action):
     distance: int
 
     def apply(self, tree: LoopTree) -> LoopTree:
-        if tree.target.kind != "cpu":
+        if not tree.target.can_prefetch:
             raise self.fail(tree, f"target {tree.target.name} has no such hint")
         if self.param not in [p.name for p in tree.kernel.params if p.role != "out"]:
             raise self.fail(tree, f"{self.param} is no input")
@@ -40,7 +40,7 @@ class Prefetch(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        if tree.target.kind != "cpu":
+        if not tree.target.can_prefetch:
             return
         for p in tree.kernel.params:
             if p.role != "out" and p.nbytes > tree.target.l2_bytes and not any(n == p.name for n, _ in tree.prefetched):

@@ -27,7 +27,7 @@ class Stream(Action):
     param: str
 
     def apply(self, tree: LoopTree) -> LoopTree:
-        if tree.target.kind != "cpu":
+        if not tree.target.can_stream:
             raise self.fail(tree, f"target {tree.target.name} has no such stores")
         if self.param not in [p.name for p in tree.kernel.outputs] or self.param in tree.streamed:
             raise self.fail(tree, f"{self.param} is no output that is not streamed yet")
@@ -37,7 +37,7 @@ class Stream(Action):
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        if tree.target.kind != "cpu" or tree.partial:
+        if not tree.target.can_stream or tree.partial:
             return
         for p in tree.kernel.outputs:
             if p.name not in tree.streamed and p.nbytes > tree.target.l2_bytes:

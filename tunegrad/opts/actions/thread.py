@@ -37,20 +37,20 @@ class Thread(Action):
         if loop.stage >= 0:
             raise self.fail(tree, f"loop {loop.name} belongs to one stage; only a shared loop can be threaded")
         others = [x for x in tree.loops if x.kind is LoopKind.THREAD]
-        gpu = tree.target.kind == "gpu"
-        if not gpu and len(others) > 1:
+        grid = tree.target.has_work_items
+        if not grid and len(others) > 1:
             raise self.fail(tree, "two loops are threaded already")
-        count = self.count or (loop.extent if gpu else min(tree.target.threads, loop.extent))
-        if gpu and count != loop.extent:
+        count = self.count or (loop.extent if grid else min(tree.target.threads, loop.extent))
+        if grid and count != loop.extent:
             raise self.fail(tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}")
         if not 1 <= count <= loop.extent:
             raise self.fail(tree, f"count {count}: loop {loop.name} has {loop.extent} iterations to share out")
-        if not gpu and prod(x.count for x in others) * count > tree.target.threads:
+        if not grid and prod(x.count for x in others) * count > tree.target.threads:
             raise self.fail(tree, f"more threads than the target's {tree.target.threads}")
         return set_kind(self, tree, self.axis, LoopKind.THREAD, count=count)
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
-        alone = tree.target.threads < 2 and tree.target.kind == "cpu"
+        alone = tree.target.threads < 2 and not tree.target.has_work_items
         loops = () if alone else tree.loops
         return cls.legal(tree, (cls(x.name) for x in loops if x.extent > 1 and x.stage < 0))

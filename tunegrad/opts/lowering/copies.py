@@ -65,7 +65,7 @@ def _part(
 
 
 def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: int) -> int:
-    if tree.target.kind != "cpu" or not last or offset.coefficient(last) not in (0, 1):
+    if not tree.target.has_vector_registers or not last or offset.coefficient(last) not in (0, 1):
         return 1
     lanes = tree.target.lanes(p.dtype.itemsize)
     while lanes > extent:

@@ -51,7 +51,7 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
     buffers = tuple(params), tuple(unique.values()), tuple(packs)
     made = Program(name, *buffers, body, threads, tree.items)
     try:
-        verify_races(made, tree.target.kind == "gpu")
+        verify_races(made, tree.target.has_work_items)
     except VerifyError as error:
         raise IllegalAction(f"kernel {tree.kernel.name}: a race: {error}") from None
     return made

@@ -83,10 +83,10 @@ class Region:
     def _interior(self) -> tuple[Valid, frozenset[str]]:
         """When every condition of the region holds whatever its own loops do, and those conditions.
 
-        Never on a GPU, where a branch may not stand around barriers.
+        Never with work-items: a branch may not stand around barriers.
         """
         tree = self.tree
-        if tree.target.kind == "gpu":
+        if tree.target.has_work_items:
             return ALWAYS, frozenset()
         over = self.over.condition
         outer = {x.name for x in tree.outer}

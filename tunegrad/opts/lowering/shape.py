@@ -49,7 +49,7 @@ def axis_shapes(tree: LoopTree) -> dict[str, AxisShape]:
         masked = (
             axis in tree.padded
             or any(len(x.axes) > 1 or x.kind is LoopKind.LOCAL for x in loops)
-            or (tree.target.kind == "gpu" and any(x.kind is LoopKind.THREAD for x in loops))
+            or (tree.target.has_work_items and any(x.kind is LoopKind.THREAD for x in loops))
             or any(s is None or s < tile for s in steps)
         )
         if masked:

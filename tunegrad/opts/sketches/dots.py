@@ -5,11 +5,12 @@ from __future__ import annotations
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Reorder, Thread, Upcast
+from ..actions import Action, Group, Reorder, Upcast
 from ..choosing import Recorder
 from .analysis import accesses
 from .hints import memory_hints
-from .tiling import Levels, balance, vector_lanes
+from .threads import on_threads
+from .tiling import Levels, vector_lanes
 
 __all__ = ["sketch_dots"]
 
@@ -48,10 +49,5 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         actions.append(Upcast(names[1]))
     if names[2] and levels.extent(names[2]) > 1:
         actions.append(Group(names[2]))
-    loops = [x for x in order if levels.extent(x) > 1]
-    if target.threads > 1 and loops:
-        best = max(range(len(loops)), key=lambda i: (balance(levels.extent(loops[i]), target.threads) > 0.9, -i))
-        chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
-        if chosen != "none":
-            actions.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
+    actions += on_threads(order, levels, target, ask)
     return tuple(actions + memory_hints(kernel, target, ask))

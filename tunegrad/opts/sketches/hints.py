@@ -26,8 +26,6 @@ def memory_hints(
     outputs hold partial sums, which are read again. ``row_bytes``: of an input that is read row by row in several
     stages; while one row is computed on, the next one may come into the first cache.
     """
-    if target.kind != "cpu":
-        return []
     actions: list[Action] = []
     sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
     everything = sum(sizes)
@@ -35,9 +33,11 @@ def memory_hints(
         if nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4):
             continue
         if p.role == "out":
-            if not partial and ask.pick(f"stream.{p.name}", [False, True], int(everything >= target.cached_bytes)):
+            past = int(everything >= target.cached_bytes)
+            can = target.can_stream and not partial
+            if can and ask.pick(f"stream.{p.name}", [False, True], past):
                 actions.append(Stream(p.name))
-        elif nbytes > target.cached_bytes // 2 or row_bytes:
+        elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
             near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
             ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
             actions += [Prefetch(p.name, ahead)] if ahead else []
@@ -46,7 +46,7 @@ def memory_hints(
 
 def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
     """Keeping what a later stage would compute again; by default where that is costly."""
-    if target.kind != "cpu":
+    if not target.can_keep:
         return []
     actions: list[Action] = []
     for i, stage in enumerate(kernel.stages):

@@ -2,11 +2,11 @@
 
 Which sketch fits follows from the kernel:
 
-    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling, elementwise, copies.
-            Lanes along a contiguous shared axis, a register tile, cache blocks, packing, threads       tiles.py
-    dots    the same, lanes along the reduction: matrix-vector products, row sums                        dots.py
-    rows    several stages over a row: softmax, layer norm                                               rows.py
-    items   every kernel on a GPU: work-groups and work-items                                            items.py
+    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling,
+            copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
+    dots    the same, lanes along the reduction: matrix-vector products, row sums             dots.py
+    rows    several stages over a row: softmax, layer norm                                    rows.py
+    items   every kernel of a target with work-items: groups of them                         items.py
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["sketch"]
 
 def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """The actions that a chooser's answers give."""
-    if target.kind == "gpu":
+    if target.has_work_items:
         return sketch_items(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)

@@ -13,11 +13,12 @@ from math import prod
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Thread, Upcast, Vectorize
+from ..actions import Action, Group, Upcast, Vectorize
 from ..choosing import Recorder
 from .analysis import accesses, output_stride
 from .hints import keep_hints, memory_hints
-from .tiling import Levels, balance, vector_lanes
+from .threads import on_threads
+from .tiling import Levels, vector_lanes
 
 __all__ = ["lane_axis", "sketch_rows"]
 
@@ -42,13 +43,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     else:
         for i, stage in enumerate(kernel.stages):
             kinds += _stage(kernel, target, i, stage, levels, ask)
-    loops = [x for x in outer if levels.extent(x) > 1]
-    threads: list[Action] = []
-    if target.threads > 1 and loops:
-        best = max(range(len(loops)), key=lambda i: (balance(levels.extent(loops[i]), target.threads) > 0.9, -i))
-        chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
-        if chosen != "none":
-            threads.append(Thread(chosen, min(target.threads, levels.extent(chosen))))
+    threads = on_threads(outer, levels, target, ask)
     row_bytes = max((4 * prod(a.extent for a in s.axes) for s in kernel.stages), default=0) if form == "own" else 0
     hints = [*keep_hints(kernel, target, ask), *memory_hints(kernel, target, ask, row_bytes=row_bytes)]
     return (*levels.actions, *kinds, *threads, *hints)

@@ -1,0 +1,134 @@
+"""The tiles sketch: what a kernel is, and the numbers of its target, decide the schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_corpus import NAMES, kernels_of
+
+from benchmarks.hand_schedules import AVX512
+from tunegrad.frontend import Tensor
+from tunegrad.frontend.functional import max_pool2d
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.opts import DefaultChooser, Space
+from tunegrad.opts.choosing import Recorder
+from tunegrad.opts.sketches.tiles.copies import Copies
+from tunegrad.opts.sketches.tiles.idea import Idea
+from tunegrad.opts.sketches.tiles.operands import axes_of, operands_of
+from tunegrad.opts.sketches.tiles.products import Products
+from tunegrad.opts.sketches.tiles.sketch import idea_of
+from tunegrad.opts.sketches.tiles.sums import Sums
+
+SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
+X = Tensor.input("x", (4096, 2048))
+
+
+def kernel(x: Tensor) -> Kernel:
+    return schedule((x.node,)).launches[-1].kernel
+
+
+def idea(x: Tensor, target: Target = AVX512) -> Idea:
+    made = kernel(x)
+    lane, row = axes_of(made, Recorder(DefaultChooser()))
+    return idea_of(operands_of(made, target, lane, row))
+
+
+def default(x: Tensor, target: Target) -> str:
+    return Space(kernel(x), target).defaults()[0].text
+
+
+def test_kernels_without_a_reduction_are_copies() -> None:
+    for x in (X + 1.0, X.transpose(0, 1).contiguous(), X + Tensor.input("b", (2048,))):
+        assert isinstance(idea(x), Copies)
+
+
+def test_reductions_that_read_everything_once_are_sums() -> None:
+    pooled = max_pool2d(Tensor.input("p", (1, 8, 32, 32)), 2)
+    for x in (X.sum(0), X.max(0), pooled):
+        assert isinstance(idea(x), Sums)
+
+
+def test_reductions_that_read_an_operand_again_are_products() -> None:
+    weights = Tensor.constant(np.ones((8, 16, 3, 3), np.float32))
+    image = Tensor.input("i", (1, 16, 28, 28)).conv2d(weights)
+    for x in (X @ Tensor.input("w", (2048, 64)), image):
+        assert isinstance(idea(x), Products)
+
+
+def test_transpose_turns_runs_of_eight_and_elementwise_kernels_take_four_vectors() -> None:
+    assert idea(X.transpose(0, 1).contiguous()).tiles()[0] == (8, 1)
+    assert idea(X + 1.0).tiles()[0] == (1, 4)
+
+
+@pytest.mark.parametrize("streams", [4, 8, 16])
+def test_sum_of_columns_adds_as_many_rows_as_the_prefetcher_follows(streams: int) -> None:
+    sizes = [0, 256, 128, 64, 32, 16, 8, 4]
+    guess = idea(X.sum(0), replace(AVX512, streams=streams)).reduce_block(sizes)
+    assert sizes[guess] == streams
+
+
+def test_rows_of_a_tile_are_no_more_than_the_target_reads_side_by_side() -> None:
+    product = X @ Tensor.input("w", (2048, 2048))
+    rows = [idea(product, replace(SERVER, streams=n)).tiles()[0][0] for n in (2, 4, 8)]
+    assert rows == sorted(set(rows))
+    assert all(m <= n for m, n in zip(rows, (2, 4, 8), strict=True))
+
+
+def test_tiles_read_fewer_vectors_where_the_second_cache_is_slower() -> None:
+    product = Tensor.input("x", (128, 768)) @ Tensor.constant(np.ones((768, 768), np.float32))
+    slow, fast = (idea(product, replace(SERVER, l2_bytes_per_cycle=n)).tiles()[0] for n in (20, 64))
+    assert slow[1] < fast[1]
+
+
+def test_one_multiply_add_a_cycle_asks_nothing_of_the_second_cache() -> None:
+    product = Tensor.input("x", (128, 768)) @ Tensor.constant(np.ones((768, 768), np.float32))
+    one = replace(SERVER, fmas_per_cycle=1)
+    tiles = [idea(product, replace(one, l2_bytes_per_cycle=n)).tiles() for n in (1, 20, 64)]
+    assert tiles[0] == tiles[1] == tiles[2]
+
+
+@pytest.mark.parametrize(
+    ("l2", "fmas", "steps"),
+    [(1 << 20, 2, 256), (2 << 20, 2, 512), (4 << 20, 2, 256), (2 << 20, 1, 256)],
+)
+def test_panels_are_as_long_as_the_second_cache_allows(l2: int, fmas: int, steps: int) -> None:
+    """Of 2048 columns: they leave 1 and 2 MiB, and 2 hold twice the steps; 4 hold them.
+
+    Where a core starts one multiply-add in a cycle, the last cache keeps up.
+    """
+    x, w = Tensor.input("x", (4096, 4096)), Tensor.input("w", (4096, 2048))
+    sizes = [0, 512, 256, 128, 64]
+    guess = idea(x @ w, replace(SERVER, l2_bytes=l2, fmas_per_cycle=fmas)).reduce_block(sizes)
+    assert sizes[guess] == steps
+
+
+def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_start() -> None:
+    w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
+    image = Tensor.input("x", (1, 30, 30, 128)).permute(0, 3, 1, 2)
+
+    def made(stride: int, target: Target) -> Idea:
+        y = image.conv2d(w, stride=stride, padding=1)
+        return idea(y.permute(0, 2, 3, 1).contiguous(), target)
+
+    assert made(2, SERVER).pads
+    assert not made(2, AVX512).pads
+    assert not made(1, SERVER).pads
+    assert len(made(1, SERVER).taps) == 1
+
+
+def test_cores_of_different_tables_get_different_schedules_of_one_kernel() -> None:
+    """By data alone: the targets have the same name, label, architecture and features."""
+    product = X @ Tensor.input("w", (2048, 2048))
+    assert default(product, AVX512) != default(product, SERVER)
+
+
+def test_best_guess_is_a_place_in_its_options() -> None:
+    """Of every kernel of the corpus, on caches that hold nothing and on those that hold all."""
+    small = replace(SERVER, l1_bytes=1 << 10, l2_bytes=2 << 10, l3_bytes=4 << 10)
+    for target in (AVX512, SERVER, small, replace(small, threads=64)):
+        for found in (k for name in NAMES for k in kernels_of(name)):
+            assert Space(found, target).defaults()
