@@ -125,11 +125,14 @@ _SOFTMAX = (
     "tile(axis=q, size=64) tile(axis=q1, size=16) upcast(axis=q1) group(axis=q2) "
     "tile(axis=t, size=16) vectorize(axis=t1)"
 )
-_SOFTMAX_GPU = "tile(axis=i, size={i}) thread(axis=i0) local(axis=i1)"
+_SOFTMAX_GPU = (
+    "tile(axis=p, size={i}) tile(axis=q, size={i}) tile(axis=t, size={t}) tile(axis=t1, size=4) "
+    "thread(axis=i) group(axis=p1) group(axis=q1) local(axis=t1) vectorize(axis=t2)"
+)
 _GEMM_GPU = (
     "tile(axis=m, size={b}) tile(axis=m1, size=4) tile(axis=n, size={b}) tile(axis=n1, size=4) tile(axis=k, size={k}) "
     "reorder(order=(m0, n0, m1, n1, k0, k1, m2, n2)) thread(axis=m0) thread(axis=n0) local(axis=m1) local(axis=n1) "
-    "upcast(axis=m2) upcast(axis=n2) "
+    "upcast(axis=m2) vectorize(axis=n2) "
     "stage(param=A, at=k0, layout=(k1, m1, m2)) stage(param=B, at=k0, layout=(k1, n1, n2))"
 )
 _ROW_SUM_GPU = "tile(axis=k, size={k}) thread(axis=i) group(axis=k1)"
@@ -148,10 +151,14 @@ _WHY = {
         "the first-level cache. Both reductions run in 4 vectors of partial results, folded at the end of the "
         "row."
     ),
-    "softmax_items": "A work-item for each row, a work-group for a block of rows.",
+    "softmax_group": (
+        "A work-group for each row: its work-items read it side by side, combine their maxima and "
+        "sums in shared memory, and store a vector each."
+    ),
     "tiled_gemm": (
-        "A work-group computes a tile of the output, a work-item 4 x 4 elements of it; the group copies the "
-        "operands of each step of k to shared memory, between two barriers."
+        "A work-group computes a tile of the output, a work-item 4 rows of a vector of it; the "
+        "group copies the operands of each step of k to shared memory, between two barriers: whole "
+        "vectors of B, and A in the order in which it lies, into rows with one element to spare."
     ),
     "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and combine them in shared "
     "memory.",
@@ -170,7 +177,7 @@ FULL = _table(
     _entry("packed_gemm", gemm(1024, 1024, 1024), AVX512, _GEMM.format(k=256, m=144, m1=12)),
     _entry("direct_conv", conv3x3(64, 64, 56), AVX512, _CONV.format(y=7, x=14)),
     _entry("softmax_rows", softmax(1024, 1024), AVX512, _SOFTMAX),
-    _entry("softmax_items", softmax(1024, 1024), GPU, _SOFTMAX_GPU.format(i=64)),
+    _entry("softmax_group", softmax(1024, 2048), GPU, _SOFTMAX_GPU.format(i=256, t=1024)),
     _entry("tiled_gemm", gemm(1024, 1024, 1024), GPU, _GEMM_GPU.format(b=64, k=16)),
     _entry("group_row_sum", row_sum(4096, 4096), GPU, _ROW_SUM_GPU.format(k=256)),
 )
@@ -179,7 +186,7 @@ SMALL = _table(
     _entry("packed_gemm", gemm(29, 45, 21), AVX512, _GEMM.format(k=8, m=12, m1=6)),
     _entry("direct_conv", conv3x3(3, 37, 9), AVX512, _CONV.format(y=4, x=4)),
     _entry("softmax_rows", softmax(3, 150), AVX512, _SOFTMAX),
-    _entry("softmax_items", softmax(11, 20), GPU, _SOFTMAX_GPU.format(i=4)),
+    _entry("softmax_group", softmax(3, 50), GPU, _SOFTMAX_GPU.format(i=8, t=32)),
     _entry("tiled_gemm", gemm(19, 21, 10), GPU, _GEMM_GPU.format(b=16, k=4)),
     _entry("group_row_sum", row_sum(5, 77), GPU, _ROW_SUM_GPU.format(k=16)),
 )

@@ -383,16 +383,17 @@ _GPU = (
     Best(
         "gpu_gemm", "matrix product 1024³", lambda: _product((1024, 1024), (1024, 1024)),
         "tile(axis=a, size=64) tile(axis=a1, size=4) tile(axis=b, size=64) tile(axis=b1, size=4) "
-        "tile(axis=ra, size=16) reorder(order=(a0, b0, a1, b1, ra0, ra1, a2, b2)) thread(axis=a0) thread(axis=b0) "
-        "local(axis=a1) local(axis=b1) upcast(axis=a2) upcast(axis=b2) stage(param=p1, at=ra0, layout=(ra1, a1, a2)) "
+        "tile(axis=ra, size=32) reorder(order=(a0, b0, a1, b1, ra0, ra1, a2, b2)) thread(axis=a0) "
+        "thread(axis=b0) local(axis=a1) local(axis=b1) upcast(axis=a2) vectorize(axis=b2) "
+        "stage(param=p1, at=ra0, layout=(ra1, a1, a2)) "
         "stage(param=p2, at=ra0, layout=(ra1, b1, b2))",
-        "tiles of both operands in shared memory, 4 x 4 elements for each work-item", GPU,
+        "tiles of both operands in shared memory, 4 rows of a vector for each work-item", GPU,
     ),
     Best(
         "gpu_conv3x3", "convolution 3x3, 64 to 64 at 56²", lambda: _conv(64, 64, 56, 3),
         "tile(axis=c, size=4) tile(axis=b, size=16) tile(axis=b1, size=4) tile(axis=rc, size=8) "
         "reorder(order=(a, b0, b1, c0, rc0, ra, rb, rc1, b2, c1)) thread(axis=a) thread(axis=b0) local(axis=b1) "
-        "local(axis=c0) upcast(axis=b2) upcast(axis=c1) stage(param=p1, at=rc0, layout=()) "
+        "local(axis=c0) upcast(axis=b2) vectorize(axis=c1) stage(param=p1, at=rc0, layout=()) "
         "stage(param=p2, at=rc0, layout=(ra, rb, rc1, c0, c1))",
         "16 pixels with their padding and the weights of 8 channels in shared memory", GPU,
     ),
@@ -408,8 +409,9 @@ _GPU = (
     ),
     Best(
         "gpu_column_sum", "sums of columns, 4096²", lambda: _x(4096, 4096).sum(0),
-        "tile(axis=a, size=64) thread(axis=a0) local(axis=a1)",
-        "neighbours read neighbouring columns, so every row's line is read whole", GPU,
+        "tile(axis=a, size=32) tile(axis=ra, size=512) group(axis=ra0) "
+        "reorder(order=(a0, ra0, a1, ra1)) thread(axis=a0) local(axis=a1)",
+        "neighbours read neighbouring columns, so lines are read whole; 8 share a column", GPU,
     ),
     Best(
         "gpu_add", "sum of two tensors of 1M", lambda: _sum(_x(1024, 1024), (1024, 1024)),
@@ -418,8 +420,16 @@ _GPU = (
     ),
     Best(
         "gpu_softmax", "softmax of rows, 1024²", lambda: _x(1024, 1024).softmax(-1),
-        "tile(axis=a, size=64) thread(axis=a0) local(axis=a1)",
-        "a work-item for each row: a stage's own stores can not be shared yet", GPU,
+        "tile(axis=ra, size=256) tile(axis=rb, size=256) tile(axis=sa, size=4) thread(axis=a) "
+        "group(axis=ra1) group(axis=rb1) local(axis=sa0) vectorize(axis=sa1)",
+        "a work-group for each row, read and stored side by side, combined in shared memory", GPU,
+    ),
+    Best(
+        "gpu_transpose", "transpose of 2048²", lambda: _x(2048, 2048).transpose(0, 1).contiguous(),
+        "tile(axis=b, size=32) tile(axis=a, size=32) tile(axis=a1, size=4) "
+        "reorder(order=(a0, b0, a1, b1, a2)) thread(axis=a0) thread(axis=b0) local(axis=a1) "
+        "local(axis=b1) upcast(axis=a2) stage(param=p1, at=b1, layout=(a1, b1, a2))",
+        "a tile in shared memory: vectors of the source in, lines of the result out", GPU,
     ),
 )  # fmt: skip
 

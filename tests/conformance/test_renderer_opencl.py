@@ -41,4 +41,4 @@ def renderer():
 class TestOpenCl(RendererSuite):
     decisions = 0
     names = ("gemm_prime", "conv3x3s2", "max_pool", "layer_norm", "pad")
-    small = ("tiled_gemm", "group_row_sum", "softmax_items")
+    small = ("tiled_gemm", "group_row_sum", "softmax_group")

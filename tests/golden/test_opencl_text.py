@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from hand_programs import elementwise, group_add, row_sum, tiled_gemm, vector_add
 
+from benchmarks.hand_schedules import GPU
+from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import schedule
+from tunegrad.opts import Schedule, Space
 from tunegrad.render.opencl import render_opencl
 
 FOLDER = Path(__file__).parent / "opencl"
@@ -26,6 +30,15 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_opencl_text_is_golden(name):
     assert render_opencl(PROGRAMS[name]) == (FOLDER / f"{name}.cl").read_text()
+
+
+def test_opencl_text_has_whole_vectors_where_they_are_aligned():
+    x = Tensor.input("x", (4, 25))
+    (launch,) = schedule(((x[:, 1:] + 1.0).node,)).launches
+    actions = Schedule.parse("tile(axis=b, size=4) local(axis=b0) vectorize(axis=b1)")
+    text = render_opencl(Space(launch.kernel, GPU).lower(actions))
+    assert "vload4(0, b_p1 + 25 * i_a + 4 * i_b0 + 1)" in text
+    assert "*(__global float4 *)(b_p0 + 24 * i_a + 4 * i_b0) = " in text
 
 
 def test_opencl_text_is_the_same_in_another_process_with_another_hash_seed():

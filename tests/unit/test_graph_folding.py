@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from tests.graph_builders import add, along, scale, tensor, weight
+from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import BOOL, F32, I32
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, I32, DType
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 
 
@@ -47,6 +49,40 @@ def test_graph_folding_stores_no_broadcast() -> None:
     out = folded(add(tensor("x", 500, 3), add(a, scale(b, 2.0))))
     constants = [n for n in g.topological((out,)) if n.op is GraphOp.CONST]
     assert [n.size for n in constants] == [3]
+
+
+def narrow_weight(dtype: DType) -> Node:
+    return g.const(np.ones((19, 24), dtype.numpy), dtype, "w")
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_graph_folding_keeps_narrow_weights_of_a_linear_layer_narrow(dtype: DType) -> None:
+    weights = Tensor.constant(np.ones((19, 24), dtype.numpy), dtype.name)
+    x = Tensor.input("x", (5, 24), dtype.name)
+    out = folded((x @ weights.transpose(0, 1)).node)
+    assert [n.dtype for n in g.topological((out,)) if n.op is GraphOp.CONST] == [dtype]
+    (launch,) = schedule((out,)).launches
+    assert [p.dtype for p in launch.kernel.params if p.role == "const"] == [dtype]
+
+
+def test_graph_folding_computes_below_a_widening_cast() -> None:
+    twice = g.cast(g.elementwise(Op.ADD, *[narrow_weight(F16)] * 2), F32)
+    out = folded(add(tensor("x", 19, 24), twice))
+    assert ops(out) == ["input", "const", "cast", "map"]
+    (constant,) = [n for n in g.topological((out,)) if n.op is GraphOp.CONST]
+    np.testing.assert_array_equal(evaluate((constant,))[0], np.full((19, 24), 2.0))
+
+
+def test_graph_folding_computes_a_widened_constant_that_is_an_output() -> None:
+    assert ops(folded(g.cast(narrow_weight(F16), F32))) == ["const"]
+    moved = g.reshape(g.cast(narrow_weight(F16), F32), (24, 19))
+    assert folded(moved).srcs[0].op is GraphOp.CONST
+
+
+def test_graph_folding_computes_a_narrowing_cast() -> None:
+    out = folded(g.elementwise(Op.ADD, g.graph_input("x", (3,), F16), g.cast(weight("w", 3), F16)))
+    assert "cast" not in ops(out)[:2]
+    assert [n.dtype for n in g.topological((out,)) if n.op is GraphOp.CONST] == [F16]
 
 
 def test_graph_folding_keeps_a_graph_without_constants() -> None:

@@ -108,12 +108,14 @@ def test_lowering_copy_inside_the_threads_is_private():
 def test_lowering_copy_of_a_group_is_in_shared_memory():
     text = (
         "tile(axis=m, size=4) tile(axis=k, size=4) reorder(order=(m0, m1, n, k0, k1)) thread(axis=m0) thread(axis=n) "
-        "local(axis=m1) stage(param=A, at=k0, layout=(k1, m1))"
+        "local(axis=m1) stage(param=A, at=k0, layout=({layout}))"
     )
-    program = lowered(gemm(10, 6, 9), text, GPU)
+    program = lowered(gemm(10, 6, 9), text.format(layout="m1, k1"), GPU)
     (alloc,) = program.allocs
     assert (alloc.space, alloc.size) == ("shared", 16)
     assert sum(isinstance(i, Barrier) for i in walk(program.body)) == 2
+    (alloc,) = lowered(gemm(10, 6, 9), text.format(layout="k1, m1"), GPU).allocs
+    assert (alloc.space, alloc.size) == ("shared", 3 * 5 + 4), "rows of 4 are 5 apart: other banks"
 
 
 def test_lowering_both_operands_staged_at_two_places():

@@ -159,13 +159,13 @@ def _trees() -> str:
 
 
 def _tree_refused() -> str:
-    soft, rows = softmax(8, 64), row_sum(8, 64)
+    soft = softmax(8, 64)
     bad = (
         (gemm(64, 64, 64), AVX512, "tile(axis=m, size=4) reorder(order=(m1, m0))"),
         (gemm(64, 64, 64), AVX512, "tile(axis=m, size=4) vectorize(axis=m1) tile(axis=n, size=4) vectorize(axis=n1)"),
         (soft, AVX512, "reorder(order=(p, i))"),
         (gemm(8, 8, 10), AVX512, "tile(axis=k, size=4) unroll(axis=k0) reorder(order=(k1, m, n))"),
-        (rows, GPU, "tile(axis=k, size=8) group(axis=k1) local(axis=i)"),
+        (conv3x3(8, 16, 14), GPU, "group(axis=r) group(axis=s)"),
         (gemm(64, 64, 64), AVX512, "upcast(axis=m) upcast(axis=n)"),
     )
     return refused([partial(Space(k, t).tree, Schedule.parse(text)) for k, t, text in bad])

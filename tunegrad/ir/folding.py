@@ -3,6 +3,7 @@
 What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as numpy folds them):
 
     op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node; movement above it stays
+    cast(CONST)           stays            from floats of 16 bits: the kernel reads half the bytes
     op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever stored
     op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0) -> FULL 0
     x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0 is 0.0)
@@ -58,7 +59,10 @@ def _known(n: Node, constant: dict[Node, bool]) -> bool:
 
 
 def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Computing nodes that hold a CONST and no input, replaced by their values; the last of each part only."""
+    """Computing nodes that hold a CONST and no input, replaced by their values.
+
+    Only the last of each part. Of a widening cast that a computation reads, only what it reads.
+    """
     order = topological(outputs)
     holds: dict[Node, bool] = {}
     free: dict[Node, bool] = {}
@@ -66,9 +70,13 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         holds[n] = n.op is GraphOp.CONST or any(holds[s] for s in n.srcs)
         free[n] = n.op is not GraphOp.INPUT and all(free[s] for s in n.srcs)
     needed: set[Node] = set()
-    wanted = {o for o in outputs if free[o]} | {s for n in order if not free[n] for s in n.srcs if free[s]}
+    shown = {o for o in outputs if free[o]}
+    wanted = shown | {s for n in order if not free[n] for s in n.srcs if free[s]}
     for n in reversed(order):
         if n in wanted and n.op in MOVEMENT | {GraphOp.CONTIGUOUS}:
+            wanted.add(n.srcs[0])
+            shown.update(n.srcs if n in shown else ())
+        elif n in wanted and n not in shown and _widens(n):
             wanted.add(n.srcs[0])
         elif n in wanted and n.srcs and holds[n]:
             needed.add(n)
@@ -80,6 +88,13 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         else:
             new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
     return tuple(new[o] for o in outputs)
+
+
+def _widens(n: Node) -> bool:
+    """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
+    if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
+        return False
+    return n.srcs[0].dtype.bits == 16 < n.dtype.bits
 
 
 def _evaluated(n: Node) -> Node:

@@ -1,7 +1,7 @@
 """The loop tree: a kernel in some order, before it is lowered for a target.
 
-The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from the list by three
-rules, so an action only edits the list:
+The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from
+the list by four rules, so an action only edits the list:
 
 1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they
    run innermost.
@@ -10,6 +10,8 @@ rules, so an action only edits the list:
    Each stage runs there in turn, over its own loops.
 3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
    epilogue runs in the last one, while the tile is still in registers.
+4. A local loop of one stage's own begins with the stage, wherever it stands: its place among the
+   other local loops only says how work-items are numbered, the innermost fastest.
 
     for k0 in 4:                                 # outside the region: partial sums live in C
         copy B -> B.k0 (n0, k1, n1, n2)
@@ -179,12 +181,13 @@ class LoopTree:
     @property
     def outer(self) -> tuple[Loop, ...]:
         """The loops around the region, outermost first."""
-        return tuple([x for x in self.loops[: self.region] if not x.kind.is_register])
+        return tuple([x for x in self.loops[: self.region] if _is_around(x)])
 
     @property
     def partial(self) -> tuple[Loop, ...]:
         """The reduce loops around the region: those between which partial sums live in memory."""
-        return tuple([x for x in self.loops[: self.region] if x.stage >= 0 and x.extent > 1 and not x.kind.is_register])
+        around = [x for x in self.loops[: self.region] if _is_around(x)]
+        return tuple([x for x in around if x.stage >= 0 and x.extent > 1])
 
     @property
     def shared_registers(self) -> tuple[Loop, ...]:
@@ -194,8 +197,35 @@ class LoopTree:
     def own(self, stage: int) -> tuple[Loop, ...]:
         """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
         begin = self.region
-        serial = [x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register]
-        return (*serial, *[x for x in self.loops if x.stage == stage and x.kind.is_register])
+        mine = [(i, x) for i, x in enumerate(self.loops) if x.stage == stage]
+        inside = [x for i, x in mine if i >= begin or not _is_around(x)]
+        serial = [x for x in inside if not x.kind.is_register]
+        return (*serial, *[x for _, x in mine if x.kind.is_register])
+
+    @property
+    def items(self) -> int:
+        """Work-items of a group: those of shared loops, for each of a stage's own."""
+        shared = prod([x.extent for x in self.loops if x.kind is LoopKind.LOCAL and x.stage < 0])
+        return shared * self.own_items
+
+    @property
+    def own_items(self) -> int:
+        """The most work-items among which a stage shares out its own loops."""
+        local = [x for x in self.loops if x.kind is LoopKind.LOCAL]
+        return max([x.extent for x in local if x.stage >= 0], default=1)
+
+    def item_stride(self, loop: Loop) -> int:
+        """How far apart neighbouring iterations of a local loop are in the numbers of work-items.
+
+        Loops that stand further in vary faster. All stages' own loops take one place: inside the
+        shared ones, or around them.
+        """
+        local = [x for x in self.loops if x.kind is LoopKind.LOCAL]
+        own_inside = not any(x.stage >= 0 for x in local[:1])
+        if loop.stage >= 0:
+            return 1 if own_inside else self.items // self.own_items
+        later = prod([x.extent for x in local[local.index(loop) + 1 :] if x.stage < 0])
+        return later * (self.own_items if own_inside else 1)
 
     def lane_loop(self, stage: int) -> Loop | None:
         """The loop whose iterations are vector lanes in this stage."""
@@ -221,6 +251,14 @@ class LoopTree:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+
+def _is_around(loop: Loop) -> bool:
+    """Whether a loop that stands before the end of the shared ones is around the region.
+
+    Registers are not, nor are work-items that share out a stage: they begin with the stage.
+    """
+    return not loop.kind.is_register and not (loop.kind is LoopKind.LOCAL and loop.stage >= 0)
 
 
 def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
@@ -256,18 +294,24 @@ def _check_lanes(t: LoopTree) -> None:
 
 
 def _check_items(t: LoopTree) -> None:
-    """A stage that shares its reduction over work-items has nothing else on lanes or work-items."""
-    local = LoopKind.LOCAL
-    own = [x for x in t.loops if x.kind is local and x.stage >= 0]
+    """A stage has one local loop of its own at most; those of all stages take one place."""
+    local = [x for x in t.loops if x.kind is LoopKind.LOCAL]
+    own = [x for x in local if x.stage >= 0]
+    if not own:
+        return
+    most, shared = t.own_items, len(local) - len(own)
     for x in own:
-        if any(y.kind is LoopKind.LOCAL and y is not x and y.stage in (-1, x.stage) for y in t.loops):
-            raise IllegalAction(
-                f"loop {x.name} shares a reduction over work-items, so no other loop of it can be local"
-            )
-        if t.lane_loop(x.stage) is not None:
-            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so its stage can not be vectorised")
+        name = f"loop {x.name} shares its stage over work-items"
+        if any(y.stage == x.stage and y is not x for y in own):
+            raise IllegalAction(f"{name}, so no other loop of the stage can be local")
         if t.partial:
-            raise IllegalAction(f"loop {x.name} shares a reduction over work-items, so no reduce loop can be around it")
+            raise IllegalAction(f"{name}, so no reduce loop can be around it")
+        if shared and most % x.extent:
+            rule = f"its extent {x.extent} does not divide {most}, that of another stage"
+            raise IllegalAction(f"{name}: {rule}")
+    if own not in (local[: len(own)], local[shared:]):
+        rule = "some local loops of stages stand inside shared ones, and some around"
+        raise IllegalAction(f"loop {own[0].name}: {rule}")
 
 
 def _check_partial(t: LoopTree) -> None:

@@ -4,14 +4,15 @@ A fact is an index that is >= 0. Adding ``c >= 0`` times a fact to an index only
 
     max(t)  <=  max(t + c * fact)        with c chosen to cancel an atom of t
 
-Facts are combined up to a small depth. What can not be proved so is unknown, never wrong.
+Facts are combined up to a small depth, and a quotient is replaced by what it is taken of. What can
+not be proved so is unknown, never wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .index import FloorDiv, Index, Valid
+from .index import Atom, FloorDiv, Index, Valid
 
 __all__ = ["Facts", "below", "condition_facts", "stop_facts", "within"]
 
@@ -63,4 +64,18 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
             cancels = c * k < 0 and c % k == 0
             if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
-    return False
+    return any(_quotient_below(index, atom, c, limit, facts, depth) for atom, c in index.terms)
+
+
+def _quotient_below(index: Index, atom: Atom, c: int, limit: int, facts: Facts, depth: int) -> bool:
+    """x + c * (n // d) < limit,  c > 0
+
+    where d * x + c * n < d * limit; or where n < d * (q + 1), and x + c * q < limit whatever x is.
+    """
+    if not isinstance(atom, FloorDiv) or c < 1:
+        return False
+    rest = index - Index(((atom, c),), 0)
+    most = (limit - 1 - rest.hi) // c
+    return _below(atom.num, (most + 1) * atom.den, facts, depth - 1) or _below(
+        rest * atom.den + atom.num * c, limit * atom.den, facts, depth - 1
+    )

@@ -2,8 +2,8 @@
 
     loops     distinct names, at least one iteration; axes of the kernel, all of the stage that owns the loop
     index     each axis a sum over its own loops, from 0 to at least its own extent; equal axes, equal loops
-    kinds     thread and local loops are shared (a local one may share a reduction), lanes of reductions are groups;
-              threads within the target's, a GPU's work-groups one for each iteration
+    kinds     thread loops are shared, local ones too or one of each stage; lanes of reductions are
+              groups; threads within the target's, a GPU's work-groups one for each iteration
     the rest  what is staged, kept, streamed, prefetched or padded is there
 
 Actions keep these rules; what is checked here is that they do. Staged copies are checked when they are planned.
@@ -69,8 +69,8 @@ class _Verifier:
             self._broken(f"loop {x.name}", f"{x.extent} iterations of stage {x.stage} on {x.count} threads")
         if x.kind is not LoopKind.THREAD and x.count != 1:
             self._broken(f"loop {x.name}", f"count {x.count}, and no thread loop")
-        if x.kind is LoopKind.LOCAL and (not gpu or (x.stage >= 0 and not x.reduce)):
-            self._broken(f"loop {x.name}", "local: work-items are a GPU's, of a shared loop or a reduction")
+        if x.kind is LoopKind.LOCAL and not gpu:
+            self._broken(f"loop {x.name}", "local: work-items are a GPU's")
         if x.kind is LoopKind.VECTOR and x.reduce:
             self._broken(f"loop {x.name}", "lanes of a reduction are a group")
         if x.kind is LoopKind.GROUP and not x.reduce:
@@ -116,9 +116,9 @@ class _Verifier:
         threads = prod(x.count for x in loops if x.kind is LoopKind.THREAD)
         if not target.has_work_items and threads > target.threads:
             self._broken(f"{threads} threads", f"target {target.name} has {target.threads}")
-        items = prod(x.extent for x in loops if x.kind is LoopKind.LOCAL and x.stage < 0)
-        if target.has_work_items and items > target.max_local:
-            self._broken(f"{items} work-items", f"target {target.name} has groups of up to {target.max_local}")
+        if target.has_work_items and self.tree.items > target.max_local:
+            most = f"target {target.name} has groups of up to {target.max_local}"
+            self._broken(f"{self.tree.items} work-items", most)
 
     def _rest(self) -> None:
         tree = self.tree

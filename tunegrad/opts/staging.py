@@ -7,7 +7,7 @@ parameter's own dimension order, so overlapping windows are copied once; what li
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -26,7 +26,13 @@ MAX_SCRATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """``buffer[variables, row-major] = source[offset] if valid else 0``; the computation reads ``buffer[read]``."""
+    """``buffer[variables] = source[offset] if valid else 0``; computations read ``buffer[read]``.
+
+    ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to
+    shared memory. Their source is contiguous along a variable that is not the last one, so that
+    neighbouring work-items would write to one bank: rows of that variable are one element longer
+    than what they hold.
+    """
 
     staged: Staged
     load: Load
@@ -37,10 +43,18 @@ class CopyPlan:
     valid: Valid
     read: Index
     space: Literal["thread", "team", "shared", "pack"]
+    strides: tuple[int, ...]
+    crossed: bool = False
+
+    @property
+    def count(self) -> int:
+        """Elements that it holds."""
+        return prod(e for _, e in self.variables)
 
     @property
     def size(self) -> int:
-        return prod(e for _, e in self.variables)
+        """Elements of the buffer."""
+        return _reach([e for _, e in self.variables], self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +142,26 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
     return _reads(tree, staged, stage, load)
 
 
-def _check_size(tree: LoopTree, staged: Staged, load: Load, extents: Iterable[int]) -> None:
-    nbytes = prod(extents) * load.dtype.itemsize
+def _check_size(tree: LoopTree, staged: Staged, load: Load, elements: int) -> None:
+    nbytes = elements * load.dtype.itemsize
     limit = tree.target.shared_bytes if _space(tree, staged) == "shared" else MAX_SCRATCH_BYTES
     if nbytes > limit:
         raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}")
+
+
+def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first one to the last."""
+    return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
+
+
+def _strides(extents: Sequence[int], longer: int = -1) -> tuple[int, ...]:
+    """Of a row-major array, the rows of dimension ``longer`` with one element to spare."""
+    found, stride = [], 1
+    for i in reversed(range(len(extents))):
+        stride += i == longer
+        found.append(stride)
+        stride *= extents[i]
+    return tuple(reversed(found))
 
 
 def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared", "pack"]:
@@ -147,8 +176,11 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
     return "team" if outside else "thread"
 
 
-def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> dict[str, int]:
-    """The loops that index a copy, outermost first, with their extents."""
+def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[str, int], int]:
+    """The loops that index a copy, outermost first, with their extents, and which one is crossed.
+
+    The latter is -1 for none.
+    """
     loops = {x.name: x.extent for x in tree.loops}
     layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
     if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
@@ -157,23 +189,40 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> dict[str, in
             f"({', '.join(reads.needed)}), each once"
         )
     extents = {n: loops[n] for n in layout}
-    _check_size(tree, staged, reads.load, extents.values())
-    return extents
+    crossed = _crossed(tree, staged, reads, extents)
+    sizes = list(extents.values())
+    _check_size(tree, staged, reads.load, _reach(sizes, _strides(sizes, crossed)))
+    return extents, crossed
+
+
+def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
+    """The loop along which the source of a shared copy is contiguous, where it is not the last.
+
+    -1 for none.
+    """
+    if _space(tree, staged) != "shared":
+        return -1
+    offset = reads.param.layout.offset(reads.index)
+    steps = [offset.coefficient(n) for n in extents]
+    if any(step is None for step in steps) or not steps or steps[-1] == 1:
+        return -1
+    return steps.index(1) if 1 in steps else -1
 
 
 def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
-    extents = _loop_extents(tree, staged, reads)
+    extents, crossed = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
     offset = reads.param.layout.offset(reads.index)
     valid = reads.valid & tails(tree, set().union(*(i.names() for i in load.index)))
-    read, stride = as_index(0), 1
-    for n in reversed(extents):
+    strides = _strides(list(extents.values()), crossed)
+    read = as_index(0)
+    for n, stride in zip(reversed(extents), reversed(strides), strict=True):
         read = read + var(n, extents[n]) * stride
-        stride *= extents[n]
+    space = _space(tree, staged)
     return CopyPlan(
         staged, load, reads.stage, load.dtype, tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
-        offset.substitute(rename), valid.substitute(rename), read, _space(tree, staged),
+        offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
     )  # fmt: skip
 
 
@@ -200,7 +249,7 @@ def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], li
         if all(d.terms != r.index.terms for d in reads.index):
             raise IllegalAction(f"{where}: condition {r} is not about one dimension of the parameter")
     extents = [f.hi - f.lo + 1 for f in inner]
-    _check_size(tree, staged, reads.load, [extents[p.dim] for p in param.layout.parts])
+    _check_size(tree, staged, reads.load, prod(extents[p.dim] for p in param.layout.parts))
     return base, inner
 
 
@@ -223,4 +272,5 @@ def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
     return CopyPlan(
         staged, load, reads.stage, load.dtype, tuple((names[d], extents[d]) for d in order),
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
+        _strides([extents[d] for d in order]),
     )  # fmt: skip

@@ -47,6 +47,8 @@ class Dialect:
     """(C type, lanes, buffer, offset) to a vector of neighbours."""
     store: Callable[[str, int, str, str, str], str]
     """(C type, lanes, buffer, offset, value) to a statement that stores neighbours."""
+    wide: Callable[[str, str, str, str], str]
+    """(space and qualifiers, vector type, buffer, offset) to neighbours that are aligned."""
     vector_max: Callable[[str, str, str], str]
     """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either is."""
     function: Callable[[str, DType], str]

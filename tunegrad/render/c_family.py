@@ -86,7 +86,7 @@ class _Printer:
         self.index_type = "int" if narrow else dialect.long_type
         self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
         self.buffers, self.loops, self.registers = _Names("b_"), _Names("i_"), _Names("r_")
-        self.dtypes: dict[str, DType] = {}
+        self.spaces: dict[str, str] = {}
         self.types: dict[int, VType] = {}
         self.lines: list[str] = []
         self.depth = 1
@@ -99,9 +99,7 @@ class _Printer:
         declared = [self._argument(a) for a in arguments(self.program)]
         for a in self.program.allocs:
             if a.space != "team":
-                space = f"{d.shared_space} " if a.space == "shared" else ""
-                self._line(f"{space}{d.stored[a.dtype.name]} {self.buffers[a.name]}[{a.size}];")
-                self.dtypes[a.name] = a.dtype
+                self._line(self._scratch(a))
         self._line(f"const {self.index_type} group = ({self.index_type}){d.group_id};")
         self._line(f"const {self.index_type} item = ({self.index_type}){d.local_id};")
         self._line("(void)group; (void)item;")
@@ -111,8 +109,17 @@ class _Printer:
         parts = [d.prologue] if d.prologue else []
         return "\n".join([*parts, *helpers, head, "{", *self.lines, "}", ""])
 
+    def _scratch(self, a: Alloc) -> str:
+        """The declaration of an array of the kernel's own; vectors fit shared ones."""
+        d, name = self.dialect, f"{self.buffers[a.name]}[{a.size}]"
+        stored = d.stored[a.dtype.name]
+        if a.space != "shared":
+            return f"{stored} {name};"
+        self.spaces[a.name] = d.shared_space
+        return f"{d.shared_space} {stored} {name} __attribute__((aligned({d.vector_bytes})));"
+
     def _argument(self, a: Buffer | Pack | Alloc) -> str:
-        self.dtypes[a.name] = a.dtype
+        self.spaces[a.name] = self.dialect.global_space
         writes = isinstance(a, Alloc) or (isinstance(a, Buffer) and a.role == "out")
         words = (self.dialect.global_space, "" if writes else "const", self.dialect.stored[a.dtype.name])
         return f"{' '.join(w for w in words if w)} *{self.dialect.restrict} {self.buffers[a.name]}"
@@ -344,11 +351,25 @@ class _Printer:
         whole = ""
         if i.mask is None and self._is_vector(t):
             if step == 1:
-                start = self.at.sum(_fixed(i.offset, i.lane, 0))
-                whole = self.dialect.load(self.dialect.values[t.dtype.name], t.lanes, b, start)
+                whole = self._neighbours(i, "const") or self.dialect.load(
+                    self.dialect.values[t.dtype.name], t.lanes, b, self._start(i)
+                )
             elif step == 0:
                 whole = self._splat(lane(0), t)
         self._define(i.id, t, lane, whole)
+
+    def _start(self, i: p.Load | p.Store) -> str:
+        return self.at.sum(_fixed(i.offset, i.lane, 0))
+
+    def _neighbours(self, i: p.Load | p.Store, qualifier: str = "") -> str:
+        """The vector in memory that an access is; '' where it may not be aligned."""
+        first, lanes = _fixed(i.offset, i.lane, 0), i.vtype.lanes
+        space = self.spaces.get(i.buffer)
+        if space is None or first.const % lanes or any(c % lanes for _, c in first.terms):
+            return ""
+        vector = self.dialect.vector(self.dialect.values[i.vtype.dtype.name], i.vtype.lanes)
+        where = f"{space} {qualifier}".strip()
+        return self.dialect.wide(where, vector, self.buffers[i.buffer], self._start(i))
 
     def _literal_zero(self, dtype: DType) -> str:
         return "0" if dtype.bits == 16 else self._literal(0, dtype)
@@ -356,8 +377,11 @@ class _Printer:
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
         if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
-            start = self.at.sum(_fixed(i.offset, i.lane, 0))
-            self._line(self.dialect.store(self.dialect.values[t.dtype.name], t.lanes, b, start, f"v{i.value}"))
+            wide, kind = self._neighbours(i), self.dialect.values[t.dtype.name]
+            line = f"{wide} = v{i.value};"
+            if not wide:
+                line = self.dialect.store(kind, t.lanes, b, self._start(i), f"v{i.value}")
+            self._line(line)
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "

@@ -1,9 +1,11 @@
 """Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
 
-``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and bf16 live in memory
-and variables as their 16 bits, so no half-precision extension is needed. Vectors have up to 32 bytes: PoCL 3 loses the
-kernels of a program with wider ones when it takes it from its cache (INVALID_KERNEL_NAME), and GPUs have no use for
-them.
+``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and
+bf16 live in memory and variables as their 16 bits, so no half-precision extension is needed.
+Aligned vectors are accessed as such: buffers, and parts of buffers, begin at multiples of 128 bytes
+at least (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and local memory says so. Vectors have up to 32 bytes:
+PoCL 3 loses the kernels of a program with wider ones when it takes it from its cache
+(INVALID_KERNEL_NAME), and GPUs have no use for them.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ def _helpers() -> dict[str, str]:
         if dtype.bits >= 32:
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
         if dtype.is_int:
-            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return a < 0 ? -a : a; }}"
+            # The builtin: compilers make an intrinsic of a select, which Oclgrind 21 does not have.
+            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return ({c})abs(a); }}"
             made[f"floordiv_{dtype}"] = (
                 f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
             )
@@ -111,6 +114,7 @@ OPENCL = Dialect(
     build=lambda c, lanes, parts: f"({c}{lanes})({', '.join(parts)})",
     load=lambda _, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
     store=lambda _, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
+    wide=lambda space, vector, buffer, offset: f"*({space} {vector} *)({buffer} + {offset})",
     vector_max=_vector_max,
     function=lambda name, _: str(name),
     prologue="#pragma OPENCL FP_CONTRACT OFF",

@@ -1,7 +1,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 __kernel void kernel_row_sum(__global float *restrict b_y, __global const float *restrict b_x)
 {
-  __local float b_s[4];
+  __local float b_s[4] __attribute__((aligned(32)));
   const int group = (int)get_group_id(0);
   const int item = (int)get_local_id(0);
   (void)group; (void)item;

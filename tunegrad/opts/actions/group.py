@@ -9,7 +9,7 @@ from typing import ClassVar
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
 from .base import Action
-from .kinds import set_kind
+from .kinds import set_items, set_kind
 
 __all__ = ["Group"]
 
@@ -18,7 +18,8 @@ __all__ = ["Group"]
 class Group(Action):
     """Splits a reduction over vector lanes (CPU) or work-items (GPU), and combines the partial results at the end.
 
-    This reassociates the sum.
+    This reassociates the sum. Work-items combine their results in shared memory, in two rounds
+    where they are many.
 
     rewrite:  group(axis=k1)           k = 16*k0 + k1
         acc = 0                        acc[16] = 0
@@ -37,20 +38,10 @@ class Group(Action):
         if len(loop.axes) > 1:
             raise self.fail(tree, f"loop {loop.name} is fused from several axes")
         if tree.target.has_work_items:
-            return self._over_items(tree)
+            return set_items(self, tree, self.axis)
         if loop.extent not in (2, 4, 8, 16, 32, 64):
             raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64")
         return set_kind(self, tree, self.axis, LoopKind.GROUP)
-
-    def _over_items(self, tree: LoopTree) -> LoopTree:
-        loop = tree.loop(self.axis)
-        if loop.extent > tree.target.max_local:
-            raise self.fail(
-                tree, f"extent {loop.extent} is more than the {tree.target.max_local} work-items of a group"
-            )
-        if any(x.kind is LoopKind.LOCAL and x.stage in (-1, loop.stage) for x in tree.loops):
-            raise self.fail(tree, "a stage that shares its reduction over work-items can have no other local loop")
-        return set_kind(self, tree, self.axis, LoopKind.LOCAL)
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:

@@ -11,7 +11,7 @@ from ..keeping import kept_of
 from ..staging import check_copy
 from .base import Action
 
-__all__ = ["MAX_COPIES", "rechecked", "set_kind"]
+__all__ = ["MAX_COPIES", "rechecked", "set_items", "set_kind"]
 
 MAX_COPIES = 512
 """Most instances of one statement that register loops may make: past it programs are huge and spill."""
@@ -51,6 +51,17 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
             wide = -(-lane.extent * s.dtype.itemsize // tree.target.vector_bytes)
             if accumulators(changed, i) * wide > 2 * tree.target.registers:
                 raise action.fail(tree, f"{accumulators(changed, i) * wide} accumulators need over twice the registers")
+    return changed
+
+
+def set_items(action: Action, tree: LoopTree, name: str) -> LoopTree:
+    """The tree with the iterations of a loop on work-items.
+
+    IllegalAction, in ``action``'s name, where they are more than the target's.
+    """
+    changed, most = set_kind(action, tree, name, LoopKind.LOCAL), tree.target.max_local
+    if changed.items > most:
+        raise action.fail(tree, f"{changed.items} work-items are more than the target's {most}")
     return changed
 
 

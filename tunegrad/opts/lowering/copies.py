@@ -1,15 +1,19 @@
-"""Copies of staged operands: vectors where the source is contiguous, shared out over the team, zero-filled."""
+"""Copies of staged operands: vectors where the source is contiguous, over the team, zero-filled.
+
+Those of a work-group are in ``item_copies``.
+"""
 
 from __future__ import annotations
 
 from math import prod
 
-from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import Barrier, For, If
 
 from ..staging import CopyPlan
 from .builder import Builder
+from .item_copies import copy_by_items
 
 __all__ = ["emit_copies"]
 
@@ -22,7 +26,7 @@ def emit_copies(tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str
         b.add(Barrier())
     for p in plans:
         if p.space == "shared":
-            _by_items(tree, b, p, env)
+            copy_by_items(tree, b, p, env)
         else:
             _by_loops(tree, b, p, env)
     if together:
@@ -108,39 +112,5 @@ def _nest(
             body = (For(n, e, (as_index(e),), body, "thread", threads),)
         else:
             body = (For(n, e, (as_index(e),), body),)
-    for instr in body:
-        b.add(instr)
-
-
-def _by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
-    """Element ``flat`` is copied by work-item ``flat % items``."""
-    local = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0]
-    items, me = 1, as_index(0)
-    for x in reversed(local):
-        me = me + var(x.name, x.extent) * items
-        items *= x.extent
-    rounds = -(-p.size // items)
-    name = f"{p.staged.buffer}.i"
-    flat = var(name, rounds) * items + me
-    digits: dict[str, Index] = {}
-    stride = 1
-    for n, e in reversed(p.variables):
-        digits[n] = flat // stride % e
-        stride *= e
-    b.open()
-    value = b.load(
-        p.load.param,
-        p.offset.substitute(env).substitute(digits),
-        p.valid.substitute(env).substitute(digits),
-        p.dtype,
-        "",
-        1,
-    )
-    b.store(p.staged.buffer, flat, ALWAYS, value, p.dtype, "", 1)
-    body = b.close()
-    if flat.hi >= p.size:
-        body = (If(Valid((Range(flat, 0, p.size),)), body),)
-    if rounds > 1:
-        body = (For(name, rounds, (as_index(rounds),), body),)
     for instr in body:
         b.add(instr)

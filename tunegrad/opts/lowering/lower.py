@@ -7,8 +7,8 @@ tree (loops, staged)   -->   for outer loops:            serial, thread or local
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
-from typing import Literal
 
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
@@ -48,18 +48,13 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
         if a.name not in unique or unique[a.name].size < a.size:
             unique[a.name] = a
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
-    made = Program(name, tuple(params), tuple(unique.values()), tuple(packs), body, threads, _items(tree))
+    buffers = tuple(params), tuple(unique.values()), tuple(packs)
+    made = Program(name, *buffers, body, threads, tree.items)
     try:
         verify_races(made, tree.target.has_work_items)
     except VerifyError as error:
         raise IllegalAction(f"kernel {tree.kernel.name}: a race: {error}") from None
     return made
-
-
-def _items(tree: LoopTree) -> int:
-    shared = prod(x.extent for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0)
-    own = [x.extent for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0]
-    return max(shared, *own) if own else shared
 
 
 def _pack(p: CopyPlan) -> Pack:
@@ -87,14 +82,13 @@ def _nest(tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str
     if loop.kind is LoopKind.SERIAL:
         b.add(For(loop.name, loop.extent, stops, body))
     else:
-        kind: Literal["thread", "local"] = "thread" if loop.kind is LoopKind.THREAD else "local"
-        b.add(For(loop.name, loop.extent, stops, body, kind, _count(loop), _inner(outer, at)))
+        b.add(_shared_out(tree, loop, For(loop.name, loop.extent, stops, body)))
 
 
-def _count(loop: Loop) -> int:
-    return loop.count if loop.kind is LoopKind.THREAD else loop.extent
-
-
-def _inner(outer: tuple[Loop, ...], at: int) -> int:
-    kind = outer[at].kind
-    return prod(_count(x) for x in outer[at + 1 :] if x.kind is kind)
+def _shared_out(tree: LoopTree, loop: Loop, serial: For) -> For:
+    """The loop over threads (GPU: work-groups) or work-items."""
+    if loop.kind is LoopKind.LOCAL:
+        return replace(serial, kind="local", count=loop.extent, inner=tree.item_stride(loop))
+    later = tree.loops[tree.position(loop.name) + 1 :]
+    inner = prod(x.count for x in later if x.kind is LoopKind.THREAD)
+    return replace(serial, kind="thread", count=loop.count, inner=inner)

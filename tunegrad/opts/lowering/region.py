@@ -22,7 +22,7 @@ from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
-from tunegrad.ir.program import Alloc, Barrier, For, If, Read, Register, VType, Write
+from tunegrad.ir.program import Alloc, For, If, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
 from ..keeping import kept_of
@@ -32,6 +32,7 @@ from .chains import Cut, cut_of, has_wide_partials
 from .copies import emit_copies
 from .over import Over
 from .shape import AxisShape, loop_stops
+from .shares import Shares, on_items
 from .values import Point, Values, fix, fix_valid
 
 __all__ = ["Region"]
@@ -208,7 +209,7 @@ class Region:
         self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
         blocks: _Blocks | None = None,
     ) -> None:  # fmt: skip
-        """A stage's serial loops, peeled where they must be; what work-items share is ``_over_items``'s."""
+        """A stage's serial loops, peeled where they must be; work-items are around them."""
         serial = [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
         if at == len(serial):
             body(env, limits)
@@ -276,20 +277,24 @@ class Region:
             for c in spread:
                 b.add(Register(_register(s.name, p + c), vtype))
                 b.add(Write(_register(s.name, p + c), b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes), vtype))
-        local = next((x for x in tree.own(i) if x.kind is LoopKind.LOCAL), None)
+        local = self._own_items(i)
 
         def body(env: Env, inner: Limits) -> None:
             self._update(i, s, env, inner, vtype)
 
-        if local is None:
-            self._chain(i, s, limits, points, spread, body, vtype)
-        else:
+        if local is not None:
             self._over_items(i, s, local, limits, points, spread, body, vtype)
+            return
+        self._chain(i, s, limits, points, spread, body, vtype)
         for p in points:
             total = self._combine(s, p, spread, lane, vtype)
             self.results[(s.name, p)] = total
         if tree.partial:
             self._partial(i, s, limits, points)
+
+    def _own_items(self, i: int) -> Loop | None:
+        """The loop of a stage that work-items share out."""
+        return next((x for x in self.tree.own(i) if x.kind is LoopKind.LOCAL), None)
 
     def _chain(
         self, i: int, s: Reduce, limits: Limits, points: list[Point], spread: list[Point],
@@ -381,34 +386,18 @@ class Region:
         self, i: int, s: Reduce, local: Loop, limits: Limits, points: list[Point], spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
-        """Each work-item folds its share into shared memory; after a barrier everybody folds the shares."""
-        b, name = self.b, f"{s.name}.items"
-        self.allocs.append(Alloc(name, s.dtype, local.extent * len(points), "shared"))
-        shares: list[Known] = []
+        """Each work-item folds its share into shared memory; then the shares are folded."""
+        lane = self.lanes_of[i]
+        shares = Shares(self.tree, self.b, s, local, len(points), vtype, lane.name if lane else "")
+        self.allocs += shares.allocs
 
         def share() -> None:
             self._chain(i, s, limits, points, spread, body, vtype)
-            for j, p in enumerate(points):
-                total = self._combine(s, p, spread, self.lanes_of[i], vtype)
-                offset = var(local.name, local.extent) * len(points) + j
-                b.store(name, offset, ALWAYS, total, s.dtype, "", 1)
+            shares.keep([self._combine(s, p, spread, lane, vtype) for p in points])
 
-        block = self._block(share)
-        b.add(For(local.name, local.extent, (as_index(local.extent),), block, "local", local.extent))
-        b.add(Barrier())
-        item = var(f"{name}.i", local.extent)
-        for q in (p + c for p in points for c in spread):
-            b.add(Write(_register(s.name, q), b.number(identity(s.op, s.dtype), s.dtype), vtype))
-        b.open()
-        for j, p in enumerate(points):
-            old = b.new()
-            b.add(Read(old, _register(s.name, p + spread[0]), vtype))
-            part = b.load(name, item * len(points) + j, ALWAYS, s.dtype, "", 1)
-            shares.append(part)
-            new = b.compute(s.op, [(old, 1), part], [s.dtype] * 2, s.dtype)
-            b.add(Write(_register(s.name, p + spread[0]), new[0], vtype))
-        b.add(For(f"{name}.i", local.extent, (as_index(local.extent),), b.close()))
-        b.add(Barrier())
+        on_items(self.tree, self.b, local, share)
+        for p, total in zip(points, shares.fold(), strict=True):
+            self.results[(s.name, p)] = total
 
     # -- partial sums
 
@@ -515,7 +504,11 @@ class Region:
                 stream = s.param in tree.streamed
                 self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes, stream)
 
-        self._loops(i, 0, {}, limits, body)
+        local = self._own_items(i)
+        if local is None:
+            self._loops(i, 0, {}, limits, body)
+        else:
+            on_items(tree, self.b, local, lambda: self._loops(i, 0, {}, limits, body))
 
 
 @remembered(64)

@@ -20,7 +20,7 @@ from .hints import keep_hints, memory_hints
 from .threads import on_threads
 from .tiling import Levels, vector_lanes
 
-__all__ = ["sketch_rows"]
+__all__ = ["lane_axis", "sketch_rows"]
 
 
 def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
@@ -51,7 +51,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
 
 def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:
     own = [a for a in stage.axes if a.extent > 1]
-    axis = _lane_axis(kernel, stage, own)
+    axis = lane_axis(kernel, stage, own)
     if axis is None:
         return []
     width = vector_lanes(axis.extent, target.lanes(4))
@@ -66,7 +66,7 @@ def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels,
     return actions
 
 
-def _lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
+def lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
     """The stage's own axis that most loads (and its store) walk contiguously."""
     if not own:
         return None

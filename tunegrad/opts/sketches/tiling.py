@@ -8,7 +8,7 @@ from tunegrad.ir.kernel import Kernel
 
 from ..actions import Action, Tile
 
-__all__ = ["Levels", "balance", "blocks", "vector_lanes"]
+__all__ = ["Levels", "axis_of", "balance", "blocks", "vector_lanes"]
 
 
 class Levels:
@@ -46,6 +46,11 @@ class Levels:
     def extent(self, loop: str) -> int:
         """Iterations of a loop; 1 where there is none."""
         return self.loops.get(loop, 1) if loop else 1
+
+
+def axis_of(loop: str) -> str:
+    """The axis of a loop that ``Levels`` made."""
+    return loop.rstrip("0123456789")
 
 
 def vector_lanes(extent: int, widest: int) -> int:

@@ -1,0 +1,57 @@
+"""The corpus on a real OpenCL device: default and drawn schedules give what the kernel says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kernel_corpus import NAMES
+
+from benchmarks.hand_schedules import GPU
+from tests.opencl_batches import (
+    Case,
+    Platform,
+    check_cases,
+    corpus_cases,
+    has_barriers,
+    platform,
+    uses_shared,
+)
+
+WIDE = replace(GPU, vector_bytes=32, max_local=64, threads=16)
+"""A device that likes wide vectors and small groups, with units to fill."""
+
+
+@pytest.fixture(scope="module")
+def pocl() -> Platform:
+    found = platform("Portable Computing Language")
+    if found is None:
+        pytest.skip("PoCL is not there: pip install 'pyopencl[pocl]'")
+    return found
+
+
+def shared_of(cases: list[Case]) -> list[Case]:
+    return [c for c in cases if uses_shared(c.program) and has_barriers(c.program)]
+
+
+@pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])
+def test_opencl_runs_the_corpus_as_its_kernels_say(pocl, target):
+    cases = list(corpus_cases(NAMES, target, draws=3))
+    check_cases(pocl, cases)
+    assert {c.name for c in cases} == set(NAMES)
+    assert len(shared_of(cases)) >= 40, "of some 170"
+
+
+@pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])
+def test_opencl_default_schedules_of_the_corpus_share_memory(target):
+    cases = list(corpus_cases(NAMES, target, draws=0))
+    assert len(shared_of(cases)) >= len(cases) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(1, 6))
+def test_opencl_runs_many_draws_of_the_corpus_as_its_kernels_say(pocl, first):
+    cases = list(corpus_cases(NAMES, (GPU, WIDE)[first % 2], draws=12, first=first))
+    check_cases(pocl, cases)
+    assert len(shared_of(cases)) >= 100

@@ -1,0 +1,48 @@
+"""Bounds of sums with quotients: what is proved holds, and what copies need is proved."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+from tunegrad.ir.index import Index, Range, Valid, as_index, var
+from tunegrad.ir.prove import below, condition_facts
+
+EXTENTS = {"a": 5, "b": 4, "r": 3}
+
+
+def values(index: Index, at: dict[str, int]) -> int:
+    found = index.substitute({n: as_index(v) for n, v in at.items()})
+    assert found.is_const
+    return found.const
+
+
+def every() -> list[dict[str, int]]:
+    points = product(*map(range, EXTENTS.values()))
+    return [dict(zip(EXTENTS, point, strict=True)) for point in points]
+
+
+def test_prove_bounds_of_quotients_hold_for_all_values():
+    rng, proved = Random(0), 0
+    a, b, r = (var(n, e) for n, e in EXTENTS.items())
+    for _ in range(400):
+        q = a * rng.randint(1, 6) + b * rng.randint(1, 3) + r * rng.randint(5, 20)
+        limit = rng.randint(5, 60)
+        step = rng.randint(2, 9)
+        index = (q // step) * rng.randint(1, 5) + (q % step) * rng.randint(0, 2) + rng.randint(0, 3)
+        facts = condition_facts(Valid((Range(q, 0, limit),)))
+        points = [p for p in every() if values(q, p) < limit]
+        most = max((values(index, p) for p in points), default=0)
+        for bound in range(max(0, most - 2), most + 12):
+            if below(index, bound, facts):
+                proved += 1
+                assert most < bound, (index, q, limit)
+    assert proved > 1000
+
+
+def test_prove_the_last_round_of_a_copy_stays_in_its_rows():
+    """The digits of q, of 28 work-items in three rounds over 64 elements of 4 x 4 x 4."""
+    q = var("i", 3) * 28 + var("a", 4) * 7 + var("b", 7)
+    low = (q // 4 // 4) * 4 + q // 4 % 4
+    assert not below(low, 17, ())
+    assert below(low, 17, condition_facts(Valid((Range(q // 4 // 4, 0, 4),))))

@@ -1,0 +1,110 @@
+"""Copies to shared memory by all work-items of a group: neighbours read neighbouring vectors.
+
+    B.k0[k1, n1, n2] = B[512*k1 + 4*n1 + n2]  of 16 x 16 x 4, by 256 items     -->
+
+    q = item                                     one of 256 vectors, in the order of the source
+    B.k0[4*q + <0..3>] = B[512*(q // 16) + 4*(q % 16) + <0..3>]
+
+Where the last index of a copy is not the one along which the source is contiguous, work-items
+follow the source, and its rows are one element longer, so that they write to banks of their own:
+
+    A.k0[k1, m1, m2] = A[512*(4*m1 + m2) + k1]  of 16 x 16 x 4     -->
+
+    A.k0[65*k1 + 4*m1 + m2] = ...                k1 = item % 16
+
+Where the items divide the rows of a copy, or rows the items, what changes from round to round is a
+sum: divisions stay outside the loop over rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
+from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.program import For, If
+
+from ..staging import CopyPlan
+from .builder import Builder
+
+__all__ = ["copy_by_items"]
+
+
+def copy_by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+    """Vector ``q`` of the source's order is copied by work-item ``q % items``."""
+    offset, valid = p.offset.substitute(env), p.valid.substitute(env)
+    items, me = _me(tree)
+    ordered = _source_order(p, offset) if p.crossed else list(p.variables)
+    width = _width(tree, p, ordered, offset, valid)
+    vectors = p.count // width
+    rounds = -(-vectors // items)
+    name, lane = f"{p.staged.buffer}.i", f"{p.staged.buffer}.v" if width > 1 else ""
+    q = var(name, rounds) * items + me
+    within = var(lane, width) if lane else as_index(0)
+    at, first = _digits(ordered, q, width, within, wraps=not p.crossed)
+    target = _target(p, at) if p.crossed else q * width + within
+    b.open()
+    value = b.load(p.load.param, offset.substitute(at), valid.substitute(at), p.dtype, lane, width)
+    b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
+    body = b.close()
+    if q.hi >= vectors:
+        body = (If(Valid((first if p.crossed else Range(q, 0, vectors),)), body),)
+    if rounds > 1:
+        body = (For(name, rounds, (as_index(rounds),), body),)
+    for instr in body:
+        b.add(instr)
+
+
+def _source_order(p: CopyPlan, offset: Index) -> list[tuple[str, int]]:
+    """The variables of a copy, those that move furthest in the source first."""
+    return sorted(p.variables, key=lambda x: -abs(offset.coefficient(x[0]) or 0))
+
+
+def _width(
+    tree: LoopTree, p: CopyPlan, ordered: Sequence[tuple[str, int]], offset: Index, valid: Valid
+) -> int:  # fmt: skip
+    """Neighbours that are so in the source and in the copy, alike inside or outside: a vector."""
+    if not ordered or ordered[-1] != p.variables[-1]:
+        return 1
+    last, extent = ordered[-1]
+    if offset.coefficient(last) != 1 or last in valid.names():
+        return 1
+    width = tree.target.lanes(p.dtype.itemsize)
+    while extent % width:
+        width //= 2
+    return width
+
+
+def _me(tree: LoopTree) -> tuple[int, Index]:
+    """How many work-items shared loops make, and which one this is."""
+    items, me = 1, as_index(0)
+    for x in reversed(tree.loops):
+        if x.kind is LoopKind.LOCAL and x.stage < 0:
+            me = me + var(x.name, x.extent) * items
+            items *= x.extent
+    return items, me
+
+
+def _digits(
+    ordered: Sequence[tuple[str, int]], q: Index, width: int, within: Index, *, wraps: bool
+) -> tuple[dict[str, Index], Range]:
+    """The variables at lane ``within`` of vector ``q``, and that the first is within its extent.
+
+    Without ``wraps`` the first one is past its extent where ``q`` is past the copy: what is asked
+    of it then proves that two vectors have two places.
+    """
+    found: dict[str, Index] = {}
+    left, digit, step = q, q, 1
+    for i, (n, extent) in enumerate(reversed(ordered)):
+        step = extent if i else extent // width
+        digit = left % step if wraps or i < len(ordered) - 1 else left
+        found[n] = digit if i else digit * width + within
+        left = left // step
+    return found, Range(digit, 0, step)
+
+
+def _target(p: CopyPlan, at: dict[str, Index]) -> Index:
+    target = as_index(0)
+    for (n, _), stride in zip(reversed(p.variables), reversed(p.strides), strict=True):
+        target = target + at[n] * stride
+    return target

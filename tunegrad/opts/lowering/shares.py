@@ -1,0 +1,140 @@
+"""A reduction shared out over work-items: shares in shared memory, folded in one or two rounds.
+
+    v0 = sum over k of X[k], k1 on 256 work-items     -->
+
+    for k1 in 256 local:
+        v0 = sum over k0 of X[256*k0 + k1];  v0.items[k1] = v0
+    barrier
+    for v0.i in 16 of 256 local:                       neighbours read neighbours, of other banks
+        v0.parts[v0.i] = sum over v0.t in 16 of v0.items[16*v0.t + v0.i]
+    barrier
+    v0.total = sum over v0.i in 16 of v0.parts[v0.i]   everybody, for what comes after
+
+Shared local loops have shares of their own: they come before ``k1`` in the index of a share.
+Nothing is folded across vector lanes, which are neighbouring results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isqrt, prod
+
+from tunegrad.ir.index import ALWAYS, Index, as_index, var
+from tunegrad.ir.kernel import Reduce, identity
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.program import Alloc, Barrier, For, Read, Register, VType, Write
+
+from .builder import Builder, Known
+
+__all__ = ["Shares", "on_items"]
+
+_ONE_ROUND = 16
+"""Shares that everybody folds alone: a second round would cost a barrier, about as long as that."""
+
+
+def on_items(tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None]) -> None:
+    """What ``emit`` emits, for each iteration of a stage's own local loop."""
+    b.open()
+    emit()
+    stop = (as_index(loop.extent),)
+    body, stride = b.close(), tree.item_stride(loop)
+    b.add(For(loop.name, loop.extent, stop, body, "local", loop.extent, stride))
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The shares of a reduce stage: ``points`` results for each work-item of shared loops."""
+
+    tree: LoopTree
+    b: Builder
+    stage: Reduce
+    loop: Loop
+    points: int
+    vtype: VType
+    lane: str
+
+    @property
+    def few(self) -> int:
+        """How many work-items fold the shares in the first round; 1 where there is none."""
+        n = self.loop.extent
+        if n <= _ONE_ROUND:
+            return 1
+        return max(d for d in range(1, isqrt(n) + 1) if n % d == 0)
+
+    @property
+    def allocs(self) -> list[Alloc]:
+        """Shared memory for the shares of both rounds."""
+        made = [self._alloc("items", self.loop.extent)]
+        return [*made, self._alloc("parts", self.few)] if self.few > 1 else made
+
+    def _alloc(self, what: str, count: int) -> Alloc:
+        around = prod([x.extent for x in self._around])
+        size = count * around * self.points * self.vtype.lanes
+        return Alloc(f"{self.stage.name}.{what}", self.stage.dtype, size, "shared")
+
+    def keep(self, totals: list[Known]) -> None:
+        """Store the shares of one work-item."""
+        self._store("items", self.loop.extent, var(self.loop.name, self.loop.extent), totals)
+
+    def fold(self) -> list[Known]:
+        """The results, known to every work-item."""
+        tree, b, few, n = self.tree, self.b, self.few, self.loop.extent
+        i = f"{self.stage.name}.i"
+        b.add(Barrier())
+        if few == 1:
+            totals = self._folded("items", n, i, lambda item: item, n)
+            if any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in tree.outer):
+                b.add(Barrier())  # before the next shares; two rounds have one in between
+            return totals
+        b.open()
+        t, mine = f"{self.stage.name}.t", var(i, few)
+        parts = self._folded("items", n, t, lambda step: step * few + mine, n // few)
+        self._store("parts", few, mine, parts)
+        body = b.close()
+        b.add(For(i, few, (as_index(few),), body, "local", n, tree.item_stride(self.loop)))
+        b.add(Barrier())
+        return self._folded("parts", few, i, lambda item: item, few)
+
+    def _folded(
+        self, what: str, count: int, name: str, at: Callable[[Index], Index], steps: int
+    ) -> list[Known]:  # fmt: skip
+        """The results of folding shares ``at`` every step, in a loop called ``name``."""
+        b, s, t = self.b, self.stage, self.vtype
+        registers = [f"{s.name}.{what}.total{j}" for j in range(self.points)]
+        for r in registers:
+            b.add(Register(r, t))
+            b.add(Write(r, b.number(identity(s.op, s.dtype), s.dtype, t.lanes), t))
+        b.open()
+        for j, r in enumerate(registers):
+            offset = self._offset(count, at(var(name, steps)), j)
+            part = b.load(f"{s.name}.{what}", offset, ALWAYS, s.dtype, self.lane, t.lanes)
+            new = b.compute(s.op, [self._read(r), part], [s.dtype] * 2, s.dtype)
+            b.add(Write(r, new[0], t))
+        b.add(For(name, steps, (as_index(steps),), b.close()))
+        return [self._read(r) for r in registers]
+
+    def _read(self, register: str) -> Known:
+        value = self.b.new()
+        self.b.add(Read(value, register, self.vtype))
+        return value, self.vtype.lanes
+
+    def _store(self, what: str, count: int, item: Index, totals: list[Known]) -> None:
+        b, s, t = self.b, self.stage, self.vtype
+        for j, total in enumerate(totals):
+            offset = self._offset(count, item, j)
+            b.store(f"{s.name}.{what}", offset, ALWAYS, total, s.dtype, self.lane, t.lanes)
+
+    def _offset(self, count: int, item: Index, point: int) -> Index:
+        """Where one share is: point, shared work-item, the one that shares, lane."""
+        around, stride = as_index(0), 1
+        for x in reversed(self._around):
+            around = around + var(x.name, x.extent) * stride
+            stride *= x.extent
+        offset = (around + point * stride) * count + item
+        lanes = self.vtype.lanes
+        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
+
+    @property
+    def _around(self) -> list[Loop]:
+        return [x for x in self.tree.outer if x.kind is LoopKind.LOCAL]
