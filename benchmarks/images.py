@@ -21,7 +21,7 @@ from tunegrad.devices import fingerprint, host_target
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, Schedule, blocked
 from tunegrad.ir.target import Target
-from tunegrad.tuning.contest import turn_order
+from tunegrad.tuning.models import turn_order
 from tunegrad.tuning.workload import Workload, workload_of_spec
 from tunegrad.variants import pick_variants
 
