@@ -181,8 +181,8 @@ def choices(
 def stale(kernel: Kernel, trial: Trial, target: Target, compiler: Compiler) -> str:
     """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the same program.
 
-    A row without a program's hash stands for a decision (``variant(...)``), or was written by hand: it has no program
-    that could be another one, and only has to be legal.
+    A row without a program's hash was written by hand: it has no program that could be another one, and only has to be
+    legal.
     """
     try:
         now = compiler.program_hash(kernel, Schedule.parse(trial.actions), target)

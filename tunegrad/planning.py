@@ -3,17 +3,15 @@
     graph   -->   the rules' plan   -->   the stored form of its images
             -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
 
-A stored form is a trial of the whole graph: its key is the hash of the rules' plan with its images channels-last, its
-action text is ``images(FORM)``.
-
-A stored decision about edges is a trial of a region (``ir.fusion.Alternatives``): its key is the hash of the region's
-text, its action text is ``plan(NAME)``, with the name of an edge or ``rules``. Regions are looked up by what they hold,
-so a decision found in one model serves every model with the same kernels around that edge. Without a store: the rules.
+The form of images is a decision about the whole graph: its text is the rules' plan with its images
+channels-last, its choice is a form. Where to cut is a decision about a region
+(``ir.fusion.Alternatives``): its choice is the name of an edge, or ``rules``. Regions are looked up
+by what they hold, so a decision found in one model serves every model with the same kernels around
+that edge. Without a store: the rules.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -42,14 +40,11 @@ __all__ = [
     "expected_plan_s",
     "expected_s",
     "image_forms",
-    "images_action",
     "images_key",
     "images_text",
     "plan_schedule",
-    "plan_text",
     "prepared",
     "stored_images",
-    "stored_plan",
     "stored_s",
     "stored_toggles",
 ]
@@ -57,8 +52,6 @@ __all__ = [
 RULES = "rules"
 """The decision that a region stays as the rules cut it."""
 
-_TEXT = re.compile(r"plan\((\w+)\)")
-_IMAGES = re.compile(r"images\((\w+)\)")
 _LAUNCH_S = 1e-6
 _EXPENSIVE_FLOPS = 15
 """What an exponential, a division or the like costs more than an addition."""
@@ -95,17 +88,6 @@ def plan_schedule(
     return Planned(plan, toggles, variants, fusion.images)
 
 
-def plan_text(name: str) -> str:
-    """The action text that stands for a decision about a region in the store."""
-    return f"plan({name})"
-
-
-def stored_plan(actions: str) -> str | None:
-    """The decision that an action text names; None when it is a schedule."""
-    found = _TEXT.fullmatch(actions)
-    return found.group(1) if found else None
-
-
 def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:
     """The nodes at which the store has decided otherwise than the rules.
 
@@ -114,12 +96,12 @@ def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> fr
     if store is None:
         return frozenset()
     alternatives = Alternatives(fusion)
-    winners: dict[str, str | None] = {}
+    winners: dict[str, str] = {}
     chosen = []
     for edge in alternatives.edges():
         if edge.key not in winners:
-            winner = store.winner(edge.key, here, SPACE_VERSION)
-            winners[edge.key] = None if winner is None else stored_plan(winner.actions)
+            found = store.decision("cut", edge.key, here, SPACE_VERSION)
+            winners[edge.key] = RULES if found is None else found.choice
         if winners[edge.key] == edge.name:
             chosen.append(edge)
     return alternatives.toggles(chosen)
@@ -145,18 +127,12 @@ def images_key(fusion: Fusion) -> str:
     return key_of(images_text(fusion))
 
 
-def images_action(images: Images) -> str:
-    """The action text that stands for a form of images in the store."""
-    return f"images({images})"
-
-
 def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Images:
     """The form that the store has decided on for the images of a graph, as the rules cut it; else channels-last."""
     if store is None or not fusion.has_images:
         return LAST
-    winner = store.winner(images_key(fusion), here, SPACE_VERSION)
-    found = None if winner is None else _IMAGES.fullmatch(winner.actions)
-    return (Images.parse(found.group(1)) if found else None) or LAST
+    found = store.decision("images", images_key(fusion), here, SPACE_VERSION)
+    return (Images.parse(found.choice) if found else None) or LAST
 
 
 def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float:

@@ -93,7 +93,8 @@ class Measurement:
     the same turn as sample *i* of the candidate, so that rows of different minutes compare by their
     ``ratio``. It is empty where nothing ran beside it, else as long as ``samples_s``.
     ``reference_program`` is the hash of the reference's program, '' where there is none, and
-    ``reference_s`` are the seconds that it stands for: the same in all rows beside it.
+    ``reference_s`` are the seconds that it stands for: the same in all rows beside it; 0 where
+    nobody says.
     """
 
     status: Status

@@ -1,13 +1,12 @@
 """Which variant of a kernel a model runs: what was measured, else what a model of the machine expects.
 
-A stored choice is a trial of the direct kernel whose action text is ``variant(NAME)``: its samples are runs of all the
-variant's kernels, and it is promoted over the direct schedule, or under it, like any other trial. A strict setting of
-the numerics allows only the variants that add the same products: no Winograd.
+A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
+kernels. A kernel that was tuned and never compared with its variants runs directly. A strict setting
+of the numerics allows only the variants that add the same products: no Winograd.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import prod
 
@@ -22,9 +21,8 @@ from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_r
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
-__all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant", "variant_text"]
+__all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant"]
 
-_TEXT = re.compile(r"variant\((\w+)\)")
 _STEPS_PER_S = 1.1e9
 """Folds into one accumulator, by one core: what (2^24, 4) over its rows took on the reference machine."""
 
@@ -37,15 +35,17 @@ _LAUNCH_S = 3e-7
 _MOST_KNOWN = 4096
 
 
-def variant_text(variant: str) -> str:
-    """The action text that stands for a variant in the store."""
-    return f"variant({variant})"
+def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
+    """The variant of a kernel that the store has decided on; else the direct one, where it has a winner for that.
 
-
-def stored_variant(actions: str) -> str | None:
-    """The variant that an action text names; None when it is a schedule."""
-    found = _TEXT.fullmatch(actions)
-    return found.group(1) if found else None
+    What a file claims does not count where a schedule of the direct kernel was promoted here.
+    """
+    if store is None:
+        return None
+    found = store.decision("variant", key, here, SPACE_VERSION)
+    if found is not None and not (found.imported and any(not e.imported for _, e in store.promotions(key, here))):
+        return found.choice
+    return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
 
 
 def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
@@ -142,8 +142,7 @@ def picked(
         names = allowed(kernel, numerics)
         if len(names) == 1:
             continue
-        found = None if store is None else store.lookup(key, here, SPACE_VERSION)
-        stored = stored_variant(found.trial.actions) or DIRECT if isinstance(found, Hit) else None
+        stored = stored_variant(key, here, store)
         picks[key] = stored if stored in names else expected(kernel, target, numerics)
     return picks
 

@@ -11,12 +11,15 @@ import pytest
 from tunegrad.db import (
     SCHEMA_VERSION,
     STOPPED,
+    Decision,
     Difference,
     Evidence,
     Hit,
+    Latency,
     Miss,
     Mode,
     Near,
+    Question,
     Session,
     Store,
     Withdrawal,
@@ -58,6 +61,33 @@ def trial(
         origin="beam",
         created_s=1000.0,
     )
+
+
+REGION = "region\nkernel a"
+VERSIONS = (("numpy", "2.1"), ("python", "3.11"))
+STATE = (("governor", "performance"), ("load_1m", 0.5))
+
+
+def decision(
+    choice: str,
+    *,
+    kind: Question = "cut",
+    text: str = REGION,
+    chosen: bool = True,
+    evidence: Evidence = EVIDENCE,
+    fingerprint: Fingerprint = ZEN,
+    at: float = 1000.0,
+    status: Status = Status.OK,
+    error: str = "",
+) -> Decision:
+    """A decision of session s1 about where to cut a region."""
+    return Decision(kind, text, choice, chosen, evidence, fingerprint, 1, "s1", at, status, error, Policy().text)
+
+
+def latency(model: str = "resnet18", *, fingerprint: Fingerprint = ZEN, at: float = 1000.0) -> Latency:
+    """Three turns of a tuned model, and of its default schedules."""
+    mine, default = (2e-3, 1e-3, 3e-3), (4e-3, 2e-3, 3e-3)
+    return Latency(model, "k" * 32, "tuned", fingerprint, mine, default, "s1", at, VERSIONS, STATE)
 
 
 class StoreSuite:
@@ -151,7 +181,9 @@ class StoreSuite:
         ]
         ids = {store.add(t) for t in (same, *others)}
         assert len(ids) == 6
-        assert store.add(replace(same, session="later", origin="random", program_hash="x")) in ids
+        assert store.add(replace(same, origin="random", program_hash="x")) in ids
+        assert store.add(replace(same, session="later")) not in ids
+        assert store.add(replace(same, created_s=1001.0)) not in ids
 
     def test_store_ignores_the_timeout_in_a_trials_identity(self, store):
         first = store.add(trial(policy=Policy(timeout_s=1.0)))
@@ -341,19 +373,210 @@ class StoreSuite:
         store.add(given)
         assert store.trials(key_of(MATMUL)) == [given]
 
-    def test_store_add_replaces_a_crash_that_was_seen_once(self, store):
-        row = store.add(trial("a", status=Status.CRASHED))
-        assert store.add(trial("a", status=Status.CRASHED, session="s2")) == row
-        assert store.trials(key_of(MATMUL))[0].session == "s1"
-        assert store.add(trial("a", 2e-3)) == row
-        assert store.trials(key_of(MATMUL)) == [trial("a", 2e-3)]
-
-    def test_store_add_keeps_a_crash_that_was_seen_twice(self, store):
-        crash = trial("a", status=Status.CRASHED)
-        crash = replace(crash, measurement=replace(crash.measurement, attempts=2))
-        store.add(crash)
+    def test_store_counts_a_settled_end_before_a_crash_that_was_seen_once(self, store):
         store.add(trial("a", 2e-3))
+        store.add(trial("a", status=Status.CRASHED, session="s2"))
+        assert store.trials(key_of(MATMUL)) == [trial("a", 2e-3)]
+        assert len(store.history(key_of(MATMUL))) == 2
+
+    def test_store_counts_the_newer_of_two_settled_ends(self, store):
+        crash = trial("a", status=Status.CRASHED, session="s2")
+        crash = replace(crash, measurement=replace(crash.measurement, attempts=2))
+        store.add(trial("a", 2e-3))
+        store.add(crash)
         assert store.trials(key_of(MATMUL)) == [crash]
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+        store.add(trial("a", 3e-3, session="s3"))
+        assert store.trials(key_of(MATMUL)) == [trial("a", 3e-3, session="s3")]
+
+    # History
+
+    def test_store_keeps_every_measurement_of_the_same(self, store):
+        given = [trial("a", s, session=name) for s, name in ((1e-3, "s1"), (3e-3, "s2"), (2e-3, "s3"))]
+        ids = [store.add(t) for t in given]
+        assert len(set(ids)) == 3
+        assert store.history(key_of(MATMUL)) == store.history(key_of(MATMUL), ZEN) == given
+        assert store.history(key_of(MATMUL), SKY) == []
+        assert [store.id_of(t) for t in given] == ids
+        assert store.trials(key_of(MATMUL)) == given[-1:]
+
+    def test_store_winner_by_speed_goes_by_the_newest_measurement_of_each(self, store):
+        store.add(trial("a", 1e-3))
+        store.add(trial("b", 2e-3))
+        store.add(trial("a", 3e-3, session="s2"))
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("b", 2e-3)
+        store.add(trial("b", 4e-3, session="s2"))
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a", 3e-3, session="s2")
+
+    def test_store_promoted_winner_has_the_figures_of_its_newest_measurement_that_ran(self, store):
+        store.promote(store.add(trial("a", 1e-3)), EVIDENCE)
+        store.add(trial("b", 5e-4))
+        store.add(trial("a", 3e-3, session="s2"))
+        store.add(trial("a", status=Status.TIMED_OUT, session="s3"))
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a", 3e-3, session="s2")
+        assert store.promotions(key_of(MATMUL), ZEN) == [(trial("a", 1e-3), EVIDENCE)]
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_store_withdraws_what_ran_in_one_measurement_and_was_wrong_in_another(self, store, order):
+        wrong = trial("a", status=Status.WRONG, session="s2")
+        for given in (trial("a", 1e-3), wrong)[::order]:
+            row = store.add(given)
+        store.add(trial("b", 2e-3))
+        said = "measured again, it was wrong: it was wrong"
+        assert store.withdrawals(key_of(MATMUL), ZEN) == [Withdrawal(wrong, said, "s2", 1000.0)]
+        assert store.trials(key_of(MATMUL))[0].measurement.status is Status.WRONG
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+        with pytest.raises(StoreError, match="can not be promoted"):
+            store.promote(row, EVIDENCE)
+
+    def test_store_promoted_winner_that_is_wrong_later_gives_way_to_the_promotion_before_it(self, store):
+        for actions in ("a", "b"):
+            store.promote(store.add(trial(actions)), EVIDENCE)
+        store.add(trial("b", status=Status.WRONG, session="s2"))
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a")
+
+    def test_store_wrong_result_under_another_policy_withdraws_nothing(self, store):
+        store.add(trial("a", 1e-3))
+        store.add(trial("a", status=Status.WRONG, policy=COLD))
+        assert store.withdrawals(key_of(MATMUL), ZEN) == []
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a", 1e-3)
+
+    def test_store_withdrawal_holds_for_later_measurements_of_the_same(self, store):
+        row = store.add(trial("a", 1e-3))
+        store.withdraw(row, "off by 0.3", "s9")
+        again = store.add(trial("a", 5e-4, session="s2"))
+        assert store.winner(key_of(MATMUL), ZEN, 1) is None
+        assert store.withdraw(again, "once more", "s9") == store.withdraw(row, "again", "s9")
+        assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["off by 0.3"]
+        assert [t.measurement.status for t in store.trials(key_of(MATMUL))] == [Status.WRONG]
+
+    def test_store_counts_every_measurement_of_a_session(self, store):
+        store.add(trial("a", session="s1"))
+        store.add(trial("a", session="s2"))
+        assert (store.count(["s2"], Policy()), store.stats().trials) == (1, 2)
+
+    def test_store_keeps_what_a_trial_was_timed_beside(self, store):
+        given = trial("a", 1e-3, 3e-3)
+        beside = replace(given.measurement, reference_samples_s=(2e-3, 4e-3), reference_program="p", reference_s=8e-3)
+        store.add(replace(given, measurement=beside))
+        (found,) = store.trials(key_of(MATMUL))
+        assert found.measurement == beside
+        assert (found.measurement.ratio, found.measurement.seconds) == (0.5, 4e-3)
+
+    def test_store_refuses_a_reference_that_has_not_a_sample_for_each_turn(self, store):
+        given = trial("a", 1e-3, 3e-3)
+        short = replace(given.measurement, reference_samples_s=(2e-3,))
+        with pytest.raises(InternalError, match="1 reference_samples_s stand beside 2 samples_s"):
+            store.add(replace(given, measurement=short))
+
+    # Decisions
+
+    def test_store_returns_a_decision_as_it_was(self, store):
+        given = decision("naïve", error="x" * 10, status=Status.WRONG, chosen=False)
+        assert store.record_decision(given) > 0
+        assert store.decisions() == [given]
+
+    def test_store_decision_is_the_choice_that_was_made_last(self, store):
+        rows = [
+            decision("rules"),
+            decision("keep", at=2.0),
+            decision("other", chosen=False, at=3.0),
+            decision("crash", chosen=False, status=Status.CRASHED, at=4.0),
+        ]
+        ids = [store.record_decision(d) for d in rows]
+        assert ids == sorted(set(ids))
+        assert store.decision("cut", key_of(REGION), ZEN, 1) == rows[1]
+        assert store.decisions(key_of(REGION), ZEN, "cut") == rows
+
+    def test_store_decision_is_of_its_question_machine_and_space(self, store):
+        store.record_decision(decision("keep"))
+        key = key_of(REGION)
+        assert store.decision("variant", key, ZEN, 1) is None
+        assert store.decision("cut", key_of("region b"), ZEN, 1) is None
+        assert store.decision("cut", key, SKY, 1) is None
+        assert store.decision("cut", key, ZEN, 2) is None
+        assert store.decisions(key, SKY) == store.decisions(kind="images") == store.decisions("0" * 32) == []
+
+    def test_store_decision_of_a_file_counts_where_nothing_was_decided_here(self, store):
+        claim = replace(EVIDENCE, test="imported:sign")
+        store.record_decision(decision("claimed", evidence=claim))
+        assert store.decision("cut", key_of(REGION), ZEN, 1).imported
+        store.record_decision(decision("mine"))
+        store.record_decision(decision("claimed again", evidence=claim))
+        assert store.decision("cut", key_of(REGION), ZEN, 1).choice == "mine"
+
+    def test_store_decision_about_a_kernel_is_no_trial_of_it(self, store):
+        store.add(trial("a", 2e-3))
+        store.record_decision(decision("winograd2", kind="variant", text=MATMUL))
+        assert store.trials(key_of(MATMUL)) == [trial("a", 2e-3)]
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a", 2e-3)
+        assert store.kernels() == [(key_of(MATMUL), MATMUL)]
+
+    def test_store_names_the_text_that_a_decision_is_about(self, store):
+        store.record_decision(decision("keep"))
+        store.name_kernel(REGION, "plan of a")
+        assert store.kernel_name(key_of(REGION)) == "plan of a"
+        assert store.kernels() == []
+        assert store.decisions()[0].text == REGION
+
+    @pytest.mark.parametrize(
+        ("broken", "message"),
+        [
+            ({"kind": "taste"}, "kind 'taste' is none of images, cut, variant"),
+            ({"status": Status.WRONG}, "chosen, and its status is wrong"),
+            ({"at": math.nan}, "created_s is nan"),
+            ({"choice": "\ud800"}, "choice is not valid Unicode"),
+            ({"evidence": replace(EVIDENCE, p_value=2.0)}, r"p_value is 2\.0"),
+            ({"evidence": replace(EVIDENCE, challenger_samples_s=(-1.0,))}, r"challenger_samples\[0\] is -1\.0"),
+        ],
+    )
+    def test_store_refuses_a_decision_that_breaks_a_rule(self, store, broken, message):
+        with pytest.raises(InternalError, match=message):
+            store.record_decision(decision(**{"choice": "keep", **broken}))
+        assert store.decisions() == []
+
+    # Latencies
+
+    def test_store_returns_a_latency_as_it_was(self, store):
+        given = latency(at=1.0 / 3)
+        assert store.record_latency(given) > 0
+        assert store.latencies() == [given]
+        assert (given.seconds, given.gain) == (2e-3, 2.0)
+
+    def test_store_lists_latencies_oldest_first_by_model_machine_and_moment(self, store):
+        late, early, other, there = (
+            latency(at=30.0), latency(at=10.0), latency("mlp", at=20.0), latency(fingerprint=SKY, at=40.0),
+        )  # fmt: skip
+        for x in (late, early, other, there):
+            store.record_latency(x)
+        assert store.latencies() == [early, other, late, there]
+        assert store.latencies("resnet18", ZEN) == [early, late]
+        assert store.latencies(since_s=20.0) == [other, late, there]
+        assert store.latencies("resnet18", ZEN, 11.0) == [late]
+        assert store.latencies("unknown") == []
+
+    @pytest.mark.parametrize(
+        ("broken", "message"),
+        [
+            ({"samples_s": ()}, "it has no samples"),
+            ({"default_samples_s": (1e-3,)}, "1 default_samples_s stand beside 3 samples_s"),
+            ({"kind": "best"}, "kind 'best' is none of tuned, default"),
+            ({"state": (("load", math.inf),)}, "state load is inf, not finite"),
+            ({"versions": (("b", "1"), ("a", "2"))}, "versions are not sorted and distinct"),
+            ({"created_s": math.nan}, "created_s is nan"),
+        ],
+    )
+    def test_store_refuses_a_latency_that_breaks_a_rule(self, store, broken, message):
+        with pytest.raises(InternalError, match=message):
+            store.record_latency(replace(latency(), **broken))
+        assert store.latencies() == []
+
+    def test_store_knows_a_session_by_its_decisions_and_latencies(self, store):
+        store.record_decision(replace(decision("keep"), session="by decision"))
+        store.record_latency(replace(latency(), session="by latency"))
+        assert {s.id for s in store.sessions()} == {"by decision", "by latency"}
+
+    # Promotions of what can not win
 
     def test_store_promotes_no_unknown_trial(self, store):
         with pytest.raises(StoreError, match="trial 77 can not be promoted: no such trial"):
@@ -434,6 +657,12 @@ class StoreSuite:
         assert running.ended_s is None
         settings = '{"budget_s": 60.0, "threads": 2}'
         assert store.sessions() == [Session("s1", 500.0, 500.0, "tune resnet18", 7, settings, "0.1.0")]
+
+    def test_store_session_keeps_versions_and_the_state_of_the_machine(self, store):
+        with store.session("tune mlp", 0, {}, "0.1.0", "s1", VERSIONS, STATE):
+            pass
+        (found,) = store.sessions()
+        assert (found.versions, found.state) == (VERSIONS, STATE)
 
     def test_store_session_ends_when_its_block_is_interrupted(self, store):
         with pytest.raises(KeyboardInterrupt), store.session("tune mlp", 0, {}, "0.1.0"):
@@ -520,6 +749,11 @@ class StoreSuite:
         counted = (stats.trials, stats.unknown_status, stats.kernels, stats.fingerprints, stats.sessions)
         assert counted == (4, 0, 2, 2, 2)
         assert (stats.promotions, stats.withdrawals, stats.spent_s) == (1, 0, 2.0)
+        assert (stats.decisions, stats.latencies) == (0, 0)
+        store.record_decision(decision("keep", fingerprint=SKY_8))
+        store.record_latency(latency())
+        stats = store.stats()
+        assert (stats.decisions, stats.latencies, stats.kernels, stats.fingerprints) == (1, 1, 3, 3)
         assert stats.schema_version == SCHEMA_VERSION
 
     def test_store_verify_finds_nothing_wrong_with_what_it_wrote(self, store):
@@ -527,6 +761,8 @@ class StoreSuite:
         store.add(trial(status=Status.WRONG))
         store.add_spend("m", ZEN, "beam", 2.0)
         store.name_kernel("kernel(never measured)", "unused")
+        store.record_decision(decision("keep"))
+        store.record_latency(latency())
         assert store.verify() == []
 
     # Life
@@ -540,8 +776,19 @@ class StoreSuite:
             lambda s: s.keep_session(Session("a", 1.0, None, "", 0, "{}", "")),
             lambda s: s.add_spend("m", ZEN, "beam", 1.0),
             lambda s: s.name_kernel(MATMUL, "name"),
+            lambda s: s.record_decision(decision("keep")),
+            lambda s: s.record_latency(latency()),
         ],
-        ids=["add", "promote", "session", "keep_session", "add_spend", "name_kernel"],
+        ids=[
+            "add",
+            "promote",
+            "session",
+            "keep_session",
+            "add_spend",
+            "name_kernel",
+            "record_decision",
+            "record_latency",
+        ],
     )
     def test_store_open_for_reading_refuses_to_write(self, opener, write):
         with opener("write"):

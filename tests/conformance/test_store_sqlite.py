@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from store_suite import COLD, EVIDENCE, MATMUL, SKY, ZEN, StoreSuite, trial
+from store_suite import COLD, EVIDENCE, MATMUL, SKY, ZEN, StoreSuite, decision, latency, trial
 
 from tunegrad.db import MEMORY, key_of, open_store
 from tunegrad.trial import Policy, Status
@@ -22,6 +22,8 @@ class TestSqliteStore(StoreSuite):
             store.promote(store.add(trial("best", 3e-3)), EVIDENCE)
             store.add_spend("model", ZEN, "beam", 4.0)
             store.name_kernel(MATMUL, "matmul_64")
+            store.record_decision(decision("keep"))
+            store.record_latency(latency())
             before = store.sessions()
         with opener("read") as store:
             assert store.trials(key_of(MATMUL)) == [trial("slow", 2e-3), trial("best", 3e-3)]
@@ -29,6 +31,8 @@ class TestSqliteStore(StoreSuite):
             assert store.promotions(key_of(MATMUL), ZEN) == [(trial("best", 3e-3), EVIDENCE)]
             assert store.spent("model", ZEN, "beam") == 4.0
             assert store.kernel_name(key_of(MATMUL)) == "matmul_64"
+            assert store.decisions() == [decision("keep")]
+            assert store.latencies() == [latency()]
             assert store.sessions() == before
 
     def test_store_file_goes_on_numbering_when_opened_again(self, opener):
@@ -43,11 +47,12 @@ def _random_trial(draw):
     return trial(
         f"unroll(by={draw.randrange(12)})",
         draw.choice((1e-3, 2e-3, 3e-3)),
-        status=draw.choice((Status.OK, Status.OK, Status.WRONG)),
+        status=draw.choice((Status.OK, Status.OK, Status.OK, Status.WRONG, Status.CRASHED)),
         text=draw.choice((MATMUL, "kernel(other)")),
         fingerprint=draw.choice((ZEN, SKY)),
         space_version=draw.choice((1, 2)),
         policy=draw.choice((Policy(), COLD)),
+        session=draw.choice(("s1", "s2")),
     )
 
 
@@ -59,13 +64,15 @@ def test_stores_agree_on_every_answer_after_the_same_history(tmp_path, seed):
             given = _random_trial(draw)
             row = file.add(given)
             assert memory.add(given) == row
-            stored = next(t for t in memory.trials(given.kernel_key) if memory.id_of(t) == row)
-            if draw.random() < 0.2 and stored.measurement.status is Status.OK:
+            stands = [t for t in memory.trials(given.kernel_key) if memory.id_of(t) == row]
+            if draw.random() < 0.2 and stands and stands[0].measurement.status is Status.OK:
                 assert file.promote(row, EVIDENCE) == memory.promote(row, EVIDENCE)
         for text in (MATMUL, "kernel(other)", "kernel(unknown)"):
             assert file.trials(key_of(text)) == memory.trials(key_of(text))
+            assert file.history(key_of(text)) == memory.history(key_of(text))
             for machine in (ZEN, SKY):
                 assert file.promotions(key_of(text), machine) == memory.promotions(key_of(text), machine)
+                assert file.withdrawals(key_of(text), machine) == memory.withdrawals(key_of(text), machine)
                 for space in (1, 2, 3):
                     assert file.lookup(key_of(text), machine, space) == memory.lookup(key_of(text), machine, space)
 

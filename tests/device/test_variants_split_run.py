@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stored_decisions import decided
 
 import tunegrad as tg
 from tunegrad.db import open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
-from tunegrad.opts import SPACE_VERSION
-from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.variants import variant_text
 
 RNG = np.random.default_rng(0)
 LONG = RNG.standard_normal((1 << 18) + 43, dtype=np.float32)
@@ -49,8 +47,7 @@ def test_a_stored_choice_is_run(tmp_path: Path, name: str, kernels: int) -> None
     (launch,) = schedule((Tensor.input("x0", x.shape).sum().node,)).launches
     k = launch.kernel
     with open_store(tmp_path / "s.db", "write") as store, store.session("tune", 0, {}, "0", "s1"):
-        ok = Measurement(Status.OK, (1e-6,) * 3)
-        store.add(Trial(k.key, k.text, here, variant_text(name), "", SPACE_VERSION, Policy(), ok, "s1", "variant", 1.0))
+        store.record_decision(decided("variant", k.text, name, here))
     model = tg.compile(lambda t: t.sum(), x, store=tmp_path / "s.db", threads=2)
     assert len(model.report()) == kernels
     np.testing.assert_allclose(model(x), x.astype(np.float64).sum(), atol=1e-2)

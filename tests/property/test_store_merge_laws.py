@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from store_worlds import dump, stores
 
 from tunegrad.db import Contents, PruneRules, key_of, open_store, read_contents
-from tunegrad.db.contents import is_imported, place_of, winners
+from tunegrad.db.contents import is_imported, winners
 from tunegrad.db.export import export_lines
+from tunegrad.db.identity import identity, place_of
 from tunegrad.db.importing import read_export
 from tunegrad.db.merge import merge_contents, with_imported
 from tunegrad.db.prune import prune_contents
-from tunegrad.db.rows import identity
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])

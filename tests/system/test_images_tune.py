@@ -13,20 +13,19 @@ import numpy as np
 import pytest
 from compared import Compared, track_of
 from small_models import THREADS, here
+from stored_decisions import decided
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
-from tunegrad.db import IMPORTED, Evidence, Store, open_store
-from tunegrad.db.importing import actions_fault
+from tunegrad.db import Store, open_store
 from tunegrad.devices import host_target
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import image_forms, images_action, images_key, images_text, plan_schedule, stored_images
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.planning import image_forms, images_key, images_text, plan_schedule, stored_images
+from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
 from tunegrad.tuning.deciding import Deciding
@@ -109,21 +108,20 @@ def test_the_fastest_measured_form_is_picked_and_found_again(store: Store, image
     assert settled(store, never, never) == images
 
 
-def test_a_decision_is_rows_a_promotion_and_an_event(store: Store) -> None:
+def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     events: list[Event] = []
     settled(store, ones, winning(BLOCKS), tell=events.append)
-    rows = store.trials(KEY, here())
-    assert {t.actions for t in rows} == {images_action(LAST), images_action(BLOCKS)}, (
-        "what stood, and what came nearest"
-    )
-    assert all((t.origin, t.session, t.kernel_text) == ("plan", "s1", images_text(FUSION)) for t in rows)
-    promoted = [(t.actions, e) for t, e in store.promotions(KEY, here())]
-    assert [a for a, _ in promoted] == ["images(last)", images_action(BLOCKS)]
-    assert promoted[1][1].p_value < 0.01
+    rows = store.decisions(KEY, here(), "images")
+    assert {d.choice for d in rows} == {"last", str(BLOCKS)}, "what stood, and what came nearest"
+    assert all((d.session, d.text) == ("s1", images_text(FUSION)) for d in rows)
+    chosen = [d for d in rows if d.chosen]
+    assert [d.choice for d in chosen] == ["last", str(BLOCKS)]
+    assert chosen[1].evidence.p_value < 0.01
+    assert len(chosen[1].evidence.incumbent_samples_s) == len(chosen[1].evidence.challenger_samples_s) > 0
     (event,) = [e for e in events if type(e) is WinnerPromoted]
-    assert (event.key, event.actions) == (KEY, images_action(BLOCKS))
+    assert (event.key, event.actions, event.origin) == (KEY, str(BLOCKS), "images")
     assert store.verify() == []
-    assert all(actions_fault(t.actions) is None for t in rows), "an export of it can be read"
+    assert store.trials(KEY) == [], "a decision is no trial"
 
 
 def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> None:
@@ -137,11 +135,11 @@ def test_a_form_whose_model_fails_has_one_row_that_says_so(store: Store) -> None
         raise WrongResult("output 0[3]: planted")
 
     assert settled(store, ones, wrong) == LAST
-    rows = [t for t in store.trials(KEY, here()) if t.measurement.status is not Status.OK]
-    assert {t.actions for t in rows} == {images_action(i) for i in image_forms(TARGET) if i != LAST}
+    rows = store.decisions(KEY, here())
+    assert {d.choice for d in rows} == {str(i) for i in image_forms(TARGET) if i != LAST}
     assert len(rows) == len(image_forms(TARGET)) - 1
-    assert {t.measurement.status for t in rows} == {Status.WRONG}
-    assert {t.measurement.error for t in rows} == {"in the whole model: wrong: output 0[3]: planted"}
+    assert {(d.status, d.chosen) for d in rows} == {(Status.WRONG, False)}
+    assert {d.error for d in rows} == {"in the whole model: wrong: output 0[3]: planted"}
     assert store.verify() == []
 
 
@@ -155,12 +153,12 @@ def test_a_form_that_does_not_compile_loses(store: Store) -> None:
 def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
     assert settled(store, never, never) == LAST
-    assert not store.promotions(KEY, here()), "what was not measured is no row"
+    assert not store.decisions(KEY, here()), "what was not measured is no row"
 
 
 def test_without_time_nothing_is_settled(store: Store) -> None:
     assert settled(store, never, never, deadline_s=monotonic()) == LAST
-    assert not store.promotions(KEY, here())
+    assert not store.decisions(KEY, here())
     assert settled(store, ones, winning(BLOCKS)) == BLOCKS
 
 
@@ -173,26 +171,18 @@ def test_graphs_without_images_have_no_question(store: Store) -> None:
     assert settled(store, never, never, fusion=work.fusion) == LAST
 
 
-def stored(path: Path, actions: str, origin: str = "plan") -> Path:
+def stored(path: Path, choice: str) -> Path:
     """A store that holds one decision."""
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
-        claim(store, actions, origin)
+        store.record_decision(decided("images", images_text(FUSION), choice, here()))
     return path
-
-
-def claim(store: Store, actions: str, origin: str = f"{IMPORTED}plan") -> None:
-    ok = Measurement(Status.OK, (1e-6,) * 3)
-    row = Trial(KEY, images_text(FUSION), here(), actions, "", SPACE_VERSION, Policy(), ok, "s1", origin, 1.0)
-    number = store.add(row)
-    if origin != "plan":
-        store.promote(number, Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False))
 
 
 def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
-    claim(store, images_action(ROWS))
+    store.record_decision(decided("images", images_text(FUSION), str(ROWS), here(), claimed=True))
     assert stored_images(FUSION, here(), store) == ROWS
     assert settled(store, ones, winning(LAST)) == LAST
     assert stored_images(FUSION, here(), store) == LAST
@@ -213,7 +203,7 @@ def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results
     tmp_path: Path, images: Images
 ) -> None:
     rules = tg.compile(function, X, store=False, threads=THREADS)
-    path = stored(tmp_path / "i.db", images_action(images))
+    path = stored(tmp_path / "i.db", str(images))
     model = tg.compile(function, X, store=path, threads=THREADS)
     assert {r.key for r in model.report()} != {r.key for r in rules.report()}
     np.testing.assert_allclose(model(X), rules(X), rtol=1e-4, atol=1e-4)
@@ -222,16 +212,16 @@ def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results
     assert planned.images == images
 
 
-@pytest.mark.parametrize("actions", ["images(last)", "images(lost)", "images()", "images(blocked1)", "plan(rows)"])
-def test_a_stored_text_that_names_no_other_form_leaves_channels_last(tmp_path: Path, actions: str) -> None:
-    with open_store(stored(tmp_path / "i.db", actions)) as store:
+@pytest.mark.parametrize("choice", ["last", "lost", "", "blocked1", "rules"])
+def test_a_stored_choice_that_names_no_other_form_leaves_channels_last(tmp_path: Path, choice: str) -> None:
+    with open_store(stored(tmp_path / "i.db", choice)) as store:
         assert plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
 
 
 def test_show_has_the_kernels_of_the_stored_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
     monkeypatch.setattr(showing, "workload_of_spec", lambda *_: WORK)
-    path = stored(tmp_path / "i.db", images_action(BLOCKS))
+    path = stored(tmp_path / "i.db", str(BLOCKS))
     rows = showing.show(TuneSettings(spec, "cpu", THREADS, 2.0, "beam", path, 3))
     loaded = tg.compile(function, X, store=path, threads=THREADS).report()
     assert {r.key for r in rows} == {r.key for r in loaded} != keys(plan(LAST))

@@ -25,7 +25,6 @@ from tunegrad.tuning.race import Choice, race
 from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import KernelUse, Workload
-from tunegrad.variants import variant_text
 
 TARGET = host_target(THREADS)
 
@@ -178,11 +177,11 @@ def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -
     with bench_here(planted_variants.HOOKS) as bench:
         picks = settle_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
     assert "winograd2" not in picks.values()
-    rows = [t for k in convolutions() for t in store.trials(k.key, here()) if t.measurement.status is not Status.OK]
-    assert [(t.actions, t.measurement.status) for t in rows] == [(variant_text("winograd2"), Status.CRASHED)]
-    assert "in the whole model: crashed" in rows[0].measurement.error
-    others = [t.actions for k in convolutions() for t in store.trials(k.key, here()) if t.measurement.ran]
-    assert variant_text("winograd2") not in others
+    rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
+    failed = [d for d in rows if d.status is not Status.OK]
+    assert [(d.choice, d.status, d.chosen) for d in failed] == [("winograd2", Status.CRASHED, False)]
+    assert "in the whole model: crashed" in failed[0].error
+    assert "winograd2" not in [d.choice for d in rows if d.status is Status.OK]
 
 
 def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(store: Store) -> None:

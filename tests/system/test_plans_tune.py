@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored_decisions
 from compared import Compared, track_of
 from small_models import THREADS, here
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, TuneSettings
-from tunegrad.db import IMPORTED, Evidence, Store, open_store
+from tunegrad.db import Store, open_store
 from tunegrad.devices import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
@@ -24,8 +25,8 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import plan_schedule, plan_text, stored_plan, stored_toggles
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.planning import RULES, plan_schedule, stored_toggles
+from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding, plans
 from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.plans import settle_plan
@@ -139,26 +140,25 @@ def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None
         raise CandidateCrashed("planted")
 
     assert settled(store, seconds(cheap=best.after), crashing) == frozenset()
-    rows = [t for t in store.trials(best.edge.key, here()) if t.measurement.status is not Status.OK]
-    assert [(t.actions, t.measurement.status, t.measurement.attempts) for t in rows] == [
-        (plan_text(best.edge.name), Status.CRASHED, 2)
-    ]
-    assert rows[0].measurement.error == "in the whole model: crashed: planted"
+    rows = [d for d in store.decisions(best.edge.key, here(), "cut") if d.status is not Status.OK]
+    assert [(d.choice, d.status, d.chosen) for d in rows] == [(best.edge.name, Status.CRASHED, False)]
+    assert rows[0].error == "in the whole model: crashed: planted"
     assert store.verify() == []
 
 
-def test_a_decision_is_a_row_a_promotion_and_an_event(store: Store) -> None:
+def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     best, events = by_name("store_exp"), list[Event]()
     settled(store, seconds(cheap=best.after), faster(has(best)), tell=events.append)
-    rows = {t.actions: t for t in store.trials(best.edge.key, here())}
-    assert {plan_text("rules"), plan_text(best.edge.name)} <= set(rows)
-    assert all((t.origin, t.session, t.kernel_text) == ("plan", "s1", best.edge.region) for t in rows.values())
-    (first, _), (last, evidence) = store.promotions(best.edge.key, here())
-    assert [stored_plan(t.actions) for t in (first, last)] == ["rules", best.edge.name]
-    assert evidence.p_value < 0.01
-    assert len(evidence.incumbent_samples_s) == len(evidence.challenger_samples_s) == 12
+    rows = store.decisions(best.edge.key, here())
+    assert {RULES, best.edge.name} <= {d.choice for d in rows}
+    assert all((d.kind, d.session, d.text) == ("cut", "s1", best.edge.region) for d in rows)
+    first, last = [d for d in rows if d.chosen]
+    assert [d.choice for d in (first, last)] == [RULES, best.edge.name]
+    assert (first.evidence.test, last.evidence.p_value < 0.01) == ("parts", True)
+    assert len(last.evidence.incumbent_samples_s) == len(last.evidence.challenger_samples_s) == 12
+    assert store.trials(best.edge.key) == [], "a decision is no trial"
     (event,) = [e for e in events if type(e) is WinnerPromoted]
-    assert (event.key, event.actions, event.origin) == (best.edge.key, plan_text(best.edge.name), "plan")
+    assert (event.key, event.actions, event.origin) == (best.edge.key, best.edge.name, "cut")
     assert store.verify() == []
 
 
@@ -170,21 +170,8 @@ def test_what_is_settled_is_not_measured(store: Store) -> None:
 
 def claim(store: Store, alternative: Alternative) -> None:
     """What an imported file promoted."""
-    edge, ok = alternative.edge, Measurement(Status.OK, (1e-6,) * 3)
-    row = Trial(
-        edge.key,
-        edge.region,
-        here(),
-        plan_text(edge.name),
-        "",
-        SPACE_VERSION,
-        Policy(),
-        ok,
-        "s1",
-        f"{IMPORTED}plan",
-        1.0,
-    )
-    store.promote(store.add(row), Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False))
+    edge = alternative.edge
+    store.record_decision(stored_decisions.decided("cut", edge.region, edge.name, here(), claimed=True))
 
 
 def test_what_a_file_promoted_is_measured_here_and_loses_where_it_is_slower(store: Store) -> None:
@@ -210,7 +197,7 @@ def test_what_a_file_promoted_stays_where_this_machine_proves_it(store: Store) -
     claim(store, claimed)
     chosen = settled(store, seconds(), faster(has(claimed)))
     assert chosen == ALTERNATIVES.toggles([claimed.edge])
-    assert not store.promotions(claimed.edge.key, here())[-1][1].imported
+    assert not store.decision("cut", claimed.edge.key, here(), SPACE_VERSION).imported
     assert settled(store, never, never) == chosen
 
 
@@ -219,12 +206,12 @@ def test_what_a_file_promoted_stays_a_claim_where_there_is_no_time_to_measure(st
     claim(store, claimed)
     chosen = settled(store, never, never, deadline_s=monotonic() - 1.0)
     assert chosen == ALTERNATIVES.toggles([claimed.edge])
-    assert all(e.imported for _, e in store.promotions(claimed.edge.key, here()))
+    assert all(d.imported for d in store.decisions(claimed.edge.key, here()))
 
 
 def test_regions_that_time_does_not_suffice_for_stay_open(store: Store) -> None:
     assert settled(store, never, never, deadline_s=monotonic() - 1.0) == frozenset()
-    assert not any(store.promotions(e.key, here()) for e in FOUND)
+    assert not store.decisions()
     best = by_name("store_exp")
     assert settled(store, seconds(cheap=best.after), faster(has(best)))
 
@@ -240,12 +227,12 @@ def test_a_store_of_another_machine_decides_nothing(store: Store) -> None:
 # ---- loading
 
 
-def decided(path: Path, alternative: Alternative, actions: str | None = None) -> Path:
+def decided(path: Path, alternative: Alternative, choice: str | None = None) -> Path:
     """A store that holds one decision."""
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
-        edge, ok = alternative.edge, Measurement(Status.OK, (1e-6,) * 3)
-        text = plan_text(edge.name) if actions is None else actions
-        store.add(Trial(edge.key, edge.region, here(), text, "", SPACE_VERSION, Policy(), ok, "s1", "plan", 1.0))
+        edge = alternative.edge
+        name = edge.name if choice is None else choice
+        store.record_decision(stored_decisions.decided("cut", edge.region, name, here()))
     return path
 
 
@@ -259,11 +246,9 @@ def test_a_stored_plan_changes_the_kernels_of_a_loaded_model_and_not_its_results
     np.testing.assert_allclose(model(X), rules(X), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "actions", ["plan(rules)", "plan(store_nothing)", "plan()", "plan(a) plan(b)", "tile(axis=a, size=4)"]
-)
-def test_a_stored_text_that_names_no_edge_leaves_the_rules_plan(tmp_path: Path, actions: str) -> None:
-    path = decided(tmp_path / "g.db", by_name("store_exp"), actions)
+@pytest.mark.parametrize("choice", ["rules", "store_nothing", "", "a b", "tile(axis=a, size=4)"])
+def test_a_stored_choice_that_names_no_edge_leaves_the_rules_plan(tmp_path: Path, choice: str) -> None:
+    path = decided(tmp_path / "g.db", by_name("store_exp"), choice)
     with open_store(path) as store:
         planned = plan_schedule(FUSION.drafts.targets, host_target(THREADS), here(), store, "contract")
     assert (planned.toggles, planned.plan) == (frozenset(), FUSION.schedule())
@@ -287,11 +272,12 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     monkeypatch.setattr(Deciding, "_track", lambda _self, _work, blamed: Compared(faster(has(best)), blamed))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
-        rows = [t for e in FOUND for t in store.trials(e.key, here())]
+        rows = store.decisions(None, here(), "cut")
         toggles = stored_toggles(FUSION, here(), store)
     assert toggles == ALTERNATIVES.toggles([best.edge])
     assert {r.key for r in report.rows} == keys(FUSION.toggled(toggles).schedule())
-    assert all(t.session == report.session for t in rows)
+    assert rows
+    assert all(d.session == report.session for d in rows)
     loaded = tg.compile(function, X, store=settings.store, threads=THREADS)
     assert {r.key for r in loaded.report()} == {r.key for r in report.rows}
     again = run_session(settings, WORK, [])

@@ -115,6 +115,18 @@ def test_whole_model_is_measured_before_and_after(tuned: Tuned) -> None:
     assert sum(row.share for row in tuned.report.rows) == pytest.approx(1.0)
 
 
+def test_latency_of_the_whole_model_is_a_row_with_its_conditions(tuned: Tuned) -> None:
+    with open_store(tuned.store) as store:
+        (row,) = store.latencies(tuned.report.model, here())
+        (session,) = store.sessions()
+    assert (row.kind, row.session) == ("tuned", tuned.report.session)
+    assert 1e3 * row.seconds == pytest.approx(tuned.report.tuned_ms)
+    assert 1e3 * median(row.default_samples_s) == pytest.approx(tuned.report.default_ms)
+    assert len(row.samples_s) == len(row.default_samples_s) >= 3
+    assert row.versions == session.versions != ()
+    assert [name for name, _ in row.state] == [name for name, _ in session.state] == ["governor", "load_1m"]
+
+
 def test_every_second_is_accounted_for_and_little_is_other(tuned: Tuned) -> None:
     costs = tuned.report.costs
     assert sum(costs.values()) == pytest.approx(tuned.report.seconds)

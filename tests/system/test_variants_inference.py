@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stored_decisions import decided
 
 import tunegrad as tg
 from tunegrad.config import Numerics
@@ -50,6 +51,15 @@ def convolutions(model: Model) -> list[Kernel]:
     return [k for k, _ in plan.kernels().values() if len(variants_of(k)) > 1]
 
 
+def chosen(path: Path, model: Model, variant: str, numerics: Numerics = "contract") -> Path:
+    """A store that has decided on a variant for every 3x3 convolution of stride 1."""
+    here = fingerprint(host_target(THREADS), numerics)
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
+        for k in convolutions(model):
+            store.record_decision(decided("variant", k.text, variant, here))
+    return path
+
+
 def stored(path: Path, model: Model, actions: str, numerics: Numerics = "contract") -> Path:
     """A store whose winner of every 3x3 convolution of stride 1 is ``actions``."""
     here = fingerprint(host_target(THREADS), numerics)
@@ -79,7 +89,7 @@ def wanted() -> Array:
 def test_a_network_of_winograd_convolutions_agrees_with_the_strict_one_and_its_graph(
     tmp_path: Path, wanted: Array, variant: str, factor: float
 ) -> None:
-    store = stored(tmp_path / "v.db", RESNET, f"variant({variant})")
+    store = chosen(tmp_path / "v.db", RESNET, variant)
     contract = loaded(RESNET, store=store)
     strict = loaded(RESNET, store=store, numerics="strict")
     assert len(winograds(contract)) >= 6
@@ -98,7 +108,7 @@ def test_a_stored_direct_schedule_keeps_a_convolution_direct(tmp_path: Path) -> 
 
 
 def test_winners_of_a_variant_s_kernels_are_found_by_their_own_keys(tmp_path: Path) -> None:
-    path = stored(tmp_path / "p.db", small(), "variant(winograd2)")
+    path = chosen(tmp_path / "p.db", small(), "winograd2")
     (kernel,) = convolutions(small())
     here, ok = fingerprint(host_target(THREADS)), Measurement(Status.OK, (1e-6,) * 3)
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s2"):
@@ -108,7 +118,7 @@ def test_winners_of_a_variant_s_kernels_are_found_by_their_own_keys(tmp_path: Pa
 
 
 def test_a_variant_without_winners_for_its_kernels_is_a_miss(tmp_path: Path) -> None:
-    path = stored(tmp_path / "m.db", small(), "variant(winograd2)")
+    path = chosen(tmp_path / "m.db", small(), "winograd2")
     assert [r.outcome for r in loaded(small(), store=path).report()] == ["miss"] * 3
     with pytest.raises(MissError, match=r"kernel winograd2 input 5x4x6 .*: no stored winner: kernel: not in the store"):
         loaded(small(), store=path, on_miss="error")
@@ -121,8 +131,10 @@ def test_rows_of_another_setting_are_misses_that_name_it(tmp_path: Path) -> None
 
 
 def test_strict_refuses_a_variant_that_a_store_claims_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """No tuner writes such a row; one that is there is a schedule that does not parse."""
-    path = stored(tmp_path / "s.db", small(), "variant(winograd4)", "strict")
+    """No tuner writes such a row; the decision is passed over, and a schedule of such a text does not parse."""
+    path = chosen(tmp_path / "s.db", small(), "winograd4", "strict")
+    assert winograds(loaded(small(), store=path, numerics="strict")) == []
+    path = stored(tmp_path / "t.db", small(), "variant(winograd4)", "strict")
     with caplog.at_level(logging.WARNING):
         model = loaded(small(), store=path, numerics="strict")
     assert winograds(model) == []
@@ -158,8 +170,8 @@ MADE = {
 def test_a_row_major_convolution_runs_as_stored_and_strict_only_exactly(
     tmp_path: Path, variant: str, numerics: Numerics
 ) -> None:
-    direct = loaded(rows(), store=stored(tmp_path / "d.db", rows(), "variant(direct)", numerics), numerics=numerics)
-    model = loaded(rows(), store=stored(tmp_path / "v.db", rows(), f"variant({variant})", numerics), numerics=numerics)
+    direct = loaded(rows(), store=chosen(tmp_path / "d.db", rows(), "direct", numerics), numerics=numerics)
+    model = loaded(rows(), store=chosen(tmp_path / "v.db", rows(), variant, numerics), numerics=numerics)
     names = [row.kernel.split(" ")[0] for row in model.report()]
     exactly = variant in ("direct", "channels_last")
     if exactly or numerics == "contract":
@@ -183,6 +195,15 @@ GARBAGE: dict[str, Callable[[Path], str]] = {
     "long": lambda _: f"variant({'w' * 100_000})",
     "deep": lambda _: "variant(" * 5000 + ")" * 5000,
 }
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_choice_of_garbage_runs_nothing_and_falls_back(tmp_path: Path, name: str) -> None:
+    mark = tmp_path / "mark"
+    path = chosen(tmp_path / "g.db", small(), GARBAGE[name](mark))
+    model = loaded(small(), store=path)
+    assert [r.key for r in model.report()] == [r.key for r in loaded(small(), store=False).report()]
+    assert not mark.exists()
 
 
 @pytest.mark.parametrize("name", GARBAGE)

@@ -13,10 +13,11 @@ import numpy as np
 import planted_direct
 import pytest
 from small_models import THREADS, Listener, bench_here
+from stored_decisions import decided
 
 import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
-from tunegrad.db import IMPORTED, Evidence, Store, open_store
+from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import CandidateMeasured
@@ -62,9 +63,9 @@ def settings_of(store: Path, budget_s: float = BUDGET_S, numerics: Numerics = "c
     return TuneSettings(spec, "cpu", THREADS, budget_s, "beam", store, 3, numerics=numerics)
 
 
-def variant_rows(store: Store, place: Fingerprint | None = None) -> list[Trial]:
-    rows = [t for k in convolutions() for t in store.trials(k.key, here() if place is None else place)]
-    return [t for t in rows if t.actions.startswith("variant(")]
+def variant_rows(store: Store, place: Fingerprint | None = None) -> list[Decision]:
+    place = here() if place is None else place
+    return [d for k in convolutions() for d in store.decisions(k.key, place, "variant")]
 
 
 # ---- a session
@@ -90,26 +91,28 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> T
 def test_each_convolution_has_the_row_of_what_stands_and_of_what_came_nearest(tuned: Tuned) -> None:
     with open_store(tuned.store) as store:
         for kernel in convolutions():
-            rows = [t for t in variant_rows(store) if t.kernel_key == kernel.key]
-            names = {f"variant({v})" for v in variants_of(kernel)} - {"variant(direct)"}
-            assert 1 <= len(rows) == len({t.actions for t in rows} & names)
-            assert {(t.origin, t.session) for t in rows} == {("variant", tuned.report.session)}
-            assert {t.measurement.status for t in rows} == {Status.OK}
-            (first, evidence), *later = store.promotions(kernel.key, here())
-            assert first in rows
-            assert evidence.challenger_samples_s == first.measurement.samples_s
-            assert (evidence.test, evidence.incumbent_samples_s) == ("alone", ()), "no direct kernel ran"
-            assert all(t in rows and e.incumbent_samples_s for t, e in later), "it was beaten in whole models"
+            rows = [d for d in variant_rows(store) if d.key == kernel.key]
+            assert {d.choice for d in rows} <= set(variants_of(kernel)) - {DIRECT}
+            assert {(d.session, d.status) for d in rows} == {(tuned.report.session, Status.OK)}
+            first, *later = [d for d in rows if d.chosen]
+            alone = first.evidence
+            assert (alone.test, alone.incumbent_samples_s) == ("alone", ()), "no direct kernel ran"
+            assert all(d.evidence.incumbent_samples_s for d in later), "it was beaten in whole models"
+            assert store.promotions(kernel.key, here()) == []
+
+
+def _chosen(store: Store, kernel: Kernel) -> str:
+    return [d.choice for d in variant_rows(store) if d.key == kernel.key and d.chosen][-1]
 
 
 def test_convolutions_of_equal_products_run_as_one_variant(tuned: Tuned) -> None:
     with open_store(tuned.store) as store:
-        assert len({store.promotions(k.key, here())[-1][0].actions for k in convolutions()}) == 1
+        assert len({_chosen(store, k) for k in convolutions()}) == 1
 
 
 def test_the_variant_s_kernels_were_searched_and_reported(tuned: Tuned) -> None:
     with open_store(tuned.store) as store:
-        variant = store.promotions(convolutions()[0].key, here())[-1][0].actions[len("variant(") : -1]
+        variant = _chosen(store, convolutions()[0])
     parts = {p.key for k in convolutions() for p in parts_of(k, variant)}
     assert parts == {row.key for row in tuned.report.rows}
     assert all(row.tuned_ms is not None for row in tuned.report.rows)
@@ -201,8 +204,8 @@ def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
 def test_the_fastest_sum_of_parts_is_picked(store: Store, best: str) -> None:
     times = {v: 1e-3 if v == best else 1e-2 for v in ("direct", "winograd2", "winograd4")}
     assert settled(store, seconds(**times)) == {k.key: best for k in convolutions()}
-    wanted = [] if best == DIRECT else [f"variant({best})"] * 2
-    assert [t.actions for t in variant_rows(store)] == wanted
+    wanted = [] if best == DIRECT else [best] * 2
+    assert [d.choice for d in variant_rows(store)] == wanted
 
 
 def test_a_variant_of_which_a_part_does_not_run_is_not_picked(store: Store) -> None:
@@ -243,23 +246,8 @@ def test_a_promoted_direct_schedule_is_settled_and_an_unpromoted_one_is_not(stor
 
 
 def test_what_a_file_promoted_is_measured_here_before_it_is_settled(store: Store) -> None:
-    ok = Measurement(Status.OK, (1e-6,) * 3)
-    claim = Evidence(f"{IMPORTED}welch", 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False)
     for k in convolutions():
-        row = Trial(
-            k.key,
-            k.text,
-            here(),
-            "variant(winograd4)",
-            "",
-            SPACE_VERSION,
-            Policy(),
-            ok,
-            "s1",
-            f"{IMPORTED}variant",
-            1.0,
-        )
-        store.promote(store.add(row), claim)
+        store.record_decision(decided("variant", k.text, "winograd4", here(), claimed=True))
     with pytest.raises(AssertionError, match="measured again"):
         settled(store, never)
     picks = settled(store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-1))
@@ -267,24 +255,18 @@ def test_what_a_file_promoted_is_measured_here_before_it_is_settled(store: Store
     assert settled(store, never) == picks
 
 
-def test_what_a_file_measured_and_nobody_promoted_is_not_settled_either(store: Store) -> None:
-    ok = Measurement(Status.OK, (1e-6,) * 3)
+def test_what_a_file_tried_and_did_not_choose_is_not_settled_either(store: Store) -> None:
     for k in convolutions():
-        store.add(
-            Trial(
-                k.key, k.text, here(), "variant(winograd4)", "", SPACE_VERSION, Policy(), ok, "s1",
-                f"{IMPORTED}variant", 1.0,
-            )
-        )  # fmt: skip
+        claim = decided("variant", k.text, "winograd4", here(), claimed=True)
+        store.record_decision(replace(claim, chosen=False))
     with pytest.raises(AssertionError, match="measured again"):
         settled(store, never)
 
 
 def test_a_settled_name_that_is_no_variant_is_direct(store: Store) -> None:
     first = settled(store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-2))
-    for key in first:
-        ((row, evidence),) = store.promotions(key, here())
-        store.promote(store.add(replace(row, actions="variant(winograd64)")), evidence)
+    for row in variant_rows(store):
+        store.record_decision(replace(row, choice="winograd64"))
     assert settled(store, never) == dict.fromkeys(first, DIRECT)
 
 
@@ -331,7 +313,7 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
     rivals = rivals_of(work, place, store, measure, numerics)
     with bench_here() as bench:
         picks = settle_variants(rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void)
-    (row,) = store.trials(kernel.key, place)
-    assert (row.actions, row.origin, row.measurement.status) == (f"variant({best})", "variant", Status.OK)
-    promoted = [t.actions for t, _ in store.promotions(kernel.key, place)]
-    assert (picks, promoted) in (({kernel.key: best}, [row.actions]), ({kernel.key: DIRECT}, []))
+    (row,) = store.decisions(kernel.key, place)
+    assert (row.choice, row.kind, row.status) == (best, "variant", Status.OK)
+    assert store.trials(kernel.key) == []
+    assert (picks, row.chosen) in (({kernel.key: best}, True), ({kernel.key: DIRECT}, False))

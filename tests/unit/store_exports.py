@@ -9,7 +9,7 @@ from store_trials import HERE, KERNEL, KEY
 
 from tunegrad.db import Contents, Evidence, Session, SqliteStore, open_store
 from tunegrad.db.contents import Promotion, Spend, Withdrawn
-from tunegrad.db.rows import identity
+from tunegrad.db.identity import identity
 from tunegrad.trial import Measurement, Policy, Status, Trial
 
 

@@ -10,7 +10,8 @@ from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Contents, open_store, read_contents, salvage_store
 from tunegrad.db.contents import Promotion
-from tunegrad.db.rows import TRIAL_VALUES, identity
+from tunegrad.db.identity import identity
+from tunegrad.db.rows import TRIAL_VALUES
 
 # No foreign keys: a row that names another row of the same kind is another trial, not a damaged one.
 COLUMNS = tuple(name for name in TRIAL_VALUES if name != "session")

@@ -16,8 +16,8 @@ from store_trials import HERE, KEY
 from tunegrad.db import Contents, Evidence, export_store, import_store, open_store, read_contents
 from tunegrad.db import importing as reading_module
 from tunegrad.db.export import export_lines, machine_id
+from tunegrad.db.identity import identity
 from tunegrad.db.importing import MAX_LINE_BYTES, Reading, read_export
-from tunegrad.db.rows import identity
 from tunegrad.errors import StoreError
 
 MACHINE = machine_id(HERE)
@@ -57,9 +57,10 @@ def test_export_is_the_same_bytes_each_time_and_has_a_versioned_header(tmp_path)
     lines = export_store(path).lines
     assert lines == export_store(path).lines
     assert json.loads(lines[0]) == {
-        "format": "tunegrad-store", "version": 2,
+        "format": "tunegrad-store", "version": 3,
         "rows": {
             "kernel": 1, "machine": 1, "session": 1, "trial": 4, "promotion": 1, "spend": 1, "withdrawal": 0,
+            "decision": 0, "latency": 0,
         },
     }  # fmt: skip
 
@@ -79,7 +80,7 @@ def test_export_of_a_kernel_is_found_by_name_and_by_the_start_of_its_key(tmp_pat
 
 
 def test_import_takes_a_file_of_version_1_as_it_was(tmp_path):
-    found = rows()
+    found = of_version_2()
     found[0]["version"] = 1
     del found[0]["rows"]["withdrawal"]
     for row in found[4:8]:
@@ -89,9 +90,30 @@ def test_import_takes_a_file_of_version_1_as_it_was(tmp_path):
     assert old.contents == read(list(rows())).contents
 
 
-def test_import_of_version_2_refuses_a_trial_without_attempts():
-    (refusal,) = [r for r in changed(5, attempts=None).refusals if r.row == "trial"]
-    assert refusal.rule == "must have attempts"
+def of_version_2() -> list[dict[str, object]]:
+    """The file of WORLD as version 2 had it."""
+    found = rows()
+    found[0]["version"] = 2
+    for kind in ("decision", "latency"):
+        del found[0]["rows"][kind]
+    for name in ("versions", "state"):
+        del found[3][name]
+    for row in found[4:8]:
+        del row["reference_samples_s"], row["reference_program"]
+    del found[8]["measured_by"], found[8]["measured_s"]
+    return found
+
+
+def test_import_takes_a_file_of_version_2_as_it_was():
+    old = read(list(of_version_2()))
+    assert (old.refusals, old.warnings) == ((), ())
+    assert old.contents == read(list(rows())).contents
+
+
+@pytest.mark.parametrize("name", ["attempts", "reference_samples_s"])
+def test_import_refuses_a_trial_that_lacks_what_its_version_has(name):
+    (refusal,) = [r for r in changed(5, **{name: None}).refusals if r.row == "trial"]
+    assert refusal.rule == f"must have {name}"
 
 
 def test_import_never_withdraws_what_was_measured_here(tmp_path):
@@ -190,7 +212,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"status": "good"}, "line 5: trial row: status is 'good': must be one of ok, wrong"),
         (4, {"status": "wrong"}, "line 5: trial row: samples_s is a list of 3: must be empty where status is wrong"),
         (4, {"max_error": "big"}, "line 5: trial row: max_error is 'big': must be one of inf, nan"),
-        (4, {"origin": None}, "line 5: trial row: row is an object of 17: must have origin"),
+        (4, {"origin": None}, "line 5: trial row: row is an object of 20: must have origin"),
         (4, {"run": "x"}, "line 5: trial row: row is 'run': no such field; valid: kernel, machine"),
         (4, {"policy": {}}, "line 5: trial row: policy is an object of 0: must have budget_s"),
         (4, {"kernel": "0" * 32}, "line 5: trial row: kernel is '00000000000000000000000000000000': must be the key"),
@@ -200,7 +222,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"actions": "tile(axis=m, size=4"}, "line 5: trial row: actions is 'tile(axis=m, size=4': must be a list"),
         (4, {"actions": f"tile(axis=m, size={'9' * 5000})"}, "line 5: trial row: actions is 'tile(axis=m, size=999"),
         (4, {"actions": "plan(a;b)"}, "line 5: trial row: actions is 'plan(a;b)': must be a list of actions"),
-        (5, {"actions": ""}, "line 6: trial row: actions is '': must not repeat that of a row above"),
+        (5, {"actions": "", "created_s": 1000.0}, "trial row: actions is '': must not repeat that of a row above"),
         (8, {"actions": "unroll(axis=m)"}, "line 9: promotion row: actions is 'unroll(axis=m)': must be those of a"),
         (8, {"actions": "tile(axis=m, size=3)"}, "must be those of a trial above that is ok and has samples"),
         (9, {"seconds": [1]}, "line 10: spend row: seconds is a list of 1: must be a number"),
@@ -244,7 +266,7 @@ def test_import_survives_a_line_that_is_no_row(line, message):
         ("", "file x.jsonl: is no export of a store"),
         ("SQLite format 3\x00", "file x.jsonl: is no export of a store"),
         ('{"format": "t4"}', "file x.jsonl: is no export of a store"),
-        ('{"format": "tunegrad-store", "version": 3, "rows": {}}', "version 3 of the format is none of 1, 2, the"),
+        ('{"format": "tunegrad-store", "version": 4, "rows": {}}', "version 4 of the format is none of 1, 2, 3, the"),
         ('{"format": "tunegrad-store", "version": 1, "rows": {}}', "line 1: rows is an object of 0: must have kernel"),
     ],
 )

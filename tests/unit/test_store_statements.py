@@ -4,7 +4,7 @@ import pytest
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Hit, Miss, Near, open_store
-from tunegrad.db.sqlite_store import _BY_SPEED, _PLACES, _PROMOTED, _SAME, _SELECT, _WITHDRAWN
+from tunegrad.db.sqlite_trials import BY_SPEED, PLACES, PROMOTED, SAME, SELECT, WITHDRAWN
 from tunegrad.trial import Fingerprint
 
 THERE = Fingerprint((("arch", "skylake"), ("device", "cpu")))
@@ -71,11 +71,11 @@ def test_store_trials_is_one_statement_however_many_there_are(traced):
 @pytest.mark.parametrize(
     "sql",
     [
-        pytest.param(_BY_SPEED, id="fastest"),
-        pytest.param(f"{_PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", id="promoted"),
-        pytest.param(_PLACES, id="places"),
-        pytest.param(f"{_SELECT} WHERE {_SAME}", id="same"),
-        pytest.param(_WITHDRAWN, id="withdrawn"),
+        pytest.param(BY_SPEED, id="fastest"),
+        pytest.param(f"{PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", id="promoted"),
+        pytest.param(PLACES, id="places"),
+        pytest.param(f"{SELECT} WHERE {SAME}", id="same"),
+        pytest.param(WITHDRAWN, id="withdrawn"),
     ],
 )
 def test_store_lookups_never_read_a_whole_table(traced, sql):

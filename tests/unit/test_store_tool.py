@@ -22,7 +22,7 @@ from tunegrad.db import (
     why,
 )
 from tunegrad.db.contents import Promotion, winners
-from tunegrad.db.rows import identity
+from tunegrad.db.identity import identity
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status
 

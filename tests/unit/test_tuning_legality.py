@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 from kernel_corpus import NAMES, corpus_kernel, kernels_of
 from store_exports import WORLD, promotion, trial
+from stored_decisions import decided
 
-from tunegrad.db import Claim, Contents, Verdict, import_store, key_of, open_store
+from tunegrad.db import Claim, Contents, Question, Verdict, import_store, key_of, open_store
 from tunegrad.db.export import export_lines
 from tunegrad.db.importing import MAX_ACTIONS
 from tunegrad.devices import fingerprint, host_target
@@ -29,6 +30,10 @@ REGION = "region\nlaunch (0, 1) 0123456789abcdef"
 
 def verdict(actions: str, text: str = GEMM.text, machine: Fingerprint = HERE, version: int = SPACE_VERSION) -> Verdict:
     return Legality()(Claim(text, machine, version, actions))
+
+
+def chosen(kind: Question, choice: str, text: str) -> Verdict:
+    return Legality()(Claim(text, HERE, SPACE_VERSION, choice, kind))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,19 +75,25 @@ def test_legality_does_not_judge_what_other_machines_and_spaces_may_do() -> None
 
 def test_legality_of_a_variant_is_that_the_kernel_has_it() -> None:
     (name,) = set(variants_of(CONV)) & {"winograd2"}
-    assert verdict(f"variant({name})", CONV.text) == Verdict()
-    assert verdict(f"variant({name})", GEMM.text).fault.startswith("must be a variant of this kernel: direct")
+    assert chosen("variant", name, CONV.text) == Verdict()
+    assert chosen("variant", name, GEMM.text).fault.startswith("must be a variant of this kernel: direct")
+    assert chosen("variant", name, REGION) == Verdict(unchecked=NO_KERNEL)
 
 
-@pytest.mark.parametrize("actions", ["plan(inline)", "images(last)"])
-def test_legality_lets_plans_and_images_be_of_regions_not_kernels(actions: str) -> None:
-    assert verdict(actions, REGION) == Verdict()
-    assert verdict(actions).fault == "must be a schedule or a variant, as the text is a kernel's"
+@pytest.mark.parametrize(("kind", "choice"), [("cut", "inline"), ("images", "last")])
+def test_legality_lets_cuts_and_images_be_of_regions_not_kernels(kind: Question, choice: str) -> None:
+    assert chosen(kind, choice, REGION) == Verdict()
+    assert chosen(kind, choice, GEMM.text).fault == "must be a variant, as the text is a kernel's"
+
+
+@pytest.mark.parametrize("actions", ["plan(inline)", "images(last)", "variant(winograd2)"])
+def test_legality_knows_no_decision_among_schedules(actions: str) -> None:
+    assert verdict(actions, CONV.text).fault.startswith("must be a list of actions")
 
 
 @pytest.mark.parametrize("text", [REGION, GEMM.text + "\n", "kernel\n" * LONGEST_KERNEL])
 def test_legality_can_not_tell_for_a_text_that_is_no_kernels(text: str) -> None:
-    for actions in ("", ILLEGAL, "variant(winograd2)"):
+    for actions in ("", ILLEGAL):
         assert verdict(actions, text) == Verdict(unchecked=NO_KERNEL)
 
 
@@ -118,15 +129,19 @@ def test_import_with_the_rule_takes_the_good_rows_and_names_the_others(tmp_path)
         fields = {"fingerprint": HERE, "space_version": SPACE_VERSION, "actions": actions} | changes
         return replace(trial(0), kernel_text=text, kernel_key=key_of(text), **fields)
 
-    good = (row(""), row("tile(axis=a, size=4)"), row("plan(inline)", REGION), row("variant(winograd2)", CONV.text))
+    good = (row(""), row("tile(axis=a, size=4)"))
     unknown = (row("tile(axis=a, size=2)", REGION), row(ILLEGAL, space_version=SPACE_VERSION + 1))
-    bad = (row(ILLEGAL), row("variant(winograd2)"), row("plan(inline)"))
+    bad = (row(ILLEGAL), row("plan(inline)", REGION))
+    sound = (decided("cut", REGION, "inline", HERE), decided("variant", CONV.text, "winograd2", HERE))
+    refused = (decided("variant", GEMM.text, "winograd2", HERE), decided("cut", GEMM.text, "inline", HERE))
     texts = tuple((t, "") for t in sorted((GEMM.text, CONV.text, REGION), key=key_of))
-    file = Contents(texts, WORLD.sessions, (*good, *unknown, *bad), (promotion(good[1]), promotion(bad[0])))
+    promotions = promotion(good[1]), promotion(bad[0])
+    file = Contents(texts, WORLD.sessions, (*good, *unknown, *bad), promotions, decisions=(*sound, *refused))
     lines = "\n".join(export_lines(file)).encode()
     report = import_store(tmp_path / "b.db", io.BytesIO(lines), "x.jsonl", rule=Legality())
     assert report.unchecked == {NO_KERNEL: 1, OTHER_SPACE: 1}
     assert (report.new_trials, report.unchecked_trials, report.new_promotions) == (len(good + unknown), 2, 1)
-    assert [r.row for r in report.refused] == ["trial", "trial", "trial", "promotion"]
+    assert [r.row for r in report.refused] == ["trial", "trial", "promotion", "decision", "decision"]
+    assert report.new_decisions == len(sound)
     with open_store(tmp_path / "b.db") as store:
         assert store.winner(GEMM.key, HERE, SPACE_VERSION).actions == "tile(axis=a, size=4)"

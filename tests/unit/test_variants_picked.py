@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from stored_decisions import decided
 from variant_builders import Conv, constant, kernel_of, only
 
 from tunegrad.db import Evidence, Store, open_store
@@ -15,7 +16,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.variants import allowed, expected, pick_variants, picked, stored_variant, variant_text
+from tunegrad.variants import allowed, expected, pick_variants, picked
 
 SERVER = Target(
     "cpu", "cpu", "znver4", vector_bytes=64, registers=32, threads=1, l2_bytes=1 << 20, l3_bytes=32 << 20
@@ -43,26 +44,6 @@ def pick(store: Store | None, numerics: str = "contract") -> str | None:
     return picked(PLAN, SERVER, HERE, store, numerics).get(KERNEL.key)  # type: ignore[arg-type]
 
 
-# ---- the text
-
-
-@pytest.mark.parametrize("name", variants_of(KERNEL))
-def test_text_of_a_variant_reads_back(name: str) -> None:
-    assert stored_variant(variant_text(name)) == name
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "tile(axis=a, size=4)", "variant()", "variant(winograd2) tile(axis=a, size=4)", " variant(winograd2)",
-        "variant(winograd2)\n", "variant(a b)", "variant(__import__('os'))", "variant(winograd2))",
-        "Variant(winograd2)",
-    ],
-)  # fmt: skip
-def test_another_text_names_no_variant(text: str) -> None:
-    assert stored_variant(text) is None
-
-
 # ---- the choice
 
 
@@ -75,7 +56,7 @@ def test_strict_allows_the_exact_ones() -> None:
 
 @pytest.mark.parametrize("name", ["winograd2", "winograd4", "channels_last_winograd2", "channels_last_winograd4"])
 def test_strict_picks_an_exact_one_whatever_is_stored(store: Store, name: str) -> None:
-    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    store.record_decision(decided("variant", KERNEL.text, name, HERE))
     plan, picks = pick_variants(PLAN, SERVER, HERE, store, "strict")
     assert picks == {KERNEL.key: "channels_last"} == {KERNEL.key: expected(KERNEL, SERVER, "strict")}
     assert [x.name.split(" (")[0] for x in plan.launches] == [
@@ -85,13 +66,13 @@ def test_strict_picks_an_exact_one_whatever_is_stored(store: Store, name: str) -
 
 @pytest.mark.parametrize("name", ["direct", "channels_last"])
 def test_strict_keeps_a_stored_exact_choice(store: Store, name: str) -> None:
-    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    store.record_decision(decided("variant", KERNEL.text, name, HERE))
     assert pick(store, "strict") == name
 
 
 def test_strict_leaves_a_channels_last_plan_alone_whatever_is_stored(store: Store) -> None:
     last = Conv(channels=64, outputs=64, height=28, width=28, last=True).plan()
-    store.promote(store.add(trial("variant(winograd4)", kernel=kernel_of(last))), EVIDENCE)
+    store.record_decision(decided("variant", kernel_of(last).text, "winograd4", HERE))
     assert allowed(kernel_of(last), "strict") == ("direct",)
     plan, picks = pick_variants(last, SERVER, HERE, store, "strict")
     assert plan is last
@@ -108,7 +89,7 @@ def test_an_empty_store_is_as_none(store: Store) -> None:
 
 @pytest.mark.parametrize("name", variants_of(KERNEL))
 def test_a_stored_choice_wins(store: Store, name: str) -> None:
-    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    store.record_decision(decided("variant", KERNEL.text, name, HERE))
     assert pick(store) == name
 
 
@@ -117,33 +98,52 @@ def test_a_stored_schedule_is_a_choice_of_the_direct_kernel(store: Store) -> Non
     assert pick(store) == "direct"
 
 
-def test_the_last_promotion_wins(store: Store) -> None:
-    for actions in ("variant(winograd2)", "tile(axis=a, size=4)", "variant(winograd4)"):
-        store.promote(store.add(trial(actions)), EVIDENCE)
+def test_the_last_decision_wins(store: Store) -> None:
+    for name in ("winograd2", "direct", "winograd4"):
+        store.record_decision(decided("variant", KERNEL.text, name, HERE))
     assert pick(store) == "winograd4"
+
+
+def test_a_decision_wins_over_a_schedule_of_the_direct_kernel(store: Store) -> None:
+    store.record_decision(decided("variant", KERNEL.text, "winograd2", HERE))
+    store.promote(store.add(trial("tile(axis=a, size=4)")), EVIDENCE)
+    assert pick(store) == "winograd2"
+
+
+def test_a_claimed_choice_wins_until_a_schedule_of_the_direct_kernel_is_promoted_here(store: Store) -> None:
+    store.record_decision(decided("variant", KERNEL.text, "winograd2", HERE, claimed=True))
+    row = store.add(trial("tile(axis=a, size=4)"))
+    assert pick(store) == "winograd2"
+    store.promote(row, EVIDENCE)
+    assert pick(store) == "direct"
+
+
+def test_a_schedule_is_no_decision_whatever_its_text(store: Store) -> None:
+    store.promote(store.add(trial("variant(winograd2)")), EVIDENCE)
+    assert pick(store) == "direct"
 
 
 def test_a_choice_of_another_machine_is_none(store: Store) -> None:
     elsewhere = Fingerprint((("device", "cpu"), ("numerics", "strict")))
-    store.promote(store.add(trial("variant(winograd2)", here=elsewhere)), EVIDENCE)
+    store.record_decision(decided("variant", KERNEL.text, "winograd2", elsewhere))
     assert pick(store) == expected(KERNEL, SERVER)
 
 
 @pytest.mark.parametrize("name", ["winograd6", "im2col", "winograd", "eval", "winograd٤"])
 def test_a_stored_name_that_is_no_variant_falls_back(store: Store, name: str) -> None:
     """Also a text that no version of this program wrote: it is looked up, and nothing else."""
-    store.promote(store.add(trial(variant_text(name))), EVIDENCE)
+    store.record_decision(decided("variant", KERNEL.text, name, HERE))
     assert pick(store) == expected(KERNEL, SERVER)
 
 
 def test_a_kernel_of_one_variant_is_not_picked(store: Store) -> None:
     plan = only(Tensor.input("x", (4, 5)) @ constant(5, 6))
-    store.add(trial("variant(winograd2)", kernel=kernel_of(plan)))
+    store.record_decision(decided("variant", kernel_of(plan).text, "winograd2", HERE))
     assert picked(plan, SERVER, HERE, store, "contract") == {}
 
 
 def test_picked_variants_are_in_the_plan(store: Store) -> None:
-    store.add(trial("variant(winograd2)"))
+    store.record_decision(decided("variant", KERNEL.text, "winograd2", HERE))
     plan, picks = pick_variants(PLAN, SERVER, HERE, store, "contract")
     assert picks == {KERNEL.key: "winograd2"}
     assert [x.name.split(" ")[0] for x in plan.launches] == ["winograd2", "winograd", "winograd2"]

@@ -1,7 +1,7 @@
 """The store: every trial that was ever measured, as rows of one SQLite file. It knows no search and no hardware."""
 
 from tunegrad.db.contents import Contents
-from tunegrad.db.diff import StoreDiff, WinnerChange, WinnerFacts
+from tunegrad.db.diff import DecisionChange, LatencyPair, StoreDiff, WinnerChange, WinnerFacts
 from tunegrad.db.exchange import (
     Exported,
     ImportReport,
@@ -15,7 +15,7 @@ from tunegrad.db.exchange import (
     prune_store,
     salvage_store,
 )
-from tunegrad.db.importing import Claim, Refusal, Verdict, actions_fault, decision
+from tunegrad.db.importing import Claim, Refusal, Verdict, actions_fault
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
@@ -23,7 +23,19 @@ from tunegrad.db.opening import MEMORY, open_store
 from tunegrad.db.protocol import Mode, Store
 from tunegrad.db.prune import PruneRules
 from tunegrad.db.reading import read_contents
-from tunegrad.db.records import IMPORTED, STOPPED, Evidence, Problem, Session, Stats, Withdrawal
+from tunegrad.db.records import (
+    IMPORTED,
+    STOPPED,
+    Decision,
+    Evidence,
+    Latency,
+    Problem,
+    Properties,
+    Question,
+    Session,
+    Stats,
+    Withdrawal,
+)
 from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.texts import UnreadText, unread_texts
@@ -37,11 +49,15 @@ __all__ = [
     "STOPPED",
     "Claim",
     "Contents",
+    "Decision",
+    "DecisionChange",
     "Difference",
     "Evidence",
     "Exported",
     "Hit",
     "ImportReport",
+    "Latency",
+    "LatencyPair",
     "Lookup",
     "MemoryStore",
     "MergeReport",
@@ -50,8 +66,10 @@ __all__ = [
     "Near",
     "Nearby",
     "Problem",
+    "Properties",
     "PruneReport",
     "PruneRules",
+    "Question",
     "Refusal",
     "SalvageReport",
     "Session",
@@ -66,7 +84,6 @@ __all__ = [
     "WinnerFacts",
     "Withdrawal",
     "actions_fault",
-    "decision",
     "diff_stores",
     "export_store",
     "import_store",

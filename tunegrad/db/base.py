@@ -15,8 +15,8 @@ from typing import Self
 
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import WITHDRAWN, Session, Withdrawal, withdrawn_by
-from tunegrad.db.rows import clean_text
+from tunegrad.db.records import WITHDRAWN, Properties, Session, Withdrawal, withdrawn_by
+from tunegrad.db.values import clean_text, properties_faults
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Status, Trial
 
@@ -82,7 +82,14 @@ class BaseStore(ABC):
 
     @contextmanager
     def session(
-        self, command: str, seed: int, settings: Mapping[str, object], version: str, session_id: str | None = None
+        self,
+        command: str,
+        seed: int,
+        settings: Mapping[str, object],
+        version: str,
+        session_id: str | None = None,
+        versions: Properties = (),
+        state: Properties = (),
     ) -> Iterator[Session]:
         """Open a session row and note the time when the block ends, however it ends."""
         self._check_writable()
@@ -92,7 +99,10 @@ class BaseStore(ABC):
             text = json.dumps(dict(settings), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InternalError(f"store {self.label}: settings of a session are not JSON: {error}") from error
-        session = Session(session_id or uuid.uuid4().hex, self._clock(), None, clean_text(command), seed, text, version)
+        if faults := [*properties_faults("versions", versions), *properties_faults("state", state)]:
+            raise InternalError(f"store {self.label}: session: {'; '.join(faults)}")
+        name, now_s = session_id or uuid.uuid4().hex, self._clock()
+        session = Session(name, now_s, None, clean_text(command), seed, text, version, versions, state)
         if not self._start_session(session):
             raise StoreError(f"store {self.label}: session id {session.id!r} is taken; choose another, or none")
         try:

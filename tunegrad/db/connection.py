@@ -113,7 +113,7 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
         version = _identify(connection, path, may_be_new=False)
         connection.execute("SELECT id FROM trials WHERE id = 0")
         connection.execute("PRAGMA temp_store = MEMORY")
-        for statement in (s for step in SALVAGED[version:] for s in step):
+        for statement in SALVAGED[version]:
             connection.execute(statement)
     except BaseException as error:
         _abandon(connection, path, remove=False)

@@ -9,35 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from tunegrad.db.records import IMPORTED, Evidence, Session
-from tunegrad.db.rows import identity
+from tunegrad.db.identity import (
+    Identity,
+    Place,
+    Subject,
+    identity,
+    measured_again,
+    place_of,
+    standing,
+    subject,
+    wrong_of,
+)
+from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
     "Contents",
-    "Identity",
-    "Place",
     "Promotion",
     "Spend",
     "Winner",
     "Withdrawn",
+    "decided",
     "fastest",
     "is_imported",
-    "place_of",
     "winners",
+    "with_wrong_withdrawn",
 ]
-
-Identity = tuple[str, Fingerprint, str, str, int]
-
-
-class Place(NamedTuple):
-    """Where figures compare and one trial wins: a kernel, a machine, a version of the space."""
-
-    kernel_key: str
-    fingerprint: Fingerprint
-    space_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Promotion:
 
     @property
     def place(self) -> Place:
-        return Place(self.trial[0], self.trial[1], self.trial[4])
+        return self.trial.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Withdrawn:
 
     @property
     def place(self) -> Place:
-        return Place(self.trial[0], self.trial[1], self.trial[4])
+        return self.trial.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,10 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Rows in the order of their ids; ``kernels`` are (text, name) by key, sessions by start, spends by their keys."""
+    """Rows in the order of their ids; ``kernels`` are (text, name) by key, sessions by start, spends by their keys.
+
+    Texts that decisions are about are ``kernels``, too.
+    """
 
     kernels: tuple[tuple[str, str], ...] = ()
     sessions: tuple[Session, ...] = ()
@@ -87,11 +88,13 @@ class Contents:
     promotions: tuple[Promotion, ...] = ()
     spends: tuple[Spend, ...] = ()
     withdrawals: tuple[Withdrawn, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    latencies: tuple[Latency, ...] = ()
 
     @property
-    def withdrawn(self) -> frozenset[Identity]:
-        """The trials that shall not win."""
-        return frozenset(w.trial for w in self.withdrawals)
+    def withdrawn(self) -> frozenset[Subject]:
+        """What shall not win, however often it is measured."""
+        return frozenset(w.trial.subject for w in self.withdrawals)
 
     def by_identity(self) -> dict[Identity, Trial]:
         """Every trial by what makes it the same one."""
@@ -124,13 +127,10 @@ class Winner:
         return measured.seconds
 
 
-def place_of(trial: Trial) -> Place:
-    """The place that a trial competes in."""
-    return Place(trial.kernel_key, trial.fingerprint, trial.space_version)
-
-
-def is_imported(row: Trial | Promotion | Withdrawn) -> bool:
+def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool:
     """Whether a row came out of a file of somebody else, rather than from a measurement of this store's owner."""
+    if isinstance(row, Decision | Latency):
+        return row.imported
     if isinstance(row, Withdrawn):
         return row.reason.startswith(IMPORTED)
     return row.origin.startswith(IMPORTED) if isinstance(row, Trial) else row.evidence.imported
@@ -140,27 +140,57 @@ def winners(contents: Contents) -> dict[Place, Winner]:
     """The winner of every place that has one, by the store's own rule: promoted last, else the fastest.
 
     Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
-    withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed.
+    withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed. What was promoted
+    and measured again since has the figures of the newest measurement that ran.
     """
-    trials = contents.by_identity()
     withdrawn, void = contents.withdrawn, {w.place for w in contents.withdrawals}
+    timed = {identity(t) for t in contents.trials if t.measurement.ran}
+    ran: dict[Subject, Trial] = {}
+    for trial in contents.trials:
+        if trial.measurement.ran and (subject(trial) not in ran or not is_imported(trial)):
+            ran[subject(trial)] = trial
     found: dict[Place, Winner] = {}
     for promotion in contents.promotions:
-        trial = trials.get(promotion.trial)
-        if trial is not None and trial.measurement.ran and promotion.trial not in withdrawn:
-            found[promotion.place] = Winner(trial, promotion)
+        at = promotion.trial.subject
+        if promotion.trial in timed and at not in withdrawn:
+            found[promotion.place] = Winner(ran[at], promotion)
     return fastest(t for t in contents.trials if place_of(t) not in found.keys() | void) | found
 
 
 def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
-    """Per place the fastest OK trial of the newest OK trial's policy, the older of equals; trials oldest first."""
-    timed: dict[Place, list[Trial]] = {}
+    """Per place the fastest OK trial of the newest OK trial's policy, the older of equals; trials oldest first.
+
+    Of what was measured several times only the measurement that counts is looked at.
+    """
+    places: dict[Place, list[Trial]] = {}
     for trial in trials:
-        if trial.measurement.ran:
-            timed.setdefault(place_of(trial), []).append(trial)
+        places.setdefault(place_of(trial), []).append(trial)
     found = {}
-    for place, rivals in timed.items():
-        policy = rivals[-1].policy.text
-        best = min((t for t in rivals if t.policy.text == policy), key=lambda t: t.measurement.seconds)
-        found[place] = Winner(best, None)
+    for place, rivals in places.items():
+        policies = dict.fromkeys(t.policy.text for t in reversed(rivals) if t.measurement.ran)
+        left = [t for t in standing(rivals) if t.measurement.ran]
+        for policy in policies:
+            if mine := [t for t in left if t.policy.text == policy]:
+                found[place] = Winner(min(mine, key=lambda t: t.measurement.seconds), None)
+                break
     return found
+
+
+def decided(decisions: Iterable[Decision]) -> Decision | None:
+    """What stands of the decisions about one question, oldest first: own before imported, then the last."""
+    chosen = [d for d in decisions if d.chosen]
+    return next((d for d in reversed(chosen) if not d.imported), chosen[-1] if chosen else None)
+
+
+def with_wrong_withdrawn(contents: Contents) -> Contents:
+    """With a withdrawal of everything that ran well in one measurement, and was wrong in another.
+
+    It names the oldest wrong one. What a file claims withdraws nothing.
+    """
+    measured: dict[Subject, list[tuple[Identity, Trial]]] = {}
+    for trial in contents.trials:
+        measured.setdefault(subject(trial), []).append((identity(trial), trial))
+    known = {w.trial for w in contents.withdrawals}
+    wrong = [found for rows in measured.values() if (found := wrong_of(rows)) and found[0] not in known]
+    new = [Withdrawn(i, measured_again(t.measurement.error), t.session, t.created_s) for i, t in wrong]
+    return replace(contents, withdrawals=(*contents.withdrawals, *new)) if new else contents

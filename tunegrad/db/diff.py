@@ -1,14 +1,27 @@
-"""How two stores differ: kernels that one of them lacks, and winners that are not the same schedule."""
+"""How two stores differ: kernels that one of them lacks, winners and decisions that are not the same.
+
+What whole models took is set side by side; it always differs a little, and is no difference.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunegrad.db.contents import Contents, Place, Winner, is_imported, winners
+from tunegrad.db.contents import Contents, Winner, decided, is_imported, winners
+from tunegrad.db.identity import Place
+from tunegrad.db.records import Decision, Latency, Question
 from tunegrad.db.rows import key_of
 from tunegrad.trial import Fingerprint
 
-__all__ = ["StoreDiff", "WinnerChange", "WinnerFacts", "diff_contents", "winner_facts"]
+__all__ = [
+    "DecisionChange",
+    "LatencyPair",
+    "StoreDiff",
+    "WinnerChange",
+    "WinnerFacts",
+    "diff_contents",
+    "winner_facts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,32 @@ class WinnerChange:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionChange:
+    """A question that both stores have decided, each in its own way; ``about`` names the text."""
+
+    kind: Question
+    about: str
+    key: str
+    space_version: int
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPair:
+    """What a whole model took last in each store on one machine, tuned; medians in seconds."""
+
+    model: str
+    a_s: float
+    b_s: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of ``a`` over time of ``b``: above 1, ``b`` is the faster one."""
+        return self.a_s / self.b_s if self.b_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreDiff:
     """Kernels by name, or key where they have none.
 
@@ -54,6 +93,8 @@ class StoreDiff:
     changes: tuple[WinnerChange, ...]
     same: int
     alone: int
+    decisions: tuple[DecisionChange, ...] = ()
+    latencies: tuple[LatencyPair, ...] = ()
 
 
 def diff_contents(a: Contents, b: Contents, *, all_machines: bool = False) -> StoreDiff:
@@ -80,7 +121,43 @@ def diff_contents(a: Contents, b: Contents, *, all_machines: bool = False) -> St
         machine = _machines(here.fingerprint, there.fingerprint)
         name, key = names[here.kernel_key], here.kernel_key
         changes.append(WinnerChange(name, key, here.space_version, machine, winner_facts(x), winner_facts(y)))
-    return StoreDiff(_only(mine - theirs, names), _only(theirs - mine, names), tuple(changes), same, len(alone))
+    only = _only(mine - theirs, names), _only(theirs - mine, names)
+    return StoreDiff(
+        *only, tuple(changes), same, len(alone), _decisions(a, b, names), _latencies(a.latencies, b.latencies)
+    )
+
+
+def _decisions(a: Contents, b: Contents, names: dict[str, str]) -> tuple[DecisionChange, ...]:
+    left, right = _decided(a.decisions), _decided(b.decisions)
+    both = [(left[at], right[at]) for at in left.keys() & right.keys()]
+    changes = (
+        DecisionChange(x.kind, names.get(x.key) or x.key, x.key, x.space_version, x.choice, y.choice)
+        for x, y in both
+        if x.choice != y.choice
+    )
+    return tuple(sorted(changes, key=lambda c: (c.kind, c.about, c.key, c.space_version)))
+
+
+def _decided(decisions: tuple[Decision, ...]) -> dict[tuple[object, ...], Decision]:
+    """What stands of every question."""
+    asked: dict[tuple[object, ...], list[Decision]] = {}
+    for d in decisions:
+        asked.setdefault((d.kind, d.key, d.fingerprint, d.space_version), []).append(d)
+    return {at: found for at, rows in asked.items() if (found := decided(rows)) is not None}
+
+
+def _latencies(a: tuple[Latency, ...], b: tuple[Latency, ...]) -> tuple[LatencyPair, ...]:
+    left, right = _last(a), _last(b)
+    return tuple(
+        LatencyPair(at[0], left[at].seconds, right[at].seconds)
+        for at in sorted(left.keys() & right.keys(), key=lambda at: (at[0], at[1], at[2].fields))
+    )
+
+
+def _last(latencies: tuple[Latency, ...]) -> dict[tuple[str, str, Fingerprint], Latency]:
+    """The newest of each model as it is tuned, by its name, graph and machine."""
+    ordered = sorted(latencies, key=lambda x: x.created_s)
+    return {(x.model, x.model_key, x.fingerprint): x for x in ordered if x.kind == "tuned"}
 
 
 def winner_facts(winner: Winner | None) -> WinnerFacts | None:

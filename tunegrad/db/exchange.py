@@ -17,13 +17,14 @@ from typing import BinaryIO
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
+from tunegrad.db.identity import subject
 from tunegrad.db.importing import ActionRule, Refusal, read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
 from tunegrad.db.prune import PruneRules, prune_contents
 from tunegrad.db.reading import read_contents, sound_contents
 from tunegrad.db.records import Problem
-from tunegrad.db.rows import identity, key_of
+from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.why import find_kernel
 from tunegrad.errors import StoreError
@@ -69,6 +70,8 @@ class ImportReport:
     new_trials: int
     known_trials: int
     new_promotions: int
+    new_decisions: int
+    new_latencies: int
     held: int
     imported_winners: int
     unchecked_trials: int
@@ -92,6 +95,10 @@ class MergeReport:
     replaced: int
     promotions_before: int
     promotions: int
+    decisions_before: int
+    decisions: int
+    latencies_before: int
+    latencies: int
     winners_before: int
     winners: int
     changed_winners: int
@@ -155,7 +162,7 @@ def import_store(
         after = with_imported(before, reading.contents)
         if after != before:
             write(after)
-    known = before.by_identity()
+    known = {subject(t) for t in before.trials}
     claims = sum(p.evidence.test == HELD for p in after.promotions) - sum(
         p.evidence.test == HELD for p in before.promotions
     )
@@ -165,8 +172,10 @@ def import_store(
         source=source,
         dry_run=dry_run,
         new_trials=len(after.trials) - len(before.trials),
-        known_trials=sum(identity(t) in known for t in trials),
+        known_trials=sum(subject(t) in known for t in trials),
         new_promotions=len(after.promotions) - len(before.promotions) - claims,
+        new_decisions=len(after.decisions) - len(before.decisions),
+        new_latencies=len(after.latencies) - len(before.latencies),
         held=claims,
         imported_winners=sum(is_imported(w.promotion or w.trial) for w in winners(after).values()),
         unchecked_trials=sum(reading.unchecked.values()),
@@ -184,16 +193,20 @@ def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = 
         if after != before:
             write(after)
     old, new = winners(before), winners(after)
-    mine = before.by_identity()
+    mine, kept = before.by_identity(), after.by_identity()
     return MergeReport(
         store=os.fspath(path),
         sources=tuple(os.fspath(other) for other in others),
         dry_run=dry_run,
         trials_before=len(before.trials),
         trials=len(after.trials),
-        replaced=sum(mine.get(identity(t), t) != t for t in after.trials),
+        replaced=sum(kept.get(i) != t for i, t in mine.items()),
         promotions_before=len(before.promotions),
         promotions=len(after.promotions),
+        decisions_before=len(before.decisions),
+        decisions=len(after.decisions),
+        latencies_before=len(before.latencies),
+        latencies=len(after.latencies),
         winners_before=len(old),
         winners=len(new),
         changed_winners=sum(

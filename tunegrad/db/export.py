@@ -1,16 +1,19 @@
 """A store as lines of JSON: a header, then one row a line. Reading the lines into an empty store gives an equal one.
 
-    {"format": "tunegrad-store", "version": 1, "rows": {"kernel": 2, "machine": 1, ..., "spend": 1}}
+    {"format": "tunegrad-store", "version": 3, "rows": {"kernel": 2, "machine": 1, ..., "latency": 1}}
     {"row": "kernel", "key": ..., "text": ..., "name": ...}                          by key
     {"row": "machine", "id": hash of the fields, "fields": [[name, value], ...]}     by id
     {"row": "session", ...}                                                          by start
     {"row": "trial", "kernel": key, "machine": id, "actions": ..., "policy": {...}, "status": ..., ...}
-    {"row": "promotion", "kernel": key, "machine": id, "actions": ..., "policy": text, "evidence": {...}, ...}
+    {"row": "promotion", "kernel": key, "machine": id, "actions": ..., "policy": text, "measured_by": session, ...}
     {"row": "spend", ...}
-    {"row": "withdrawal", "kernel": key, ..., "policy": text, "reason": ..., "session": ..., "created_s": ...}
+    {"row": "withdrawal", "kernel": key, ..., "measured_s": ..., "reason": ..., "session": ..., "created_s": ...}
+    {"row": "decision", "kind": ..., "kernel": key, "choice": ..., "chosen": ..., "evidence": {...}, ...}
+    {"row": "latency", "model": ..., "samples_s": [...], "default_samples_s": [...], "versions": {...}, ...}
 
-Trials and promotions stand in the order of the store. The same contents give the same bytes. What this store imported
-is not marked in what it exports: to whoever reads the file, every row is a claim of a stranger.
+Trials, promotions, decisions and latencies stand in the order of the store. The same contents give
+the same bytes. What this store imported is not marked in what it exports: to whoever reads the
+file, every row is a claim of a stranger.
 """
 
 from __future__ import annotations
@@ -22,16 +25,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn, winners
-from tunegrad.db.records import IMPORTED
-from tunegrad.db.rows import dump_fingerprint, identity, key_of
+from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn, winners
+from tunegrad.db.identity import Identity, identity
+from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
+from tunegrad.db.rows import dump_fingerprint, key_of
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
     "KINDS",
+    "decision_row",
     "export_lines",
+    "latency_row",
     "machine_id",
     "promotion_row",
     "selected",
@@ -40,10 +46,12 @@ __all__ = [
 ]
 
 FORMAT = "tunegrad-store"
-FORMAT_VERSION = 2
-"""Version 1 had no withdrawals, and no attempts of trials; it is still read."""
+FORMAT_VERSION = 3
+"""Version 1 had no withdrawals, and no attempts of trials; version 2 had decisions among its trials, and no latencies.
+They are still read.
+"""
 
-KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend", "withdrawal")
+KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend", "withdrawal", "decision", "latency")
 """Kinds of rows in the order of the file: a row only names rows above it."""
 
 
@@ -56,40 +64,46 @@ def machine_id(fingerprint: Fingerprint) -> str:
 def selected(contents: Contents, wanted: Callable[[str, str], bool], *, best: bool = False) -> Contents:
     """The part about kernels of which ``wanted(key, name)`` holds; ``best``: winners with their evidence only.
 
-    Spent budget is of models, not of kernels, so a part has none.
+    Spent budget and latencies are of models, not of kernels, so a part has none.
     """
     kernels = tuple((text, name) for text, name in contents.kernels if wanted(key_of(text), name))
     keys = {key_of(text) for text, _ in kernels}
     trials = [t for t in contents.trials if t.kernel_key in keys]
     if best:
-        winning = {identity(w.trial) for w in winners(contents).values()}
+        won = winners(contents).values()
+        winning = {identity(w.trial) for w in won} | {w.promotion.trial for w in won if w.promotion is not None}
         trials = [t for t in trials if identity(t) in winning]
-        keys = {t.kernel_key for t in trials}
+    decisions = [d for d in contents.decisions if d.key in keys and (d.chosen or not best)]
+    keys = {t.kernel_key for t in trials} | {d.key for d in decisions} if best else keys
     kept = {identity(t) for t in trials}
     withdrawals = tuple(w for w in contents.withdrawals if w.trial in kept)
-    named = {t.session for t in trials} | {w.session for w in withdrawals}
+    named = {t.session for t in trials} | {w.session for w in withdrawals} | {d.session for d in decisions}
     return Contents(
         kernels=tuple((text, name) for text, name in kernels if key_of(text) in keys),
         sessions=tuple(s for s in contents.sessions if s.id in named),
         trials=tuple(trials),
         promotions=tuple(p for p in contents.promotions if p.trial in kept),
         withdrawals=withdrawals,
+        decisions=tuple(decisions),
     )
 
 
 def export_lines(contents: Contents) -> Iterator[str]:
     """The lines of a file, without their ends."""
     machines = {t.fingerprint for t in contents.trials} | {s.fingerprint for s in contents.spends}
+    machines |= {d.fingerprint for d in contents.decisions} | {x.fingerprint for x in contents.latencies}
     rows: dict[str, list[dict[str, object]]] = {
         "kernel": [{"key": key_of(text), "text": text, "name": name} for text, name in contents.kernels],
         "machine": sorted(
             ({"id": machine_id(f), "fields": list(f.fields)} for f in machines), key=lambda row: str(row["id"])
         ),
-        "session": [asdict(s) for s in contents.sessions],
+        "session": [_session_row(s) for s in contents.sessions],
         "trial": [trial_row(t) for t in contents.trials],
         "promotion": [promotion_row(p) for p in contents.promotions],
         "spend": [_spend_row(s) for s in contents.spends],
         "withdrawal": [withdrawal_row(w) for w in contents.withdrawals],
+        "decision": [decision_row(d) for d in contents.decisions],
+        "latency": [latency_row(x) for x in contents.latencies],
     }
     counts = {kind: len(rows[kind]) for kind in KINDS}
     yield _line({"format": FORMAT, "version": FORMAT_VERSION, "rows": counts})
@@ -100,6 +114,10 @@ def export_lines(contents: Contents) -> Iterator[str]:
 
 def _line(row: Mapping[str, object]) -> str:
     return json.dumps(row, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def _session_row(session: Session) -> dict[str, object]:
+    return {**asdict(session), "versions": dict(session.versions), "state": dict(session.state)}
 
 
 def trial_row(trial: Trial) -> dict[str, object]:
@@ -121,6 +139,9 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "timing_s": m.timing_s,
         "max_error": _number(m.max_error),
         "attempts": m.attempts,
+        "reference_samples_s": m.reference_samples_s,
+        "reference_program": m.reference_program,
+        "reference_s": m.reference_s,
         "session": trial.session,
         "origin": trial.origin.removeprefix(IMPORTED),
         "created_s": trial.created_s,
@@ -133,13 +154,16 @@ def _number(value: object) -> object:
 
 
 def promotion_row(promotion: Promotion) -> dict[str, object]:
-    """A promotion as a row; kernel, machine, actions, policy and space version name its trial."""
-    evidence = replace(promotion.evidence, test=promotion.evidence.test.removeprefix(IMPORTED))
+    """A promotion as a row; all but its evidence and its own moment name its trial."""
     return {
         **_trial_named(promotion.trial),
-        "evidence": asdict(evidence),
+        "evidence": _evidence(promotion.evidence),
         "created_s": promotion.created_s,
     }
+
+
+def _evidence(evidence: Evidence) -> dict[str, object]:
+    return asdict(replace(evidence, test=evidence.test.removeprefix(IMPORTED)))
 
 
 def withdrawal_row(withdrawn: Withdrawn) -> dict[str, object]:
@@ -153,13 +177,50 @@ def withdrawal_row(withdrawn: Withdrawn) -> dict[str, object]:
 
 
 def _trial_named(trial: Identity) -> dict[str, object]:
-    key, fingerprint, actions, policy, space_version = trial
+    """What names a trial's row: what was measured, how, by which session, and when."""
+    measured = trial.subject
     return {
-        "kernel": key,
-        "machine": machine_id(fingerprint),
-        "actions": actions,
-        "policy": policy,
-        "space_version": space_version,
+        "kernel": measured.kernel_key,
+        "machine": machine_id(measured.fingerprint),
+        "actions": measured.actions,
+        "policy": measured.policy,
+        "space_version": measured.space_version,
+        "measured_by": trial.session,
+        "measured_s": trial.created_s,
+    }
+
+
+def decision_row(d: Decision) -> dict[str, object]:
+    """A decision as a row; its text is that of a kernel row."""
+    return {
+        "kind": d.kind,
+        "kernel": d.key,
+        "machine": machine_id(d.fingerprint),
+        "space_version": d.space_version,
+        "choice": d.choice,
+        "chosen": d.chosen,
+        "evidence": _evidence(d.evidence),
+        "status": d.status.value,
+        "error": d.error,
+        "policy": d.policy,
+        "session": d.session,
+        "created_s": d.created_s,
+    }
+
+
+def latency_row(x: Latency) -> dict[str, object]:
+    """What a whole model took as a row."""
+    return {
+        "model": x.model,
+        "model_key": x.model_key,
+        "kind": x.kind,
+        "machine": machine_id(x.fingerprint),
+        "samples_s": x.samples_s,
+        "default_samples_s": x.default_samples_s,
+        "session": x.session,
+        "created_s": x.created_s,
+        "versions": dict(x.versions),
+        "state": dict(x.state),
     }
 
 

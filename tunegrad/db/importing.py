@@ -10,20 +10,24 @@ long, or breaks the caller's rule of what is legal; when it says a trial again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from tunegrad import untrusted
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn
+from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
+from tunegrad.db.evidence_rows import admit_evidence
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS, machine_id
-from tunegrad.db.records import IMPORTED, Evidence, Session
-from tunegrad.db.rows import admit, admit_evidence, identity, key_of
+from tunegrad.db.identity import Identity, Subject, identity
+from tunegrad.db.import_rules import ROWS, upgraded
+from tunegrad.db.record_rows import admit_decision, admit_latency
+from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Question, Session
+from tunegrad.db.rows import admit, key_of
+from tunegrad.db.separating import apart, named_decision
 from tunegrad.errors import IllegalAction, InternalError, StoreError
-from tunegrad.trial import CACHES, Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.untrusted import FieldFault, exact, flag, free_text, integer, listing, number, record, text, word
+from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.untrusted import FieldFault, exact, integer, record
 
 __all__ = [
     "MAX_ACTIONS",
@@ -35,11 +39,11 @@ __all__ = [
     "Refusal",
     "Verdict",
     "actions_fault",
-    "decision",
     "read_export",
 ]
 
-_VERSIONS = (1, FORMAT_VERSION)
+_VERSIONS = (1, 2, FORMAT_VERSION)
+_FIRST_WITH_DECISIONS = 3
 MAX_LINE_BYTES = 4 << 20
 MAX_ROWS = 2_000_000
 MAX_REFUSALS = 100_000
@@ -51,12 +55,16 @@ MAX_ACTIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a trial row says: that a kernel ran so on a machine, in the words of a version of the space."""
+    """What a row says: that a kernel ran so on a machine, in the words of a version of the space.
+
+    Of a decision ``kind`` is the question's, and ``actions`` the choice.
+    """
 
     kernel_text: str
     machine: Fingerprint
     space_version: int
     actions: str
+    kind: Literal["schedule"] | Question = "schedule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,120 +75,8 @@ class Verdict:
     unchecked: str = ""
 
 
+_AS_MANY = "must be empty, or as many as samples_s"
 ActionRule = Callable[[Claim], Verdict]
-
-_DECISION = re.compile(r"(images|plan|variant)\(\w{1,64}\)")
-_KERNEL_CHARACTERS = 1 << 20
-_ACTION_CHARACTERS = 1 << 14
-_NAME_CHARACTERS = 4000
-
-_name = text(_NAME_CHARACTERS)
-_key = word(32)
-_time = number()
-_samples = listing(100_000, _time)
-_space = integer(0, 2**31)
-_actions = text(_ACTION_CHARACTERS)
-
-
-def _largest_error(name: str, value: Any) -> float:
-    """A number, or what is none: an error may be infinite, or not a number at all."""
-    return float(exact("inf", "nan")(name, value) if isinstance(value, str) else number()(name, value))
-
-
-def _limit(name: str, value: Any) -> float:
-    """A number, or no limit."""
-    return float(exact("inf")(name, value) if isinstance(value, str) else number()(name, value))
-
-
-def _pair(name: str, value: Any) -> tuple[str, str]:
-    pair = listing(2, _name)(name, value)
-    if len(pair) != 2:
-        raise FieldFault(name, value, "must be a pair of a name and a value")
-    return pair[0], pair[1]
-
-
-def _ended(name: str, value: Any) -> float | None:
-    return None if value is None else float(_time(name, value))
-
-
-_POLICY = {
-    "cache": exact(*CACHES),
-    "statistic": exact("median", "min"),
-    "clock": text(100),
-    "min_samples": integer(0, 10**6),
-    "max_samples": integer(0, 10**6),
-    "tolerance": _limit,
-    "budget_s": _limit,
-    "timeout_s": _limit,
-}
-_EVIDENCE = {
-    "test": text(100),
-    "p_value": number(0.0, 1.0),
-    "incumbent_samples_s": _samples,
-    "challenger_samples_s": _samples,
-    "cold": flag,
-}
-_ROWS: dict[str, untrusted.Rule] = {
-    "kernel": record({"key": _key, "text": text(_KERNEL_CHARACTERS, lines=True), "name": _name}),
-    "machine": record({"id": word(16), "fields": listing(200, _pair)}),
-    "session": record(
-        {
-            "id": _name,
-            "started_s": _time,
-            "ended_s": _ended,
-            "command": free_text(100_000),
-            "seed": integer(-(2**63), 2**63 - 1),
-            "settings": text(1 << 20),
-            "version": text(200),
-        }
-    ),
-    "trial": record(
-        {
-            "kernel": _key,
-            "machine": word(16),
-            "actions": _actions,
-            "program_hash": text(200),
-            "space_version": _space,
-            "policy": record(_POLICY),
-            "status": exact(*(s.value for s in Status)),
-            "samples_s": _samples,
-            "error": free_text(20_000),
-            "lower_s": _time,
-            "compile_s": _time,
-            "verify_s": _time,
-            "timing_s": _time,
-            "max_error": _largest_error,
-            "attempts": integer(1, 1000),
-            "session": _name,
-            "origin": text(200),
-            "created_s": _time,
-        }
-    ),
-    "promotion": record(
-        {
-            "kernel": _key,
-            "machine": word(16),
-            "actions": _actions,
-            "policy": text(1000),
-            "space_version": _space,
-            "evidence": record(_EVIDENCE),
-            "created_s": _time,
-        }
-    ),
-    "spend": record({"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}),
-    "withdrawal": record(
-        {
-            "kernel": _key,
-            "machine": word(16),
-            "actions": _actions,
-            "policy": text(1000),
-            "space_version": _space,
-            "reason": free_text(5000),
-            "session": _name,
-            "created_s": _time,
-        }
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +107,10 @@ class Reading:
     warnings: tuple[str, ...]
 
 
-def decision(actions: str) -> str | None:
-    """Of which kind an action text such as ``plan(NAME)`` is: images, plan or variant; None for a schedule."""
-    found = _DECISION.fullmatch(actions)
-    return found[1] if found else None
-
-
 def actions_fault(actions: str) -> str | None:
-    """Why an action text is none: neither a schedule that parses and is not too long, nor a stored decision."""
+    """Why an action text is none: it does not parse, or is too long."""
     from tunegrad.opts import parse_actions
 
-    if decision(actions):
-        return None
     try:
         count = len(parse_actions(actions))
     except (IllegalAction, ValueError) as error:
@@ -232,14 +120,15 @@ def actions_fault(actions: str) -> str | None:
 
 def _parsed_only(claim: Claim) -> Verdict:
     """The rule of a caller who has none."""
-    fault = actions_fault(claim.actions)
+    fault = actions_fault(claim.actions) if claim.kind == "schedule" else None
     return Verdict(fault=fault) if fault else Verdict(unchecked="nobody was asked")
 
 
 def read_export(file: BinaryIO, source: str, rule: ActionRule = _parsed_only) -> Reading:
-    """Read the lines of an exported file; ``source`` names it. Trials and promotions come out marked as imported.
+    """Read the lines of an exported file; ``source`` names it. All rows of measurements come out marked as imported.
 
-    ``rule`` says of each trial whether its actions are legal; alike ones are asked about once.
+    ``rule`` says of each trial whether its actions are legal, and of each decision whether its choice is one; alike
+    ones are asked about once. Decisions among the trials of an older file come out as decisions.
 
     Raises StoreError when it is no export at all, or of a newer version.
     """
@@ -254,6 +143,7 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = _parsed_only) ->
     short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
     warnings = [f"file {source}: is cut short: it has {', '.join(short)}"] if short else []
     contents = replace(work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0]))))
+    contents = apart(contents) if version < _FIRST_WITH_DECISIONS else contents
     return Reading(contents, dict(work.unchecked), tuple(work.refusals), tuple(warnings))
 
 
@@ -286,7 +176,8 @@ def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str
             f"file {source}: version {untrusted.shortened(version)} of the format is none of "
             f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade tunegrad"
         )
-    kinds = [kind for kind in KINDS if version > 1 or kind != "withdrawal"]
+    added = {1: ("withdrawal", "decision", "latency"), 2: ("decision", "latency")}.get(version, ())
+    kinds = [kind for kind in KINDS if kind not in added]
     try:
         counted = record({kind: integer(0, MAX_ROWS) for kind in kinds})
         checked = record({"format": exact(FORMAT), "version": integer(1, FORMAT_VERSION), "rows": counted})("", header)
@@ -308,9 +199,12 @@ class _Reading:
     machines: dict[str, Fingerprint] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     trials: dict[Identity, Trial] = field(default_factory=dict)
+    measured: dict[Subject, Identity] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
     withdrawals: dict[Identity, Withdrawn] = field(default_factory=dict)
+    decisions: dict[Decision, None] = field(default_factory=dict)
+    latencies: dict[Latency, None] = field(default_factory=dict)
     verdicts: dict[Claim, Verdict] = field(default_factory=dict)
     unchecked: Counter[str] = field(default_factory=Counter)
 
@@ -322,6 +216,8 @@ class _Reading:
             promotions=tuple(self.promotions),
             spends=tuple(sorted(self.spends.values(), key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
             withdrawals=tuple(self.withdrawals.values()),
+            decisions=tuple(self.decisions),
+            latencies=tuple(self.latencies),
         )
 
     def take(self, line: int, raw: bytes | None) -> None:
@@ -333,9 +229,7 @@ class _Reading:
             row = untrusted.json_object(_decoded(raw))
             kind = exact(*KINDS)("row", row.pop("row", None))
             self.seen[kind] += 1
-            if self.version == 1 and kind == "trial":
-                row.setdefault("attempts", 1)
-            self._keep(kind, _ROWS[kind]("", row))
+            self._keep(kind, ROWS[kind]("", upgraded(kind, row, self.version)))
         except FieldFault as error:
             self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
 
@@ -353,6 +247,10 @@ class _Reading:
                 self._keep_promotion(row)
             case "withdrawal":
                 self._keep_withdrawal(row)
+            case "decision":
+                self._keep_decision(row)
+            case "latency":
+                self._keep_latency(row)
             case _:
                 _once(self.spends, (row["model"], row["machine"], row["settings"]), "model", row["model"])
                 spend = Spend(row["model"], self._machine(row), row["settings"], row["seconds"])
@@ -384,12 +282,19 @@ class _Reading:
 
     def _keep_trial(self, row: dict[str, Any]) -> None:
         fingerprint, text_ = self._machine(row), self._kernel(row)
-        if row["session"] not in self.sessions:
-            raise FieldFault("session", row["session"], "must be the id of a session row above")
+        self._known_session(row)
         if row["samples_s"] and row["status"] != Status.OK.value:
             raise FieldFault("samples_s", list(row["samples_s"]), f"must be empty where status is {row['status']}")
-        verdict = self._verdict(Claim(text_, fingerprint, row["space_version"], row["actions"]))
-        names = ("error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error", "attempts")
+        if row["reference_samples_s"] and len(row["reference_samples_s"]) != len(row["samples_s"]):
+            raise FieldFault("reference_samples_s", list(row["reference_samples_s"]), _AS_MANY)
+        claim = Claim(text_, fingerprint, row["space_version"], row["actions"])
+        if self.version < _FIRST_WITH_DECISIONS and (named := named_decision(row["actions"])):
+            claim = replace(claim, kind=named[0], actions=named[1])
+        verdict = self._verdict(claim)
+        names = (
+            "error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error", "attempts",
+            "reference_samples_s", "reference_program", "reference_s",
+        )  # fmt: skip
         trial = Trial(
             kernel_key=row["kernel"],
             kernel_text=text_,
@@ -409,27 +314,63 @@ class _Reading:
             raise FieldFault("row", str(error), "must keep the rules of the store") from None
         _once(self.trials, identity(trial), "actions", row["actions"])
         self.trials[identity(trial)] = trial
+        self.measured[identity(trial).subject] = identity(trial)
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
     def _keep_promotion(self, row: dict[str, Any]) -> None:
-        place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
-        trial = self.trials.get(place)
-        if trial is None or not trial.measurement.ran:
+        at = self._named(row)
+        if at is None or not self.trials[at].measurement.ran:
             raise FieldFault("actions", row["actions"], "must be those of a trial above that is ok and has samples")
-        evidence = row["evidence"]
-        marked = Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})
-        self.promotions.append(Promotion(place, admit_evidence(marked), row["created_s"]))
+        self.promotions.append(Promotion(at, admit_evidence(_claimed(row["evidence"])), row["created_s"]))
 
     def _keep_withdrawal(self, row: dict[str, Any]) -> None:
-        place = (row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
-        if place not in self.trials:
+        at = self._named(row)
+        if at is None:
             raise FieldFault("actions", row["actions"], "must be those of a trial above")
+        self._known_session(row)
+        _once(self.withdrawals, at, "actions", row["actions"])
+        reason = IMPORTED + row["reason"].removeprefix(IMPORTED)
+        self.withdrawals[at] = Withdrawn(at, reason, row["session"], row["created_s"])
+
+    def _keep_decision(self, row: dict[str, Any]) -> None:
+        given = dict(row)
+        fingerprint, text = self._machine(row), self._kernel(row)
+        self._known_session(row)
+        if row["chosen"] and row["status"] != Status.OK.value:
+            raise FieldFault("chosen", True, f"must be false where status is {row['status']}")
+        verdict = self._verdict(Claim(text, fingerprint, row["space_version"], row["choice"], row["kind"]))
+        del given["kernel"], given["machine"]
+        given |= {"evidence": _claimed(row["evidence"]), "status": Status(row["status"])}
+        decision = admit_decision(Decision(text=text, fingerprint=fingerprint, **given))
+        _once(self.decisions, decision, "choice", row["choice"])
+        self.decisions[decision] = None
+        if verdict.unchecked:
+            self.unchecked[verdict.unchecked] += 1
+
+    def _keep_latency(self, row: dict[str, Any]) -> None:
+        given = dict(row)
+        del given["machine"]
+        self._known_session(row)
+        if not row["samples_s"]:
+            raise FieldFault("samples_s", [], "must have a sample")
+        if row["default_samples_s"] and len(row["default_samples_s"]) != len(row["samples_s"]):
+            raise FieldFault("default_samples_s", list(row["default_samples_s"]), _AS_MANY)
+        latency = admit_latency(Latency(fingerprint=self._machine(row), imported=True, **given))
+        _once(self.latencies, latency, "model", row["model"])
+        self.latencies[latency] = None
+
+    def _named(self, row: dict[str, Any]) -> Identity | None:
+        """The trial above that a row names; before version 3 what was measured was enough for that."""
+        at = Subject(row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
+        if self.version < _FIRST_WITH_DECISIONS:
+            return self.measured.get(at)
+        found = Identity(at, row["measured_by"], row["measured_s"])
+        return found if found in self.trials else None
+
+    def _known_session(self, row: dict[str, Any]) -> None:
         if row["session"] not in self.sessions:
             raise FieldFault("session", row["session"], "must be the id of a session row above")
-        _once(self.withdrawals, place, "actions", row["actions"])
-        reason = IMPORTED + row["reason"].removeprefix(IMPORTED)
-        self.withdrawals[place] = Withdrawn(place, reason, row["session"], row["created_s"])
 
     def _machine(self, row: dict[str, Any]) -> Fingerprint:
         fingerprint = self.machines.get(row["machine"])
@@ -447,8 +388,13 @@ class _Reading:
         if claim not in self.verdicts:
             self.verdicts[claim] = self.rule(claim)
         if fault := self.verdicts[claim].fault:
-            raise FieldFault("actions", claim.actions, fault)
+            raise FieldFault("actions" if claim.kind == "schedule" else "choice", claim.actions, fault)
         return self.verdicts[claim]
+
+
+def _claimed(evidence: dict[str, Any]) -> Evidence:
+    """Evidence that a file says to have."""
+    return Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})
 
 
 def _once(seen: dict[Any, Any], key: object, name: str, value: object) -> None:

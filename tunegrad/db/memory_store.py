@@ -9,10 +9,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tunegrad.db.base import BaseStore, withdrawn
+from tunegrad.db.contents import Contents, decided, fastest
+from tunegrad.db.evidence_rows import admit_evidence
+from tunegrad.db.identity import Identity, Subject, identity, measured_again, standing, subject, wrong_of
 from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import STOPPED, Evidence, Problem, Session, Stats, Withdrawal
-from tunegrad.db.rows import admit, admit_evidence, clean_text, identity, key_of
+from tunegrad.db.record_rows import admit_decision, admit_latency
+from tunegrad.db.records import (
+    IMPORTED,
+    STOPPED,
+    Decision,
+    Evidence,
+    Latency,
+    Problem,
+    Question,
+    Session,
+    Stats,
+    Withdrawal,
+)
+from tunegrad.db.rows import admit, key_of
+from tunegrad.db.values import clean_text
 from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
 __all__ = ["MemoryStore"]
@@ -32,17 +48,39 @@ class MemoryStore(BaseStore):
         super().__init__(label, mode, clock)
         self._problems = list(problems)
         self._trials: dict[int, Trial] = {}
-        self._ids: dict[tuple[str, Fingerprint, str, str, int], int] = {}
+        self._ids: dict[Identity, int] = {}
+        self._by_subject: dict[Subject, list[int]] = {}
         self._by_kernel: dict[str, list[int]] = {}
         self._names: dict[str, str] = {}
         self._sessions: dict[str, Session] = {}
         self._promotions: list[tuple[int, Evidence]] = []
-        self._withdrawn: dict[int, Withdrawal] = {}
+        self._withdrawn: dict[Subject, Withdrawal] = {}
+        self._decisions: list[Decision] = []
+        self._latencies: list[Latency] = []
         self._spend: dict[tuple[str, Fingerprint, str], float] = {}
 
     def freeze(self) -> None:
         """From now on, read only."""
         self._mode = "read"
+
+    def fill(self, contents: Contents) -> None:
+        """Hold what these contents say as well; ids are new."""
+        for session in contents.sessions:
+            self.keep_session(session)
+        for trial in contents.trials:
+            self.add(trial)
+        for p in contents.promotions:
+            self.promote(self._ids[p.trial], p.evidence)
+        for w in contents.withdrawals:
+            self._strike(self._ids[w.trial], w.reason, w.session, w.created_s)
+        for decision in contents.decisions:
+            self.record_decision(decision)
+        for latency in contents.latencies:
+            self.record_latency(latency)
+        for text, name in contents.kernels:
+            self.name_kernel(text, name)
+        for s in contents.spends:
+            self.add_spend(s.model_key, s.fingerprint, s.settings, s.seconds)
 
     def close(self) -> None:
         """Refuse further use."""
@@ -58,6 +96,7 @@ class MemoryStore(BaseStore):
             for row in range(known + 1, len(self._trials) + 1):
                 trial = self._trials.pop(row)
                 del self._ids[identity(trial)]
+                self._by_subject[subject(trial)].remove(row)
                 self._by_kernel[trial.kernel_key].remove(row)
             raise
 
@@ -65,31 +104,44 @@ class MemoryStore(BaseStore):
         """Keep one trial and return its id; that of the stored one when it is already there."""
         self._check_writable()
         trial = admit(trial)
-        known = self._ids.get(identity(trial))
-        if known is not None:
-            if trial.measurement.settled and not self._trials[known].measurement.settled:
-                self._trials[known] = trial
+        if (known := self._ids.get(identity(trial))) is not None:
             return known
         row = len(self._trials) + 1
         self._trials[row] = trial
         self._ids[identity(trial)] = row
         self._by_kernel.setdefault(trial.kernel_key, []).append(row)
         self._names.setdefault(trial.kernel_key, "")
-        bare = Session(trial.session, trial.created_s, None, "", 0, "{}", "")
-        self._sessions.setdefault(trial.session, bare)
+        self._bare_session(trial.session, trial.created_s)
+        measured = self._by_subject.setdefault(subject(trial), [])
+        measured.append(row)
+        if wrong := wrong_of((n, self._trials[n]) for n in measured):
+            number, found = wrong
+            self._strike(number, measured_again(found.measurement.error), found.session, found.created_s)
         return row
+
+    def _bare_session(self, session: str, started_s: float) -> None:
+        self._sessions.setdefault(session, Session(session, started_s, None, "", 0, "{}", ""))
 
     def trials(
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
-        """Trials of a kernel, oldest first; of one fingerprint or one policy where given."""
+        """Trials of a kernel, oldest first; of one fingerprint or one policy where given.
+
+        Of what was measured several times the measurement that counts.
+        """
         self._check_open()
-        return [
+        return standing(
             trial
             for trial in map(self._seen, self._by_kernel.get(kernel_key, ()))
             if (fingerprint is None or trial.fingerprint == fingerprint)
             and (policy is None or trial.policy.text == policy.text)
-        ]
+        )
+
+    def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
+        """Every measurement of a kernel as it was, oldest first; of one fingerprint where given."""
+        self._check_open()
+        found = [self._trials[row] for row in self._by_kernel.get(kernel_key, ())]
+        return [t for t in found if fingerprint in (None, t.fingerprint)]
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy."""
@@ -103,7 +155,7 @@ class MemoryStore(BaseStore):
         return sorted({t.kernel_key: t.kernel_text for t in trials}.items())
 
     def id_of(self, trial: Trial) -> int | None:
-        """The id of the stored trial that is the same as this one."""
+        """The id of the row that this trial is."""
         self._check_open()
         return self._ids.get(identity(trial))
 
@@ -111,15 +163,18 @@ class MemoryStore(BaseStore):
         """The trial promoted last, else the fastest OK trial of the newest OK trial's policy."""
         for trial, _ in reversed(self.promotions(kernel_key, fingerprint)):
             if trial.space_version == space_version:
-                return trial
-        eligible = [
-            t for t in self.trials(kernel_key, fingerprint) if t.space_version == space_version and t.measurement.ran
-        ]
-        void = any(w.trial.space_version == space_version for w in self.withdrawals(kernel_key, fingerprint))
-        if not eligible or void:
+                return self._newest(trial)
+        place = [t for t in self.history(kernel_key, fingerprint) if t.space_version == space_version]
+        if any(w.trial.space_version == space_version for w in self.withdrawals(kernel_key, fingerprint)):
             return None
-        policy = eligible[-1].policy.text
-        return min((t for t in eligible if t.policy.text == policy), key=lambda t: t.measurement.seconds)
+        found = fastest(place)
+        return next((w.trial for w in found.values()), None)
+
+    def _newest(self, trial: Trial) -> Trial:
+        """The newest measurement that ran of what was promoted; one from here before one of a file."""
+        ran = [t for n in self._by_subject[subject(trial)] if (t := self._trials[n]).measurement.ran]
+        own = [t for t in ran if not t.origin.startswith(IMPORTED)]
+        return (own or ran)[-1]
 
     def knows(self, kernel_key: str) -> bool:
         """Whether a trial or a name is kept for this kernel."""
@@ -145,19 +200,23 @@ class MemoryStore(BaseStore):
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
         """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
         self._check_open()
-        pairs = ((self._trials[row], evidence) for row, evidence in self._promotions if row not in self._withdrawn)
-        return [(t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint]
+        pairs = ((self._trials[row], evidence) for row, evidence in self._promotions)
+        here = ((t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint)
+        return [(t, e) for t, e in here if subject(t) not in self._withdrawn]
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
-        """Withdraw a trial, for good; the id of its first withdrawal."""
+        """Withdraw a trial and all measurements of the same, for good; the id of the first withdrawal."""
         self._check_writable()
         if trial_id not in self._trials:
             raise self._nothing_to_withdraw(trial_id)
-        if trial_id not in self._withdrawn:
-            now_s = self._clock()
-            self._sessions.setdefault(session, Session(session, now_s, None, "", 0, "{}", ""))
-            self._withdrawn[trial_id] = Withdrawal(self._trials[trial_id], self._reason(reason), session, now_s)
-        return 1 + list(self._withdrawn).index(trial_id)
+        return self._strike(trial_id, self._reason(reason), session, self._clock())
+
+    def _strike(self, trial_id: int, reason: str, session: str, created_s: float) -> int:
+        trial = self._trials[trial_id]
+        if subject(trial) not in self._withdrawn:
+            self._bare_session(session, created_s)
+            self._withdrawn[subject(trial)] = Withdrawal(trial, self._reason(reason), session, created_s)
+        return 1 + list(self._withdrawn).index(subject(trial))
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
         """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
@@ -167,8 +226,56 @@ class MemoryStore(BaseStore):
 
     def _seen(self, row: int) -> Trial:
         """A trial as it is seen from outside: wrong where it was withdrawn."""
-        trial, withdrawal = self._trials[row], self._withdrawn.get(row)
+        trial = self._trials[row]
+        withdrawal = self._withdrawn.get(subject(trial))
         return trial if withdrawal is None else withdrawn(trial, withdrawal.reason, withdrawal.session)
+
+    def record_decision(self, decision: Decision) -> int:
+        """Keep a decision and return its id."""
+        self._check_writable()
+        decision = admit_decision(decision)
+        self._names.setdefault(decision.key, "")
+        self._bare_session(decision.session, decision.created_s)
+        self._decisions.append(decision)
+        return len(self._decisions)
+
+    def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
+        """What stands of the decisions about one question here."""
+        found = self.decisions(key, fingerprint, kind)
+        return decided(d for d in found if d.space_version == space_version)
+
+    def decisions(
+        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+    ) -> list[Decision]:
+        """Every decision, oldest first; of one text, machine or kind of question where given."""
+        self._check_open()
+        return [
+            d
+            for d in self._decisions
+            if key in (None, d.key) and fingerprint in (None, d.fingerprint) and kind in (None, d.kind)
+        ]
+
+    def record_latency(self, latency: Latency) -> int:
+        """Keep what a whole model took and return the row's id."""
+        self._check_writable()
+        latency = admit_latency(latency)
+        self._bare_session(latency.session, latency.created_s)
+        self._latencies.append(latency)
+        return len(self._latencies)
+
+    def latencies(
+        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+    ) -> list[Latency]:
+        """Latencies of whole models, oldest first; of one model or machine, or not before a moment."""
+        self._check_open()
+        found = [
+            x
+            for x in self._latencies
+            if model in (None, x.model)
+            and here in (None, x.fingerprint)
+            and (since_s is None or x.created_s >= since_s)
+        ]
+        return sorted(found, key=lambda x: x.created_s)
 
     def keep_session(self, session: Session) -> None:
         """Keep a session's row as it is, unless its id is taken by one that is known."""
@@ -217,7 +324,8 @@ class MemoryStore(BaseStore):
         """Counts; a store in memory has no size."""
         self._check_open()
         counts = Counter(t.measurement.status for t in self._trials.values())
-        machines = {t.fingerprint for t in self._trials.values()} | {fingerprint for _, fingerprint, _ in self._spend}
+        machines = {t.fingerprint for t in self._trials.values()} | {machine for _, machine, _ in self._spend}
+        machines |= {d.fingerprint for d in self._decisions} | {x.fingerprint for x in self._latencies}
         return Stats(
             trials=len(self._trials),
             by_status=tuple((status, counts[status]) for status in Status),
@@ -227,6 +335,8 @@ class MemoryStore(BaseStore):
             sessions=len(self._sessions),
             promotions=len(self._promotions),
             withdrawals=len(self._withdrawn),
+            decisions=len(self._decisions),
+            latencies=len(self._latencies),
             spent_s=sum(s for (_, _, settings), s in self._spend.items() if not settings.startswith(STOPPED)),
             size_bytes=0,
             schema_version=SCHEMA_VERSION,

@@ -1,8 +1,9 @@
 """Contents of several stores as one, and contents of a stranger's file under those of a store: evidence wins.
 
-The same trial twice (kernel, fingerprint, actions, policy, space version) is one row: samples of different hours are
-not pooled. It is the one that comes first in this order: measured by a store's owner before imported; ``wrong`` before
-all other ends, since a result that was wrong once is not trusted; ok before failures; more samples; newer.
+The same row twice (what was measured, by which session, when) is one row; where copies differ it is the one that comes
+first in this order: measured by a store's owner before imported; ``wrong`` before all other ends; ok before failures;
+more samples. Other measurements of the same are further rows. Where one of them ran and another was wrong, the same is
+withdrawn. What a file claims of something that an owner measured is left out.
 
 Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time, but for one: the
 winner's comes last. The winner is one of those that the stores end with. One that another store has seen replaced is
@@ -11,7 +12,9 @@ nothing. Of the others the first in this order wins: own before imported; tested
 without one; cold before warm; the lower median; the lower p-value; more samples; newer. A place without promotions has
 the winner that its trials give, which stand in the order of their time.
 
-Withdrawals are kept once a trial, the oldest. An imported one only counts where the trial itself was imported.
+Withdrawals are kept once for all measurements of the same, the oldest. An imported one only counts where the trial
+itself was imported. Decisions and latencies of all stores are kept, in the order of their time: what stands is what an
+owner chose last.
 
 An imported promotion never overrules what was measured here. Where a place has timed trials of its own and no promotion
 of its own, the best of its own is promoted by the test ``held``; where it has one, imported ones stand before it.
@@ -19,23 +22,23 @@ of its own, the best of its own is promoted by the test ``held``; where it has o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import TypeVar
 
 from tunegrad.db.contents import (
     Contents,
-    Identity,
-    Place,
     Promotion,
     Spend,
     Withdrawn,
     fastest,
     is_imported,
-    place_of,
+    with_wrong_withdrawn,
 )
-from tunegrad.db.export import promotion_row, trial_row
-from tunegrad.db.records import Evidence, Session
-from tunegrad.db.rows import dump_fingerprint, identity, key_of
+from tunegrad.db.export import decision_row, latency_row, promotion_row, trial_row
+from tunegrad.db.identity import Identity, Place, Subject, identity, place_of, subject
+from tunegrad.db.records import Decision, Evidence, Latency, Session
+from tunegrad.db.rows import dump_fingerprint, key_of
 from tunegrad.trial import Measurement, Status, Trial
 
 __all__ = ["HELD", "merge_contents", "with_imported"]
@@ -46,21 +49,20 @@ HELD = "held"
 
 def merge_contents(stores: Sequence[Contents]) -> Contents:
     """Everything that the stores hold. Their order does not matter; one that was merged before changes nothing."""
-    trials: dict[Identity, Trial] = {}
-    for trial in (t for store in stores for t in store.trials):
-        known = trials.get(identity(trial))
-        if known is None or _rank(trial) > _rank(known):
-            trials[identity(trial)] = trial
-    ordered = sorted(trials.values(), key=_age)
-    withdrawals = _withdrawals((w for store in stores for w in store.withdrawals), trials)
-    withdrawn = {w.trial for w in withdrawals}
+    trials = _trials(t for store in stores for t in store.trials)
+    given = (w for store in stores for w in store.withdrawals)
+    found = with_wrong_withdrawn(Contents(trials=tuple(trials.values()), withdrawals=tuple(given))).withdrawals
+    withdrawals = _withdrawals(found, trials)
+    withdrawn = {w.trial.subject for w in withdrawals}
     merged = Contents(
         kernels=_kernels(stores),
         sessions=_sessions(s for store in stores for s in store.sessions),
-        trials=tuple(ordered),
+        trials=tuple(sorted(trials.values(), key=_age)),
         promotions=_promotions(stores, {i for i, t in trials.items() if t.measurement.ran}, withdrawn),
         withdrawals=withdrawals,
         spends=_spends(s for store in stores for s in store.spends),
+        decisions=_decisions(d for store in stores for d in store.decisions),
+        latencies=_latencies(x for store in stores for x in store.latencies),
     )
     return _by_place(_settled(merged))
 
@@ -71,13 +73,17 @@ def with_imported(here: Contents, file: Contents) -> Contents:
     Spent budget is only restored into an empty store: a file can not make a machine stop searching.
     """
     known = here.by_identity()
-    trials = (*here.trials, *(t for t in file.trials if identity(t) not in known))
+    measured = {subject(t) for t in here.trials if not is_imported(t)}
+    new = [t for t in file.trials if identity(t) not in known and subject(t) not in measured]
+    trials = (*here.trials, *new)
     mine = [p for p in here.promotions if not is_imported(p)]
     claimed = [p for p in here.promotions if is_imported(p)]
     old = {_claim(p) for p in here.promotions}
     void = {w.place for w in here.withdrawals if not is_imported(w)}
     claimed += [p for p in file.promotions if _claim(p) not in old and p.place not in void]
-    said = [w for w in file.withdrawals if w.trial not in here.withdrawn]
+    said = [w for w in file.withdrawals if w.trial.subject not in here.withdrawn | measured]
+    decisions = _rest(here.decisions, file.decisions, _says)
+    latencies = _rest(here.latencies, file.latencies, _tells)
     names = dict(file.kernels)
     names |= {text: name or names.get(text, "") for text, name in here.kernels}
     sessions = {s.id: s for s in file.sessions} | {s.id: s for s in here.sessions if s.command}
@@ -87,7 +93,9 @@ def with_imported(here: Contents, file: Contents) -> Contents:
         sessions=tuple(sorted(sessions.values(), key=lambda s: (s.started_s, s.id))),
         trials=trials,
         promotions=(*claimed, *mine),
-        withdrawals=(*here.withdrawals, *(w for w in said if w.trial not in known or is_imported(known[w.trial]))),
+        withdrawals=(*here.withdrawals, *said),
+        decisions=(*here.decisions, *decisions),
+        latencies=(*here.latencies, *latencies),
         spends=here.spends if here.trials or here.spends else file.spends,
     )
     return _settled(merged.with_sound_promotions())
@@ -96,7 +104,7 @@ def with_imported(here: Contents, file: Contents) -> Contents:
 def _settled(contents: Contents) -> Contents:
     """With a promotion of its own for each place where imported rows would win against timed trials of its own."""
     void = {w.place for w in contents.withdrawals if not is_imported(w)}
-    own = [t for t in contents.trials if not is_imported(t) and t.measurement.ran and place_of(t) not in void]
+    own = [t for t in contents.trials if not is_imported(t) and place_of(t) not in void]
     strangers = {place_of(t) for t in contents.trials if is_imported(t) and t.measurement.ran}
     strangers |= {p.place for p in contents.promotions if is_imported(p)}
     decided = {p.place for p in contents.promotions if not is_imported(p)}
@@ -114,6 +122,17 @@ def _held(trial: Trial) -> Evidence:
 
 
 # ---- trials
+
+
+def _trials(given: Iterable[Trial]) -> dict[Identity, Trial]:
+    """Every row once; none of a file of what an owner measured."""
+    found: dict[Identity, Trial] = {}
+    for trial in given:
+        known = found.get(identity(trial))
+        if known is None or _rank(trial) > _rank(known):
+            found[identity(trial)] = trial
+    own = {i.subject for i, t in found.items() if not is_imported(t)}
+    return {i: t for i, t in found.items() if i.subject not in own or not is_imported(t)}
 
 
 def _rank(trial: Trial) -> tuple[object, ...]:
@@ -134,7 +153,7 @@ def _text(row: dict[str, object]) -> str:
 # ---- promotions
 
 
-def _promotions(stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set[Identity]) -> tuple[Promotion, ...]:
+def _promotions(stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set[Subject]) -> tuple[Promotion, ...]:
     own = {_claim(p) for store in stores for p in store.promotions if not is_imported(p)}
     chains: dict[Place, list[list[Promotion]]] = {}
     for store in stores:
@@ -147,10 +166,10 @@ def _promotions(stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set
     return tuple(p for found in chains.values() for p in _chain(found, withdrawn))
 
 
-def _chain(every_chain: Sequence[Sequence[Promotion]], withdrawn: Set[Identity]) -> list[Promotion]:
+def _chain(every_chain: Sequence[Sequence[Promotion]], withdrawn: Set[Subject]) -> list[Promotion]:
     """All promotions of one place, once each; the winner's last, where one stands."""
     every = dict.fromkeys(p for chain in every_chain for p in chain)
-    standing = [[p for p in chain if p.trial not in withdrawn] for chain in every_chain]
+    standing = [[p for p in chain if p.trial.subject not in withdrawn] for chain in every_chain]
     chains = [chain for chain in standing if chain]
     if not chains:
         return sorted(every, key=_moment)
@@ -192,20 +211,58 @@ def _claim(promotion: Promotion) -> tuple[object, ...]:
 
 
 def _withdrawals(found: Iterable[Withdrawn], trials: Mapping[Identity, Trial]) -> tuple[Withdrawn, ...]:
-    """Of each trial the oldest withdrawal, own before imported; imported ones of imported trials only."""
-    kept: dict[Identity, Withdrawn] = {}
+    """Of all measurements of the same the oldest withdrawal, own before imported; imported ones of imported trials."""
+    kept: dict[Subject, Withdrawn] = {}
     for w in found:
         trial = trials.get(w.trial)
         if trial is None or (is_imported(w) and not is_imported(trial)):
             continue
-        known = kept.get(w.trial)
+        known = kept.get(w.trial.subject)
         if known is None or _standing(w) < _standing(known):
-            kept[w.trial] = w
-    return tuple(sorted(kept.values(), key=lambda w: (*_standing(w), repr(w.trial))))
+            kept[w.trial.subject] = w
+    return tuple(sorted(kept.values(), key=_standing))
 
 
 def _standing(w: Withdrawn) -> tuple[object, ...]:
-    return is_imported(w), w.created_s, w.session, w.reason
+    return is_imported(w), w.created_s, w.session, w.reason, repr(w.trial)
+
+
+# ---- decisions, latencies
+
+_Row = TypeVar("_Row", Decision, Latency)
+
+
+def _decisions(given: Iterable[Decision]) -> tuple[Decision, ...]:
+    return _once(given, _says, lambda d: (d.created_s, d.chosen, _says(d)))
+
+
+def _latencies(given: Iterable[Latency]) -> tuple[Latency, ...]:
+    return _once(given, _tells, lambda x: (x.created_s, _tells(x)))
+
+
+def _once(
+    given: Iterable[_Row], says: Callable[[_Row], str], age: Callable[[_Row], tuple[object, ...]]
+) -> tuple[_Row, ...]:
+    """Every row once, in the order of their time; own before what a file says of the same."""
+    found: dict[str, _Row] = {}
+    for row in given:
+        if says(row) not in found or not is_imported(row):
+            found[says(row)] = row
+    return tuple(sorted(found.values(), key=age))
+
+
+def _rest(known: Iterable[_Row], given: Iterable[_Row], says: Callable[[_Row], str]) -> list[_Row]:
+    """Rows of a file that are not there yet, whoever said so."""
+    said = {says(row) for row in known}
+    return [row for row in given if says(row) not in said]
+
+
+def _says(d: Decision) -> str:
+    return _text(decision_row(d))
+
+
+def _tells(x: Latency) -> str:
+    return _text(latency_row(x))
 
 
 def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
@@ -231,7 +288,7 @@ def _told(session: Session) -> tuple[object, ...]:
     ended_s = -1.0 if session.ended_s is None else session.ended_s
     return (
         bool(session.command), ended_s, -session.started_s, session.command, session.seed, session.settings,
-        session.version,
+        session.version, session.versions, session.state,
     )  # fmt: skip
 
 

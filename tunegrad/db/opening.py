@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +69,4 @@ def _open_reader(path: Path, clock: Callable[[], float], trace: Callable[[str], 
         return SqliteStore(path, connect_reader(path, trace), None, clock)
     except DamagedStore as error:
         _log.warning("%s; reading what is left", error)
-    try:
-        return rescue(path, clock)
-    except sqlite3.Error as error:
-        raise StoreError(f"store {path}: damaged beyond reading: {error}") from error
+    return rescue(path, clock)

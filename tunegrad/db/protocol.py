@@ -8,7 +8,17 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from tunegrad.db.lookup import Lookup
-from tunegrad.db.records import Evidence, Problem, Session, Stats, Withdrawal
+from tunegrad.db.records import (
+    Decision,
+    Evidence,
+    Latency,
+    Problem,
+    Properties,
+    Question,
+    Session,
+    Stats,
+    Withdrawal,
+)
 from tunegrad.trial import Fingerprint, Policy, Trial
 
 __all__ = ["Mode", "Store"]
@@ -17,7 +27,7 @@ Mode = Literal["read", "write"]
 
 
 class Store(Protocol):
-    """Trials, winners, sessions and spent budget.
+    """Trials, winners, decisions, latencies of whole models, sessions and spent budget.
 
     Every method may raise StoreError; those that write do, when the store was opened for reading. What a method
     wrote is committed before it returns. Damaged rows are skipped and reported by ``verify``, never returned.
@@ -42,11 +52,12 @@ class Store(Protocol):
     def add(self, trial: Trial) -> int:
         """Commit one trial and return its id, > 0 and rising.
 
-        A trial is the same as a stored one when kernel, fingerprint, actions, policy text and space version are: then
-        nothing is written, the first row stays, and its id is returned. A damaged row, and a crash that was seen once
-        only where the new end is settled, are replaced by the new measurement, under the same id. Raises InternalError
-        for a trial that breaks its rules (a key that is not the hash of the text, a time that is negative or not
-        finite).
+        Two trials measured the same when kernel, fingerprint, actions, policy text and space version
+        are equal: the later one is a further row. It is the same row when its session and moment are
+        equal, too: then nothing is written, and that row's id is returned. A damaged row is replaced
+        by a new measurement of the same, under the same id. Where one measurement of the same ran and
+        another was wrong, they are withdrawn. Raises InternalError for a trial that breaks its rules
+        (a key that is not the hash of the text, a time that is negative or not finite).
         """
 
     def together(self) -> AbstractContextManager[None]:
@@ -57,8 +68,13 @@ class Store(Protocol):
     ) -> list[Trial]:
         """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
 
-        A withdrawn one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why.
+        Of what was measured several times it is the measurement that counts: one from here before one of a file, a
+        wrong one before all others, a settled end before a crash that was seen once only, then the newest. A withdrawn
+        one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why.
         """
+
+    def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
+        """Every measurement of a kernel, as it was measured, oldest first; of one fingerprint where given."""
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy (by its text)."""
@@ -67,13 +83,14 @@ class Store(Protocol):
         """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
 
     def id_of(self, trial: Trial) -> int | None:
-        """The id of the stored trial that is the same as this one."""
+        """The id of the row that this trial is: the same measured by the same session at the same moment."""
 
     def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
         """The trial promoted last; with no promotion, the fastest OK trial by median, the oldest of equals.
 
         Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
-        withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed.
+        withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed. What was
+        promoted and measured again since comes with the figures of the newest measurement that ran.
         """
 
     def lookup(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
@@ -95,21 +112,52 @@ class Store(Protocol):
         """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
-        """Withdraw a trial, for good: it never wins again, by promotion or by speed. Returns the withdrawal's id.
+        """Withdraw a trial and all measurements of the same, for good. Returns the withdrawal's id.
 
-        What was measured and promoted stays as history. Of a trial that is withdrawn already the first withdrawal
-        stays, and its id is returned. Raises StoreError when there is no such trial.
+        They never win again, by promotion or by speed. What was measured and promoted stays as
+        history. Of a trial that is withdrawn already the first withdrawal stays, and its id is
+        returned. Raises StoreError when there is no such trial.
         """
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
         """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
 
+    def record_decision(self, decision: Decision) -> int:
+        """Commit an alternative of a question, and whether it stands from now on; returns its id.
+
+        Raises InternalError for one that breaks its rules: what failed does not stand.
+        """
+
+    def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
+        """What stands of the decisions about one text here: own before imported, then the last."""
+
+    def decisions(
+        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+    ) -> list[Decision]:
+        """Every decision, oldest first; about one text, on one machine, of one kind where given."""
+
+    def record_latency(self, latency: Latency) -> int:
+        """Commit what a whole model took; returns the row's id. Raises InternalError for one without samples."""
+
+    def latencies(
+        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+    ) -> list[Latency]:
+        """Latencies of whole models, oldest first; of one model, on one machine, from a moment on where given."""
+
     def session(
-        self, command: str, seed: int, settings: Mapping[str, object], version: str, session_id: str | None = None
+        self,
+        command: str,
+        seed: int,
+        settings: Mapping[str, object],
+        version: str,
+        session_id: str | None = None,
+        versions: Properties = (),
+        state: Properties = (),
     ) -> AbstractContextManager[Session]:
         """Open a session row and, when the block ends however it ends, note the time. A fresh id where none is given.
 
-        ``settings`` must be JSON; ``seed`` fits 64 bits. Raises StoreError when the id is taken.
+        ``settings`` must be JSON; ``seed`` fits 64 bits. ``versions`` are of what measures, ``state`` is the machine's.
+        Raises StoreError when the id is taken.
         """
 
     def sessions(self) -> list[Session]:

@@ -1,9 +1,10 @@
 """A store with fewer trials, and the same winners.
 
 Kept whatever is asked: every promoted trial with its evidence; every withdrawn one; the winner of every kernel,
-machine, space version and policy; the newest OK trial of each, which says which policy counts. Sessions, names of kept
-kernels and spent budget stay. What is removed was measured for nothing if it is needed again: a search would measure it
-once more.
+machine, space version and policy; the newest OK trial of each, which says which policy counts; of
+what is kept, the measurement that counts. Decisions, latencies, sessions, names of kept kernels and
+spent budget stay. What is removed was measured for nothing if it is needed again: a search would
+measure it once more.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from tunegrad.db.contents import Contents, Identity, place_of, winners
-from tunegrad.db.rows import identity
+from tunegrad.db.contents import Contents, winners
+from tunegrad.db.identity import Identity, identity, place_of, standing, subject
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
 
@@ -42,23 +43,25 @@ def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
     """What is left. Every winner and every promotion is the same as before."""
     kept = _protected(contents)
     best = set() if rules.keep_best is None else _best(contents, rules.keep_best)
-    trials = []
-    for trial in contents.trials:
-        goes = (
-            identity(trial) not in kept
-            and identity(trial) not in best
-            and trial.created_s < (inf if rules.before_s is None else rules.before_s)
-            and rules.space_version in (None, trial.space_version)
-        )
-        if not goes:
-            trials.append(trial)
-    gone = {t.kernel_key for t in contents.trials} - {t.kernel_key for t in trials}
-    texts = {t.kernel_text for t in contents.trials if t.kernel_key in gone}
-    return replace(contents, trials=tuple(trials), kernels=tuple(k for k in contents.kernels if k[0] not in texts))
+    stay = {
+        identity(trial)
+        for trial in contents.trials
+        if identity(trial) in kept | best
+        or trial.created_s >= (inf if rules.before_s is None else rules.before_s)
+        or rules.space_version not in (None, trial.space_version)
+    }
+    # What counts of a subject stays with any other measurement of it, which would count without it.
+    subjects = {i.subject for i in stay}
+    stay |= {identity(t) for t in standing(contents.trials) if subject(t) in subjects}
+    trials = tuple(t for t in contents.trials if identity(t) in stay)
+    named = {t.kernel_key for t in trials} | {d.key for d in contents.decisions}
+    gone = {t.kernel_text for t in contents.trials if t.kernel_key not in named}
+    return replace(contents, trials=trials, kernels=tuple(k for k in contents.kernels if k[0] not in gone))
 
 
 def _protected(contents: Contents) -> set[Identity]:
-    kept = {p.trial for p in contents.promotions} | contents.withdrawn
+    kept = {p.trial for p in contents.promotions}
+    kept |= {identity(t) for t in contents.trials if subject(t) in contents.withdrawn}
     kept |= {identity(w.trial) for w in winners(contents).values()}
     newest = {place_of(t): t for t in contents.trials if t.measurement.ran}
     kept |= {identity(t) for t in newest.values()}
@@ -66,9 +69,9 @@ def _protected(contents: Contents) -> set[Identity]:
 
 
 def _best(contents: Contents, count: int) -> set[Identity]:
-    """The fastest timed trials of every place and policy, the older of equals."""
+    """The fastest timed trials of every place and policy, the older of equals; only measurements that count."""
     groups: dict[tuple[object, ...], list[Trial]] = {}
-    for trial in contents.trials:
+    for trial in standing(contents.trials):
         if trial.measurement.ran:
             groups.setdefault((place_of(trial), trial.policy.text), []).append(trial)
     ranked = (sorted(group, key=lambda t: t.measurement.seconds)[:count] for group in groups.values())

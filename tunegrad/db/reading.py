@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from tunegrad.db.connection import DamagedStore, connect_reader, connect_salvager
-from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn
+from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
+from tunegrad.db.evidence_rows import decode_evidence, decode_withdrawal
+from tunegrad.db.identity import Identity, identity
 from tunegrad.db.location import check_location
-from tunegrad.db.records import Evidence, Problem, Session
-from tunegrad.db.rows import SESSION_COLUMNS, decode_evidence, decode_session, decode_trial, identity, load_fingerprint
+from tunegrad.db.record_rows import decode_decision, decode_latency, decode_session
+from tunegrad.db.records import Decision, Evidence, Latency, Problem, Session
+from tunegrad.db.rows import decode_trial, load_fingerprint
 from tunegrad.db.scan import scan
-from tunegrad.db.verify import PROMOTION_SELECT, SPEND_SELECT, TRIAL_SELECT, WITHDRAWAL_SELECT, check_row, verify_store
+from tunegrad.db.separating import apart
+from tunegrad.db.verify import SELECTS, check_row, verify_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
 
-__all__ = ["read_contents", "sound_contents"]
+__all__ = ["read_contents", "salvaged_contents", "sound_contents"]
 
 
 def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem, ...]]:
@@ -31,11 +35,21 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
     try:
         connection = connect_reader(resolved)
     except DamagedStore:
-        connection = connect_salvager(resolved)
+        return salvaged_contents(resolved)
+    return _read(connection, resolved)
+
+
+def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
+    """What can be read of a damaged store, of any released schema, and every problem. Raises StoreError."""
+    contents, problems = _read(connect_salvager(path), path)
+    return apart(contents), problems
+
+
+def _read(connection: sqlite3.Connection, path: Path) -> tuple[Contents, tuple[Problem, ...]]:
     try:
         return _contents(connection), tuple(verify_store(connection))
     except sqlite3.Error as error:
-        raise StoreError(f"store {resolved}: damaged beyond reading: {error}") from error
+        raise StoreError(f"store {path}: damaged beyond reading: {error}") from error
     finally:
         connection.close()
 
@@ -53,47 +67,47 @@ def sound_contents(path: str | os.PathLike[str]) -> Contents:
 
 
 def _contents(connection: sqlite3.Connection) -> Contents:
-    sessions = [
-        s for row in _rows(connection, "sessions", f"SELECT {SESSION_COLUMNS} FROM sessions", "rowid")
-        if isinstance(s := decode_session(row), Session)
-    ]  # fmt: skip
     trials: dict[int, Trial] = {}
-    for row in _rows(connection, "trials", TRIAL_SELECT, "t.id"):
+    for row in _rows(connection, "trials"):
         if isinstance(trial := decode_trial(row), Trial):
             trials[row[0]] = trial
-    identities = {row: identity(t) for row, t in trials.items()}
-    kernels = _rows(connection, "kernels", "SELECT id, key, text, name FROM kernels", "id")
+    sessions = (s for row in _rows(connection, "sessions") if isinstance(s := decode_session(row), Session))
+    decisions = (d for row in _rows(connection, "decisions") if isinstance(d := decode_decision(row), Decision))
+    latencies = (x for row in _rows(connection, "latencies") if isinstance(x := decode_latency(row), Latency))
+    kernels = [row for row in _rows(connection, "kernels") if check_row("kernels", row) is None]
     spends = [
         Spend(row[1], load_fingerprint(row[2]), row[3], float(row[4]))
-        for row in _rows(connection, "spend", SPEND_SELECT, "s.id")
+        for row in _rows(connection, "spend")
         if check_row("spend", row) is None and isinstance(row[1], str) and isinstance(row[3], str)
     ]
     return Contents(
-        kernels=tuple((row[2], row[3]) for row in sorted(_sound(kernels, "kernels"), key=lambda row: str(row[1]))),
+        kernels=tuple((row[2], row[3]) for row in sorted(kernels, key=lambda row: str(row[1]))),
         sessions=tuple(sorted(sessions, key=lambda s: (s.started_s, s.id))),
         trials=tuple(trials.values()),
-        promotions=tuple(_promotions(connection, identities)),
+        promotions=tuple(_promotions(connection, {row: identity(t) for row, t in trials.items()})),
         spends=tuple(sorted(spends, key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
-        withdrawals=tuple(
-            Withdrawn(identities[row[1]], row[2], row[3], float(row[4]))
-            for row in _rows(connection, "withdrawals", WITHDRAWAL_SELECT, "w.id")
-            if check_row("withdrawals", row) is None and row[1] in identities
-        ),
+        withdrawals=tuple(_withdrawals(connection, trials)),
+        decisions=tuple(decisions),
+        latencies=tuple(latencies),
     ).with_sound_promotions()
 
 
 def _promotions(connection: sqlite3.Connection, identities: dict[int, Identity]) -> Iterator[Promotion]:
-    for row in _rows(connection, "promotions", PROMOTION_SELECT, "r.id"):
+    for row in _rows(connection, "promotions"):
         evidence = decode_evidence(row[0], row[1])
         if check_row("promotions", row) is None and isinstance(evidence, Evidence) and row[2] in identities:
             yield Promotion(identities[row[2]], evidence, float(row[-1]))
 
 
-def _sound(rows: Iterator[tuple[Any, ...]], table: str) -> Iterator[tuple[Any, ...]]:
-    return (row for row in rows if check_row(table, row) is None)
+def _withdrawals(connection: sqlite3.Connection, trials: dict[int, Trial]) -> Iterator[Withdrawn]:
+    """Whatever else is wrong with a withdrawal, its trial does not win."""
+    for row_id, trial, reason, session, created_s, *_ in _rows(connection, "withdrawals"):
+        if trial in trials:
+            found = decode_withdrawal(row_id, trials[trial], reason, session, created_s)
+            yield Withdrawn(identity(trials[trial]), found.reason, found.session, found.created_s)
 
 
-def _rows(connection: sqlite3.Connection, table: str, select: str, row_id: str) -> Iterator[tuple[Any, ...]]:
-    for row in scan(connection, table, select, row_id):
+def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
+    for row in scan(connection, table, *SELECTS[table]):
         if not isinstance(row, Problem):
             yield row

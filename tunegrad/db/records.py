@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from tunegrad.trial import Status, Trial
+from tunegrad.ir.keys import key_of
+from tunegrad.trial import Fingerprint, Status, Trial, middle
 
-__all__ = ["IMPORTED", "STOPPED", "WITHDRAWN", "Evidence", "Problem", "Session", "Stats", "Withdrawal", "withdrawn_by"]
+__all__ = [
+    "IMPORTED",
+    "LATENCY_KINDS",
+    "QUESTIONS",
+    "STOPPED",
+    "WITHDRAWN",
+    "Decision",
+    "Evidence",
+    "Latency",
+    "LatencyKind",
+    "Problem",
+    "Properties",
+    "Question",
+    "Session",
+    "Stats",
+    "Withdrawal",
+    "withdrawn_by",
+]
+
+Properties = tuple[tuple[str, float | str], ...]
+"""Named numbers and words, sorted by name: the versions of what measured, the state of its machine."""
+
+Question = Literal["images", "cut", "variant"]
+"""What a decision answers: the form of a graph's images, where a region is cut, how a kernel runs."""
+
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+
+LatencyKind = Literal["tuned", "default"]
+"""Which schedules a whole model ran: those that the store has, or the defaults."""
+
+LATENCY_KINDS: tuple[LatencyKind, ...] = get_args(LatencyKind)
 
 IMPORTED = "imported:"
 """How the origin of a trial, and the test of a promotion, begin when they came out of an imported file."""
 
 STOPPED = "stopped: "
 """How the settings of a spend begin that is no time spent, but the budget within which a search is over already."""
-
 
 WITHDRAWN = "withdrawn by session "
 """How the error of a trial begins that was withdrawn."""
@@ -62,6 +93,7 @@ class Session:
     """One run of a command that measured. ``settings`` is JSON text; ``ended_s`` is None while it runs, or if killed.
 
     A session that only its trials' rows name (imported ones) has an empty command. Times are seconds since the epoch.
+    ``versions`` are of what measured, ``state`` is the machine's when it began; rows before schema 3 have neither.
     """
 
     id: str
@@ -71,6 +103,75 @@ class Session:
     seed: int
     settings: str
     version: str
+    versions: Properties = ()
+    state: Properties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An alternative of a question, how it fared beside what stood before, and whether it stands since.
+
+    ``text`` is what the question is about: a graph's launches (images), a region (cut), a kernel (variant). ``choice``
+    names the alternative. ``evidence`` has the samples of both sides, in seconds; of what stood first, and of what
+    failed, the incumbent's are empty. ``status`` is OK or how the alternative failed, and ``error`` what was seen.
+    ``policy`` says in a policy's text how the samples were taken. ``created_s`` counts from the epoch.
+    """
+
+    kind: Question
+    text: str
+    choice: str
+    chosen: bool
+    evidence: Evidence
+    fingerprint: Fingerprint
+    space_version: int
+    session: str
+    created_s: float
+    status: Status = Status.OK
+    error: str = ""
+    policy: str = ""
+
+    @property
+    def key(self) -> str:
+        """32 hex digits of the SHA-256 of the text; of a variant it is the kernel's key."""
+        return key_of(self.text)
+
+    @property
+    def imported(self) -> bool:
+        """Whether a file claims it, and nobody here measured it."""
+        return self.evidence.imported
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """What a whole model took, in seconds a run: when, where, by which versions, in which state of the machine.
+
+    ``model_key`` names its graph. ``default_samples_s`` were taken in the same turns with the default schedules; empty
+    where nothing ran beside it, else as many as ``samples_s``. ``created_s`` counts from the epoch.
+    """
+
+    model: str
+    model_key: str
+    kind: LatencyKind
+    fingerprint: Fingerprint
+    samples_s: tuple[float, ...]
+    default_samples_s: tuple[float, ...]
+    session: str
+    created_s: float
+    versions: Properties = ()
+    state: Properties = ()
+    imported: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Median of its samples."""
+        return middle(self.samples_s)
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as long the default schedules take, turn by turn, by the median; None without them."""
+        turns = zip(self.samples_s, self.default_samples_s, strict=True) if self.default_samples_s else ()
+        ratios = [default / mine for mine, default in turns if mine > 0]
+        return middle(ratios) if ratios else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +198,8 @@ class Stats:
     sessions: int
     promotions: int
     withdrawals: int
+    decisions: int
+    latencies: int
     spent_s: float
     size_bytes: int
     schema_version: int

@@ -3,51 +3,61 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import Any
 
 from tunegrad.db.connection import damage_of
-from tunegrad.db.records import Problem
-from tunegrad.db.rows import (
+from tunegrad.db.evidence_rows import decode_evidence
+from tunegrad.db.record_rows import (
+    DECISION_COLUMNS,
+    DECISION_FROM,
+    LATENCY_COLUMNS,
+    LATENCY_FROM,
     SESSION_COLUMNS,
-    TRIAL_COLUMNS,
-    TRIAL_FROM,
-    RowFault,
-    decode_evidence,
+    decode_decision,
+    decode_latency,
     decode_session,
-    decode_trial,
-    key_of,
-    load_fingerprint,
-    load_policy,
 )
+from tunegrad.db.records import Problem
+from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, decode_trial, key_of, load_fingerprint, load_policy
 from tunegrad.db.scan import scan
+from tunegrad.db.values import RowFault
 
-__all__ = ["PROMOTION_SELECT", "SPEND_SELECT", "TRIAL_SELECT", "WITHDRAWAL_SELECT", "check_row", "verify_store"]
+__all__ = ["SELECTS", "check_row", "verify_store"]
 
-TRIAL_SELECT = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
-PROMOTION_SELECT = (
+_PROMOTIONS = (
     "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND t.fingerprint = r.fingerprint,"
     " r.created_s FROM promotions r LEFT JOIN trials t ON t.id = r.trial"
 )
-SPEND_SELECT = (
+_SPENDS = (
     "SELECT s.id, s.model_key, f.fields, s.settings, s.seconds"
     " FROM spend s LEFT JOIN fingerprints f ON f.id = s.fingerprint"
 )
-WITHDRAWAL_SELECT = (
+_WITHDRAWALS = (
     "SELECT w.id, w.trial, w.reason, w.session, w.created_s, t.id,"
     " t.kernel = w.kernel AND t.fingerprint = w.fingerprint"
     " FROM withdrawals w LEFT JOIN trials t ON t.id = w.trial"
 )
-_SELECTS = {
+SELECTS = {
     "kernels": ("SELECT id, key, text, name FROM kernels", "id"),
     "fingerprints": ("SELECT id, fields FROM fingerprints", "id"),
     "policies": ("SELECT id, text, fields FROM policies", "id"),
     "sessions": (f"SELECT {SESSION_COLUMNS} FROM sessions", "rowid"),
-    "trials": (TRIAL_SELECT, "t.id"),
-    "promotions": (PROMOTION_SELECT, "r.id"),
-    "spend": (SPEND_SELECT, "s.id"),
-    "withdrawals": (WITHDRAWAL_SELECT, "w.id"),
+    "trials": (f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}", "t.id"),
+    "promotions": (_PROMOTIONS, "r.id"),
+    "spend": (_SPENDS, "s.id"),
+    "withdrawals": (_WITHDRAWALS, "w.id"),
+    "decisions": (f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM}", "d.id"),
+    "latencies": (f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM}", "l.id"),
+}
+"""How each table is read in full: a select without WHERE, and its first column."""
+
+_DECODERS: dict[str, Callable[[tuple[Any, ...]], object]] = {
+    "trials": decode_trial,
+    "sessions": decode_session,
+    "decisions": decode_decision,
+    "latencies": decode_latency,
 }
 
 
@@ -57,7 +67,7 @@ def verify_store(connection: sqlite3.Connection) -> list[Problem]:
     if damage := damage_of(connection):
         problems.append(Problem("file", None, damage))
     problems.extend(_dangling_sessions(connection))
-    for table, (select, row_id) in _SELECTS.items():
+    for table, (select, row_id) in SELECTS.items():
         for row in scan(connection, table, select, row_id):
             problem = row if isinstance(row, Problem) else check_row(table, row)
             if problem is not None:
@@ -67,14 +77,12 @@ def verify_store(connection: sqlite3.Connection) -> list[Problem]:
 
 def check_row(table: str, row: tuple[Any, ...]) -> Problem | None:
     """What is wrong with one row of a table's select, or None."""
-    if table == "trials":
-        decoded: object = decode_trial(row)
-    elif table == "sessions":
-        decoded = decode_session(row)
+    decoded: object = None
+    if table in _DECODERS:
+        decoded = _DECODERS[table](row)
     elif table == "promotions":
         decoded = _check_promotion(row)
     else:
-        decoded = None
         try:
             _CHECKS[table](row)
         except RowFault as error:
@@ -134,8 +142,9 @@ def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
 
 
 def _dangling_sessions(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Trials whose session is unknown: readable, but nobody can say how they came about."""
-    select = "SELECT t.id, t.session, s.id FROM trials t LEFT JOIN sessions s ON s.id = t.session"
-    for row in scan(connection, "trials", select, "t.id"):
-        if not isinstance(row, Problem) and row[2] is None:
-            yield Problem("trials", row[0], f"orphan: its session {row[1]!r} is missing")
+    """Rows whose session is unknown: readable, but nobody can say how they came about."""
+    for table in ("trials", "decisions", "latencies"):
+        select = f"SELECT t.id, t.session, s.id FROM {table} t LEFT JOIN sessions s ON s.id = t.session"
+        for row in scan(connection, table, select, "t.id"):
+            if not isinstance(row, Problem) and row[2] is None:
+                yield Problem(table, row[0], f"orphan: its session {row[1]!r} is missing")

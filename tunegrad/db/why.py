@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tunegrad.db.contents import Contents, Place, Promotion, Winner, is_imported, place_of, winners
+from tunegrad.db.contents import Contents, Promotion, Winner, is_imported, winners
 from tunegrad.db.diff import WinnerFacts, winner_facts
+from tunegrad.db.identity import Place, place_of, standing
 from tunegrad.db.lookup import Hit, Lookup, Near, look_up
-from tunegrad.db.records import Withdrawal
+from tunegrad.db.records import Decision, Withdrawal
 from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
@@ -73,6 +74,7 @@ class WithdrawalRow:
 class Why:
     """The answer. ``fields`` compare with the nearest winner's place, or this one on a hit; ``candidates`` by status.
 
+    ``decisions`` about its text are of the machine that asks, oldest first.
     ``winner`` is the stored winner that is spoken of: the one here on a hit, else the nearest. ``rule`` says by which
     rule it won, ``fastest_ms`` is the fastest candidate of its place whatever the tests said.
     """
@@ -92,6 +94,7 @@ class Why:
     promotions: tuple[PromotionRow, ...]
     withdrawals: tuple[WithdrawalRow, ...]
     nearest: tuple[NearRow, ...]
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class _Source:
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
         trials = self.contents.by_identity()
-        found = [w for w in self.contents.withdrawals if w.trial[:2] == (kernel_key, fingerprint)]
+        found = [w for w in self.contents.withdrawals if w.trial.subject[:2] == (kernel_key, fingerprint)]
         return [Withdrawal(trials[w.trial], w.reason, w.session, w.created_s) for w in found]
 
 
@@ -154,7 +157,7 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
     asked = Place(key, here, space_version)
     place = _place(answer, asked)
     winner = won.get(place)
-    trials = [t for t in contents.trials if place_of(t) == place]
+    trials = standing(t for t in contents.trials if place_of(t) == place)
     promotions = [p for p in contents.promotions if p.place == place]
     commands = {s.id: s.command for s in contents.sessions}
     by_identity = contents.by_identity()
@@ -173,7 +176,7 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
         fastest_ms=min((1e3 * t.measurement.seconds for t in trials if t.measurement.ran), default=None),
         promotions=tuple(_promotion(p, by_identity[p.trial]) for p in promotions),
         withdrawals=tuple(
-            WithdrawalRow(w.trial[2], w.reason, w.session, is_imported(w), w.created_s)
+            WithdrawalRow(w.trial.subject.actions, w.reason, w.session, is_imported(w), w.created_s)
             for w in contents.withdrawals
             if w.place in (place, asked)
         ),
@@ -181,6 +184,7 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
             NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
             for n in answer.nearest
         ),
+        decisions=tuple(d for d in contents.decisions if (d.key, d.fingerprint) == (key, here)),
     )  # fmt: skip
 
 

@@ -1,10 +1,9 @@
 """Rows of what whole models decide: the form of images, an edge of the graph, the variant of a kernel.
 
-    what stands    its row is promoted without a contest, so that the question is settled
-    a challenger   its row, its samples in the contest; promoted where it won; or how its model failed
+    what stands    it is chosen without a contest, so that the question is settled
+    a challenger   its samples beside the incumbent's; chosen where it won; or how its model failed
 
-A decision is a trial whose action text names what was chosen: ``images(last)``, ``plan(NAME)``, ``variant(NAME)``. Its
-key is the hash of the text that the question is about.
+A row names its question by the hash of the text that it is about: a graph, a region, a kernel.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from dataclasses import dataclass
 from statistics import median
 from time import time
 
-from tunegrad.db import Evidence, Store
+from tunegrad.db import Decision, Evidence, Question, Store
 from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, OutOfResources, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.search import Verdict
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import Fingerprint, Policy, Status
 
 from .contest import CONTEST_POLICY
 
@@ -54,42 +53,48 @@ def status_of(failure: CandidateFailure) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRows:
-    """Writes the rows of one kind of decision, by ``origin``: ``plan`` or ``variant``."""
+    """Writes the rows of one kind of decision."""
 
     store: Store
     here: Fingerprint
     session: str
-    origin: str
+    kind: Question
 
-    def stands(self, text: str, actions: str, policy: Policy, samples_s: Sequence[float], test: str) -> None:
-        """What was there first, promoted by ``test``, which compared it with nothing."""
-        samples = tuple(samples_s)
-        self.store.promote(self._add(text, actions, policy, samples), Evidence(test, 1.0, (), samples, cold=False))
+    def stands(self, text: str, choice: str, policy: Policy, samples_s: Sequence[float], test: str) -> None:
+        """What was there first, chosen by ``test``, which compared it with nothing."""
+        evidence = Evidence(test, 1.0, (), tuple(samples_s), cold=False)
+        self._record(text, choice, evidence, policy, chosen=True)
 
     def challenged(
-        self, text: str, actions: str, evidence: Evidence, won: bool, tell: Callable[[Event], None] | None = None
+        self, text: str, choice: str, evidence: Evidence, won: bool, tell: Callable[[Event], None] | None = None
     ) -> None:
-        """A challenger with its samples, promoted where it won; then ``tell`` hears of it."""
-        number = self._add(text, actions, CONTEST_POLICY, evidence.challenger_samples_s)
-        if not won:
-            return
-        self.store.promote(number, evidence)
-        if tell is not None:
+        """A challenger with its samples, chosen where it won; then ``tell`` hears of it."""
+        self._record(text, choice, evidence, CONTEST_POLICY, chosen=won)
+        if won and tell is not None:
             key = key_of(text)
             best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
-            tell(WinnerPromoted(self.store.kernel_name(key), key, actions, best_s, previous_s, self.origin))
+            tell(WinnerPromoted(self.store.kernel_name(key), key, choice, best_s, previous_s, self.kind))
 
-    def failed(self, text: str, actions: str, failure: CandidateFailure) -> None:
+    def failed(self, text: str, choice: str, failure: CandidateFailure) -> None:
         """A challenger that ended the contest, or whose model computes something else, twice in fresh processes."""
-        self._keep(text, actions, CONTEST_POLICY, Measurement(status_of(failure), error=in_model(failure), attempts=2))
+        nothing = Evidence("failed", 1.0, (), (), cold=False)
+        error, status = in_model(failure), status_of(failure)
+        self._record(text, choice, nothing, CONTEST_POLICY, chosen=False, status=status, error=error)
 
-    def _add(self, text: str, actions: str, policy: Policy, samples_s: tuple[float, ...]) -> int:
-        return self._keep(text, actions, policy, Measurement(Status.OK, samples_s))
-
-    def _keep(self, text: str, actions: str, policy: Policy, measured: Measurement) -> int:
-        return self.store.add(
-            Trial(
-                key_of(text), text, self.here, actions, "", SPACE_VERSION, policy, measured, self.session,
-                self.origin, time(),
+    def _record(
+        self,
+        text: str,
+        choice: str,
+        evidence: Evidence,
+        policy: Policy,
+        *,
+        chosen: bool,
+        status: Status = Status.OK,
+        error: str = "",
+    ) -> None:
+        self.store.record_decision(
+            Decision(
+                self.kind, text, choice, chosen, evidence, self.here, SPACE_VERSION, self.session, time(), status,
+                error, policy.text,
             )
         )  # fmt: skip

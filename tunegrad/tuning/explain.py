@@ -18,7 +18,7 @@ from statistics import median
 from tunegrad.artifact import OPT_LEVEL, build
 from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
-from tunegrad.db import Hit, Store, open_store
+from tunegrad.db import Store, open_store
 from tunegrad.devices import CpuMeasurer, Hooks, Limits, assembly, fingerprint, host_target
 from tunegrad.devices.machine_code import code_facts, hot_loop
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError
@@ -32,7 +32,7 @@ from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.variants import allowed, picked, stored_variant, variant_text
+from tunegrad.variants import allowed, picked, stored_variant
 
 from .roofline import Roofline, needed_flops
 from .stepping import ScheduleTimer, time_steps
@@ -266,8 +266,7 @@ def variant_rows(
             continue
         picked_here = picks.get(use.key, DIRECT)
         options = tuple(_option(use.kernel, name, roofline, store, here) for name in names)
-        found = None if store is None else store.lookup(use.key, here, SPACE_VERSION)
-        stored = isinstance(found, Hit) and (stored_variant(found.trial.actions) or DIRECT) == picked_here
+        stored = stored_variant(use.key, here, store) == picked_here
         rows.append(VariantRow(use.name, use.key, use.uses, picked_here, stored, options))
     return tuple(rows)
 
@@ -277,19 +276,24 @@ def _option(kernel: Kernel, name: str, roofline: Roofline, store: Store | None, 
     bound_ms = 1e3 * sum(roofline.bound_s(p) for p in parts)
     if store is None:
         return VariantOption(name, len(parts), bound_ms, None, None)
-    each = [_best_ms(store, p, here, "") for p in parts]
+    each = [_best_ms(store, p, here) for p in parts]
     sum_ms = None if None in each else sum(ms or 0.0 for ms in each)
-    whole_ms = sum_ms if name == DIRECT else _best_ms(store, kernel, here, variant_text(name))
+    whole_ms = sum_ms if name == DIRECT else _compared_ms(store, kernel, here, name)
     return VariantOption(name, len(parts), bound_ms, whole_ms, sum_ms)
 
 
-def _best_ms(store: Store, kernel: Kernel, here: Fingerprint, actions: str) -> float | None:
-    """The best stored time of a kernel: under a schedule for "", else under exactly these actions."""
+def _best_ms(store: Store, kernel: Kernel, here: Fingerprint) -> float | None:
+    """The best stored time of a kernel under a schedule."""
     rows = [
         t.measurement.seconds
         for t in store.trials(kernel.key, here)
-        if t.measurement.status is Status.OK
-        and t.space_version == SPACE_VERSION
-        and (t.actions == actions if actions else stored_variant(t.actions) is None)
+        if t.measurement.status is Status.OK and t.space_version == SPACE_VERSION
     ]
     return 1e3 * min(rows) if rows else None
+
+
+def _compared_ms(store: Store, kernel: Kernel, here: Fingerprint, name: str) -> float | None:
+    """The best time of a variant in the contests of whole models."""
+    tried = [d for d in store.decisions(kernel.key, here, "variant") if d.choice == name]
+    samples = [d.evidence.challenger_samples_s for d in tried if d.space_version == SPACE_VERSION]
+    return min((1e3 * median(s) for s in samples if s), default=None)

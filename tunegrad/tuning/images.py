@@ -2,7 +2,7 @@
 
 every form             -->   a model of the machine drops what it expects to cost a quarter more
 a race, whole models   -->   what is proved faster; its kernels are then verified, one by one
-                       -->   a row and a promotion of the graph: ``images(blocked16)`` or ``images(last)``
+                       -->   a decision about the graph: ``blocked16`` or ``last``
 
 Kernels run as the store or their defaults have them: the forms are compared before the search, as edges are.
 """
@@ -24,14 +24,13 @@ from tunegrad.planning import (
     expected_parts,
     expected_plan_s,
     image_forms,
-    images_action,
     images_key,
     images_text,
     stored_images,
 )
 from tunegrad.trial import Fingerprint
 
-from .claims import measured_here
+from .claims import decided_here
 from .contest import CONTEST_POLICY
 from .decisions import DecisionRows, evidence_of
 from .plans import HOPELESS, SLOWER, Measure, PlanTrack
@@ -66,7 +65,7 @@ def settle_images(
         return fusion.images
     key = images_key(fusion)
     known = stored_images(fusion, here, store)
-    if measured_here(store, key, here):
+    if decided_here(store, "images", key, here) is not None:
         return known
     work = _Settling(fusion, target, here, store, session, numerics)
     others = {images: work.plan(images) for images in work.others(known)}
@@ -124,12 +123,12 @@ class _Settling:
 
     def failed(self, images: Images, failure: CandidateFailure) -> None:
         """A form whose model does not run, or does not compute the graph."""
-        rows = DecisionRows(self.store, self.here, self.session, "plan")
-        rows.failed(images_text(self.fusion), images_action(images), failure)
+        rows = DecisionRows(self.store, self.here, self.session, "images")
+        rows.failed(images_text(self.fusion), str(images), failure)
 
     def record(self, images: Images, met: Met[Schedule], won: bool, tell: Callable[[Event], None]) -> None:
         """Channels-last has the first row, so that a graph without a better form is settled; then what came nearest."""
-        text, rows = images_text(self.fusion), DecisionRows(self.store, self.here, self.session, "plan")
+        text, rows = images_text(self.fusion), DecisionRows(self.store, self.here, self.session, "images")
         self.store.name_kernel(text, f"images of {len(self.fusion.drafts.drafts)} kernels")
-        rows.stands(text, images_action(LAST), CONTEST_POLICY, met.samples[0], _STANDING)
-        rows.challenged(text, images_action(images), evidence_of(met.verdict, met.samples), won, tell)
+        rows.stands(text, str(LAST), CONTEST_POLICY, met.samples[0], _STANDING)
+        rows.challenged(text, str(images), evidence_of(met.verdict, met.samples), won, tell)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from time import monotonic
 
-from tunegrad.db import Claim, Verdict, actions_fault, decision
+from tunegrad.db import Claim, Verdict, actions_fault
 from tunegrad.devices import fingerprint, host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -26,7 +26,6 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import stored_variant
 
 __all__ = ["ENDED", "LONGEST_S", "NO_KERNEL", "OTHER_MACHINE", "OTHER_SPACE", "Legality"]
 
@@ -59,8 +58,8 @@ class Legality:
     kernels: Callable[[str], Kernel | None] = field(default_factory=lambda: lru_cache(_KERNELS)(read_back))
 
     def __call__(self, claim: Claim) -> Verdict:
-        """What is wrong with a row's action text, or why that can not be told."""
-        if fault := actions_fault(claim.actions):
+        """What is wrong with a row's action text or choice, or why that can not be told."""
+        if claim.kind == "schedule" and (fault := actions_fault(claim.actions)):
             return Verdict(fault=fault)
         if claim.space_version != SPACE_VERSION:
             return Verdict(unchecked=OTHER_SPACE)
@@ -77,14 +76,14 @@ class Legality:
         if target is None:
             return Verdict(unchecked=OTHER_MACHINE)
         kernel = self.kernels(claim.kernel_text)
-        if decision(claim.actions) in ("images", "plan"):
-            return Verdict(fault="must be a schedule or a variant, as the text is a kernel's") if kernel else Verdict()
+        if claim.kind in ("images", "cut"):
+            return Verdict(fault="must be a variant, as the text is a kernel's") if kernel else Verdict()
         if kernel is None:
             return Verdict(unchecked=NO_KERNEL)
-        if (variant := stored_variant(claim.actions)) is not None:
+        if claim.kind == "variant":
             names = variants_of(kernel)
             known = f"must be a variant of this kernel: {', '.join(names)}"
-            return Verdict() if variant in names else Verdict(fault=known)
+            return Verdict() if claim.actions in names else Verdict(fault=known)
         try:
             Space(kernel, target).tree(Schedule.parse(claim.actions))
         except IllegalAction as error:

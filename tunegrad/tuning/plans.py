@@ -4,7 +4,7 @@ every edge, toggled                              -->   kernels that go, kernels 
 a model of the machine                           -->   what it expects to cost a quarter more is out
 sums of what goes and of what comes              -->   default schedules, verified and timed; most hopeful regions first
 a race of whole models, one edge changed         -->   what wins or is close is decided where caches are as they will be
-                                                 -->   rows and a promotion a region: ``plan(NAME)`` or ``plan(rules)``
+                                                 -->   a decision a region: ``NAME`` of an edge, or ``rules``
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, expected_parts, expected_s, plan_text, stored_plan, stored_s, stored_toggles
+from tunegrad.planning import RULES, expected_parts, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT
 from tunegrad.trial import Fingerprint
 
-from .claims import measured_here
+from .claims import decided_here
 from .contest import PARTS_POLICY
 from .decisions import DecisionRows, evidence_of
 from .race import Choice, Met, Track, race
@@ -130,7 +130,7 @@ class _Settling:
     def settled(self, key: str) -> bool:
         """Whether a region was settled on this machine; that a file says so is a claim."""
         if key not in self.decided:
-            self.decided[key] = bool(measured_here(self.store, key, self.here))
+            self.decided[key] = decided_here(self.store, "cut", key, self.here) is not None
         return self.decided[key]
 
     def settled_toggles(self) -> frozenset[int]:
@@ -139,8 +139,8 @@ class _Settling:
 
     def won(self, edge: Edge) -> bool:
         """Whether the store says that this edge is how its region is cut best."""
-        winner = self.store.winner(edge.key, self.here, SPACE_VERSION)
-        return winner is not None and stored_plan(winner.actions) == edge.name
+        found = self.store.decision("cut", edge.key, self.here, SPACE_VERSION)
+        return found is not None and found.choice == edge.name
 
     # ---- what is worth measuring
 
@@ -195,8 +195,8 @@ class _Settling:
 
         def failed(_: str, plan: Schedule, error: CandidateFailure) -> None:
             edge = tried[places[id(plan)]].edge
-            rows = DecisionRows(self.store, self.here, self.session, "plan")
-            rows.failed(edge.region, plan_text(edge.name), error)
+            rows = DecisionRows(self.store, self.here, self.session, "cut")
+            rows.failed(edge.region, edge.name, error)
 
         key, met = found[0].edge.key, None
         try:
@@ -229,7 +229,7 @@ class _Settling:
         region = first.edge.region
         kernels = [x.kernel for x in self.alternatives.region(first.edge)]
         self.store.name_kernel(region, "plan of " + ", ".join(k.name for k in kernels))
-        rows = DecisionRows(self.store, self.here, self.session, "plan")
-        rows.stands(region, plan_text(RULES), PARTS_POLICY, (first.before_s,), _PARTS)
+        rows = DecisionRows(self.store, self.here, self.session, "cut")
+        rows.stands(region, RULES, PARTS_POLICY, (first.before_s,), _PARTS)
         if edge is not None and met is not None:
-            rows.challenged(region, plan_text(edge.name), evidence_of(met.verdict, met.samples), met.won, self.tell)
+            rows.challenged(region, edge.name, evidence_of(met.verdict, met.samples), met.won, self.tell)

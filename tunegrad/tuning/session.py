@@ -41,6 +41,7 @@ from tunegrad.search import (
 )
 
 from .account import LEAST_S, Account, resumed_sessions, session_record
+from .conditions import machine_state, versions
 from .costs import Costs
 from .deciding import Deciding
 from .goal import Goal
@@ -107,7 +108,9 @@ def run_sessions(
         )
         settings = replace(settings, in_flight=site.in_flight(BATCH))
         record = session_record(settings, policy)
-        row = stack.enter_context(store.session("tune", settings.seed, record, __version__))
+        row = stack.enter_context(
+            store.session("tune", settings.seed, record, __version__, versions=versions(), state=machine_state())
+        )
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         account = Account(settings, policy, store, site.here, work_key(workloads), costs)
@@ -256,7 +259,7 @@ class _Session:
     def _measured(self, work: Workload) -> Whole | None:
         if not self.site.runs_models:
             return None
-        return measured_whole(work, self._models, self._withdrawals.actions, self.interrupt, self._progress.tell)
+        return measured_whole(work, self._models, self._withdrawals, self.interrupt)
 
     def _reported(
         self,

@@ -14,15 +14,15 @@ from math import inf
 from time import monotonic
 
 from tunegrad.config import Numerics
-from tunegrad.db import Hit, Store
+from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import allowed, stored_variant, variant_text
+from tunegrad.variants import allowed
 
-from .claims import claimed, measured_here
+from .claims import decided_here, measured_here
 from .contest import PARTS_POLICY
 from .decisions import DecisionRows, evidence_of
 from .models import Models, WholeModel, culprit
@@ -84,7 +84,7 @@ def settle_variants(
     texts = {u.key: u.kernel.text for u in rivals.work.kernels}
 
     def blamed(key: str, variant: str, failure: CandidateFailure) -> None:
-        rows.failed(texts[key], variant_text(variant), failure)
+        rows.failed(texts[key], variant, failure)
 
     track = _Track(rivals, groups, models, dict(actions), void, blamed)
     try:
@@ -99,11 +99,9 @@ def settle_variants(
         for key in group.keys:
             if group.stands != DIRECT:
                 took_s = (rivals.seconds(group)[group.stands],)
-                rows.stands(texts[key], variant_text(group.stands), PARTS_POLICY, took_s, _ALONE)
+                rows.stands(texts[key], group.stands, PARTS_POLICY, took_s, _ALONE)
             if met is not None:
-                rows.challenged(
-                    texts[key], variant_text(met.alternative), evidence_of(met.verdict, met.samples), met.won
-                )
+                rows.challenged(texts[key], met.alternative, evidence_of(met.verdict, met.samples), met.won)
     return picks
 
 
@@ -113,13 +111,13 @@ def _settled(
     picks = {}
     for use in workload.kernels:
         names = allowed_here[use.key]
-        found = store.lookup(use.key, here, SPACE_VERSION) if len(names) > 1 else None
-        if isinstance(found, Hit):
-            name = stored_variant(found.trial.actions) or DIRECT
-            proved = measured_here(store, use.key, here)
-            brought = claimed(found.trial) or bool(store.promotions(use.key, here))
-            if proved or (name != DIRECT and not brought):
-                picks[use.key] = name if name in names else DIRECT
+        if len(names) == 1:
+            continue
+        found = decided_here(store, "variant", use.key, here)
+        if found is not None:
+            picks[use.key] = found.choice if found.choice in names else DIRECT
+        elif any(t.space_version == SPACE_VERSION for t, _ in measured_here(store, use.key, here)):
+            picks[use.key] = DIRECT
     return picks
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
-from tunegrad.events import Event, Warned
+from tunegrad.events import Warned
 
+from .conditions import record_latency
 from .interrupt import Interrupt
 from .models import Models, Turns
-from .soundness import Soundness, Void, made_sound
+from .soundness import Soundness, made_sound
+from .withdrawals import Withdrawals
 from .workload import Workload
 
 __all__ = ["Weighed", "Whole", "latency_s", "measured_whole"]
@@ -44,13 +45,11 @@ class Whole:
     weighed: dict[str, Weighed]
 
 
-def measured_whole(
-    work: Workload, models: Models, void: Void, interrupt: Interrupt, tell: Callable[[Event], None]
-) -> Whole:
-    """The tuned model held to what it must compute, and timed next to its default schedules."""
-    sound, weighed = Soundness(), dict[str, Weighed]()
+def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt) -> Whole:
+    """The tuned model held to what it must compute, and timed next to its default schedules; that is stored."""
+    sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
     try:
-        sound = made_sound(work, models, void)
+        sound = made_sound(work, models, withdrawals.actions)
         if sound.mismatch:
             raise WrongResult(sound.mismatch)
         if not sound.judged:
@@ -60,6 +59,7 @@ def measured_whole(
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
         samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else 2.0)
+        record_latency(models.store, work, models.here, withdrawals.session, samples)
         return Whole(median(samples[1]), median(samples[0]), sound, weighed)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
