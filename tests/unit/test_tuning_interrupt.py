@@ -10,7 +10,7 @@ import pytest
 
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.schedules import Schedules
-from tunegrad.tuning.session import _Session
+from tunegrad.tuning.stages import Stages
 
 
 def press() -> None:
@@ -70,7 +70,7 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     site = SimpleNamespace(measurer=None, runs_models=False, here=None, target=None, bench=None)
     progress = SimpleNamespace(tell=told.append)
     searching = SimpleNamespace(progress=progress, session="s")
-    session = _Session(SimpleNamespace(budget_s=1.0), [], site, None, interrupt, None, 0.0, searching)
+    session = Stages(SimpleNamespace(budget_s=1.0), [], site, None, interrupt, None, 0.0, searching)
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message
