@@ -23,7 +23,7 @@ settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slo
 settings.load_profile("tunegrad")
 
 from tests import no_network, quarantine  # noqa: E402  # found by the path above
-from tunegrad.devices.isolated import preload  # noqa: E402
+from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
 preload(["tunegrad.tuning.models.work"])  # one process forks the workers of all tests, whichever needs the first one

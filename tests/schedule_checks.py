@@ -13,7 +13,7 @@ import numpy as np
 
 from tunegrad.artifact import MAX_INSTRUCTIONS
 from tunegrad.devices import Buffer, Executable, Team, compile_llvm, host_target
-from tunegrad.devices.native import BufferTable
+from tunegrad.devices.host.team import BufferTable
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret as interpret_program

@@ -29,7 +29,7 @@ from random import Random
 from tunegrad.artifact import OPT_LEVEL, lowered
 from tunegrad.config import resolve_model
 from tunegrad.devices import Executable, compile_llvm
-from tunegrad.devices.host import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

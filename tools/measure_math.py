@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tools.numerics_page import write_table
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.host import host_target
-from tunegrad.devices.loader import Library
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
 from tunegrad.ir.dtypes import F32, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tunegrad.artifact import build
 from tunegrad.devices import Buffer, BufferTable, Executable, Hooks, KernelIO, Lowered, Reference, compile_llvm
-from tunegrad.devices.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
-from tunegrad.devices.inputs import Kind
-from tunegrad.devices.reaches import kinds_of
-from tunegrad.devices.tolerance import Bar
+from tunegrad.devices.verifying.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
+from tunegrad.devices.verifying.inputs import Kind
+from tunegrad.devices.verifying.reaches import kinds_of
+from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.exact import Rounded, roundings

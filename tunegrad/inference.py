@@ -36,7 +36,7 @@ from tunegrad.config import (
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
 from tunegrad.devices import Buffer, Launch, Parameter, Plan, Team, fingerprint, host_target
-from tunegrad.devices.inputs import draw
+from tunegrad.devices.verifying.inputs import draw
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError, MissError
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights

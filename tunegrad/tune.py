@@ -91,7 +91,7 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 
     A kernel that several models share is searched once; its time counts as often as all of them use it.
     """
-    from tunegrad.devices.isolated import start_fork_server
+    from tunegrad.devices.processes.isolated import start_fork_server
 
     start_fork_server(_WORKERS)
     from tunegrad.tuning.costs import Costs
@@ -124,7 +124,7 @@ def tune_callable(
 
     The settings are those of ``tune``. Raises UserError in one line.
     """
-    from tunegrad.devices.isolated import start_fork_server
+    from tunegrad.devices.processes.isolated import start_fork_server
 
     start_fork_server(_WORKERS)
     from tunegrad.tuning.session import run_session

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hand_programs import F, arguments_of, expected, loop, vector_add
 
-from tunegrad.devices.interface import Device
+from tunegrad.devices.programs import Device
 from tunegrad.errors import DeviceError, ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, var

@@ -22,7 +22,7 @@ from benchmarks.hand_schedules import SMALL
 from benchmarks.single_kernel import draw_arrays
 from tests.property.test_schedules_agree import random_actions
 from tunegrad.devices.job import Reference
-from tunegrad.devices.tolerance import compare
+from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import IllegalAction
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants

@@ -8,8 +8,8 @@ from device_suite import DeviceSuite
 
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import Executable, Launch, Team, compile_llvm, host_target
-from tunegrad.devices.interface import Buffers, Compiled, checked_buffers
-from tunegrad.devices.native import BufferTable
+from tunegrad.devices.host.team import BufferTable
+from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
 from tunegrad.ir.program import Program
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 

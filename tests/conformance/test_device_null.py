@@ -4,7 +4,7 @@ import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm
 
-from tunegrad.devices.null import NullDevice
+from tunegrad.devices.null.device import NullDevice
 from tunegrad.errors import VerifyError
 from tunegrad.ir.target import Target
 

@@ -7,7 +7,7 @@ import pytest
 from renderer_suite import RendererSuite
 
 from benchmarks.hand_schedules import GPU
-from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.devices.opencl.device import OpenClDevice
 from tunegrad.errors import DeviceError
 from tunegrad.render.opencl import render_opencl
 

@@ -10,13 +10,14 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from tunegrad.devices import referee, worker
+from tunegrad.devices import worker
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.cpu import host_target
-from tunegrad.devices.ending import Ending, Finished
 from tunegrad.devices.examine import Examination, Result, Rights
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
-from tunegrad.devices.referee import Referee
+from tunegrad.devices.processes.ending import Ending, Finished
+from tunegrad.devices.verifying import referee
+from tunegrad.devices.verifying.referee import Referee
 from tunegrad.trial import Measurement, Policy
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.syscalls import number
+from tunegrad.devices.processes.syscalls import number
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="only x86_64 has calls of other architectures in the same process"
@@ -23,7 +23,7 @@ ENOSYS = -38
 # Makes one call as raw machine code before it is confined, and another one after.
 SCRIPT = """
 import ctypes, mmap, os, sys
-from tunegrad.devices.seccomp import filter_calls
+from tunegrad.devices.processes.seccomp import filter_calls
 
 page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 page.write(bytes.fromhex(sys.argv[1]))

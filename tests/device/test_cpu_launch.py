@@ -8,7 +8,17 @@ import time
 import numpy as np
 import pytest
 
-from tunegrad.devices.cpu import Buffer, BufferTable, Executable, Launch, Plan, Team, asm, compile_llvm, host_target
+from tunegrad.devices.host.executable import (
+    Buffer,
+    BufferTable,
+    Executable,
+    Launch,
+    Plan,
+    Team,
+    asm,
+    compile_llvm,
+    host_target,
+)
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
 TARGET = host_target(2)

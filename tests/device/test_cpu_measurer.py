@@ -16,13 +16,13 @@ import pytest
 from local_bench import LocalBench
 
 from tunegrad.devices import examine
-from tunegrad.devices.cpu import compile_llvm, host_target
 from tunegrad.devices.examine import Unprepared
-from tunegrad.devices.handover import output_places
+from tunegrad.devices.host.executable import compile_llvm, host_target
+from tunegrad.devices.host.team import Launch
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Lowered, Parameter, Reference
 from tunegrad.devices.measurer import CpuMeasurer
-from tunegrad.devices.native import Launch
 from tunegrad.devices.replies import Ran, Verdict, digest, identity
+from tunegrad.devices.verifying.handover import output_places
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var

@@ -7,7 +7,7 @@ import pytest
 
 from tunegrad.artifact import OPT_LEVEL, lowered
 from tunegrad.devices import Buffer, host_target
-from tunegrad.devices.cpu import BufferTable, Executable, Team, compile_llvm
+from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.fusion import schedule

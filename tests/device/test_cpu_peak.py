@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tunegrad.devices import peak
-from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.cpu import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
-from tunegrad.devices.peak import MachineLimits, measure_limits
+from tunegrad.devices.cpu import peak
+from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.executable import BufferTable, Executable, Launch, Team, asm, compile_llvm, host_target
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.pool import Died, Finished, TimedOut, WorkerPool
+from tunegrad.devices.processes.pool import Died, Finished, TimedOut, WorkerPool
 from tunegrad.errors import InternalError
 
 
@@ -96,7 +96,8 @@ def test_worker_that_can_not_start_is_an_internal_error():
 def test_script_without_a_guard_is_told_what_to_do(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "from tunegrad.devices.pool import WorkerPool\nWorkerPool(1, print, (), 30.0).call(print, limit_s=5.0)\n",
+        "from tunegrad.devices.processes.pool import WorkerPool\n"
+        "WorkerPool(1, print, (), 30.0).call(print, limit_s=5.0)\n",
         encoding="utf-8",
     )
     root = str(Path(__file__).parents[2])

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tunegrad.artifact import OPT_LEVEL, lowered
-from tunegrad.devices.cpu import BufferTable, Executable, Team, compile_llvm, host_target
+from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tunegrad.devices import Team
-from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
+from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.job import KernelIO, Parameter
+from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, as_index, var

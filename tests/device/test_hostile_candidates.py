@@ -11,10 +11,10 @@ from multiprocessing import forkserver
 import hostile
 import pytest
 
-from tunegrad.devices.cpu import host_target
-from tunegrad.devices.ending import Died
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import CpuMeasurer
+from tunegrad.devices.processes.ending import Died
 from tunegrad.trial import Measurement, Policy, Status
 
 LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30.0)

@@ -9,7 +9,7 @@ import hostile
 import pytest
 from hostile_programs import PROGRAMS, Victims, planted
 
-from tunegrad.devices.cpu import host_target
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.trial import Policy, Status

@@ -12,7 +12,7 @@ from pathlib import Path
 import hostile
 import pytest
 
-from tunegrad.devices.cpu import host_target
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.trial import Policy, Status
@@ -24,7 +24,7 @@ SCRIPT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it with SIGINT ignored
 import hostile
-from tunegrad.devices.cpu import host_target
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import CpuMeasurer
 from tunegrad.trial import Policy
@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 FLOODS = """
 import hostile
-from tunegrad.devices.cpu import host_target
+from tunegrad.devices.host.executable import host_target
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import CpuMeasurer
 

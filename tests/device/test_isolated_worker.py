@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunegrad.devices import landlock
-from tunegrad.devices.ending import Died, Finished, TimedOut
-from tunegrad.devices.isolated import IsolatedWorker
-from tunegrad.devices.shared import Mapped, SharedMemory
+from tunegrad.devices.processes import landlock
+from tunegrad.devices.processes.ending import Died, Finished, TimedOut
+from tunegrad.devices.processes.isolated import IsolatedWorker
+from tunegrad.devices.processes.shared import Mapped, SharedMemory
 from tunegrad.errors import InternalError
 
 
@@ -115,7 +115,7 @@ def test_arrays_arrive_as_they_are_and_are_the_workers_own(worker):
 
 def test_workers_have_what_the_fork_server_was_told_to_import():
     script = """if __name__ == "__main__":
-    from tunegrad.devices.isolated import IsolatedWorker, start_fork_server
+    from tunegrad.devices.processes.isolated import IsolatedWorker, start_fork_server
     from test_isolated_worker import imported, ready
     start_fork_server(["wave"])
     worker = IsolatedWorker(ready, (), 30.0)
@@ -267,7 +267,7 @@ def no_seccomp(*_: object) -> bool:
 
 
 def without_seccomp() -> None:
-    from tunegrad.devices import confine
+    from tunegrad.devices.processes import confine
 
     confine.filter_calls = no_seccomp
 
@@ -318,9 +318,9 @@ def test_empty_root_stands_in_for_landlock():
 
 ROOTLESS = """
 import os
-from tunegrad.devices import landlock
+from tunegrad.devices.processes import landlock
 landlock.version = lambda: 0
-from tunegrad.devices import confine
+from tunegrad.devices.processes import confine
 beginning = confine.begin(confine.Confinement(), 2)
 if not beginning.protections.user_namespace:
     print("no user namespace")

@@ -12,7 +12,7 @@ PRELUDE = '''
 import ctypes, mmap, resource
 import numpy as np
 from tunegrad.devices import Executable, compile_llvm, host_target
-from tunegrad.devices.loader import Library
+from tunegrad.devices.host.loader import Library
 
 PAGE, GIB = mmap.PAGESIZE, 1 << 30
 libc = ctypes.CDLL(None, use_errno=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hand_schedules import GPU, gemm, row_sum
-from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.devices.opencl.device import OpenClDevice
 from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space

@@ -19,7 +19,7 @@ from hand_programs import (
     vector_add,
 )
 
-from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.devices.opencl.device import OpenClDevice
 from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfResources
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
@@ -204,7 +204,9 @@ def test_opencl_refuses_more_than_the_device_has(device):
 
 
 def test_opencl_compile_failure_carries_the_drivers_words(device, monkeypatch):
-    monkeypatch.setattr("tunegrad.devices.opencl.render_opencl", lambda _: "__kernel void tg_vector_add() { no_such; }")
+    monkeypatch.setattr(
+        "tunegrad.devices.opencl.device.render_opencl", lambda _: "__kernel void tg_vector_add() { no_such; }"
+    )
     with pytest.raises(CompileFailure, match="no_such"):
         device.compile(group_add())
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.devices.opencl.device import OpenClDevice
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value

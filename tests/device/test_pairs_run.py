@@ -13,9 +13,9 @@ from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import Payload, reference
 from tunegrad.db import open_store
 from tunegrad.devices import Buffer, fingerprint, host_target
-from tunegrad.devices.cpu import BufferTable, Executable, Team, compile_llvm
-from tunegrad.devices.opencl import OpenClDevice
-from tunegrad.devices.tolerance import compare
+from tunegrad.devices.host.executable import BufferTable, Executable, Team, compile_llvm
+from tunegrad.devices.opencl.device import OpenClDevice
+from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values

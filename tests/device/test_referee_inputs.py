@@ -9,12 +9,13 @@ import pytest
 
 from tests.fault_kernels import CASES
 from tunegrad.candidate import HOOKS, Payload, lower
-from tunegrad.devices import Candidate, host_target, referee
-from tunegrad.devices.dataset import same_bytes
-from tunegrad.devices.handover import take
+from tunegrad.devices import Candidate, host_target
+from tunegrad.devices.host.team import Team
 from tunegrad.devices.job import Limits
-from tunegrad.devices.native import Team
-from tunegrad.devices.referee import Referee
+from tunegrad.devices.verifying import referee
+from tunegrad.devices.verifying.dataset import same_bytes
+from tunegrad.devices.verifying.handover import take
+from tunegrad.devices.verifying.referee import Referee
 
 TARGET = host_target(1)
 

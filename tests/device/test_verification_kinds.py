@@ -9,11 +9,11 @@ import pytest
 
 from tunegrad.candidate import HOOKS, Payload, inputs, kinds, lower, reference
 from tunegrad.devices import Candidate, host_target
-from tunegrad.devices.dataset import make_dataset
-from tunegrad.devices.inputs import KINDS
 from tunegrad.devices.job import Limits
-from tunegrad.devices.reaches import _raising
-from tunegrad.devices.tolerance import compare
+from tunegrad.devices.verifying.dataset import make_dataset
+from tunegrad.devices.verifying.inputs import KINDS
+from tunegrad.devices.verifying.reaches import _raising
+from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Expr, Load, Op

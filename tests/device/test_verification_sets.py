@@ -11,10 +11,10 @@ from kernel_corpus import NAMES, corpus_kernel
 from tunegrad import candidate
 from tunegrad.candidate import HOOKS, Payload, inputs, lower, reference
 from tunegrad.devices import CpuMeasurer, host_target
-from tunegrad.devices.dataset import make_dataset
-from tunegrad.devices.inputs import KINDS
 from tunegrad.devices.job import Candidate, Limits
-from tunegrad.devices.tolerance import compare
+from tunegrad.devices.verifying.dataset import make_dataset
+from tunegrad.devices.verifying.inputs import KINDS
+from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I32
 from tunegrad.ir.folding import fold_constants

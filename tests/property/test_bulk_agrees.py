@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunegrad.devices import Team
-from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import same_bytes
+from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.job import Reference
-from tunegrad.devices.tolerance import Bar
+from tunegrad.devices.verifying.dataset import same_bytes
+from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import InternalError
 
 LARGE = 200_003

@@ -14,7 +14,7 @@ from small_models import model_file, settings_of
 
 from tunegrad.db import open_store
 from tunegrad.devices import Executable, Team, compile_llvm, host_target
-from tunegrad.devices.loader import Library
+from tunegrad.devices.host.loader import Library
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_spec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.devices.buffers import Buffer, poison
+from tunegrad.devices.host.buffers import Buffer, poison
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.numeric import to_compute
 

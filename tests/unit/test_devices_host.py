@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tunegrad.devices import host
-from tunegrad.devices.host import cpu_limit, cpu_quota, default_threads, fingerprint, host_target
-from tunegrad.devices.processor import UNKNOWN, Processor
+from tunegrad.devices.host import facts as host
+from tunegrad.devices.host.facts import cpu_limit, cpu_quota, default_threads, fingerprint, host_target
+from tunegrad.devices.host.processor import UNKNOWN, Processor
 from tunegrad.errors import DeviceError
 from tunegrad.trial import Fingerprint
 

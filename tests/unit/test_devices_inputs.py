@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tunegrad.devices.inputs import draw_inputs
 from tunegrad.devices.job import KernelIO, Parameter
+from tunegrad.devices.verifying.inputs import draw_inputs
 
 FLOATS = KernelIO(tuple(Parameter(f"p_{d}", d, 5000, "in") for d in ("f16", "bf16", "f32", "f64")))
 
@@ -20,7 +20,8 @@ def _io(dtype: str, role: str = "in", bound: int = 0) -> KernelIO:
 
 def test_same_seed_gives_the_same_bits_in_another_process():
     code = (
-        "from tunegrad.devices.inputs import draw_inputs; from tunegrad.devices.job import KernelIO, Parameter;"
+        "from tunegrad.devices.verifying.inputs import draw_inputs;"
+        "from tunegrad.devices.job import KernelIO, Parameter;"
         "io = KernelIO((Parameter('a', 'f32', 1000, 'in'),));"
         "print(draw_inputs(io, 3, 'key')['a'].tobytes().hex())"
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from recorded_cpuinfo import BIG_LITTLE, HIDDEN, NEOVERSE, XEON, ZEN4
 
-from tunegrad.devices import processor as module
-from tunegrad.devices.processor import UNKNOWN, parse_cpuinfo
+from tunegrad.devices.host import processor as module
+from tunegrad.devices.host.processor import UNKNOWN, parse_cpuinfo
 
 XEON_FACTS = ("GenuineIntel", "6", "143", "8", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "0x2b000603")
 RECORDED = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.job import Reference
-from tunegrad.devices.tolerance import compare, tolerance
+from tunegrad.devices.verifying.tolerance import compare, tolerance
 from tunegrad.ir.dtypes import F16, F32, F64, I32
 
 RNG = np.random.default_rng(1)

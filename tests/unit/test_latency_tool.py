@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512
 from tools.latency import STAGES, draw, main, measured
-from tunegrad.devices.host import host_target
+from tunegrad.devices.host.facts import host_target
 
 
 @pytest.fixture(scope="module")

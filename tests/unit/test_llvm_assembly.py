@@ -11,7 +11,7 @@ import pytest
 from benchmarks.hand_schedules import AVX512, FULL
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import assembly
-from tunegrad.devices.machine_code import code_facts, hot_loop, innermost_loops, spills
+from tunegrad.devices.cpu.machine_code import code_facts, hot_loop, innermost_loops, spills
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 

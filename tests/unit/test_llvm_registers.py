@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tunegrad.devices import Buffer, BufferTable, Executable, compile_llvm
-from tunegrad.devices.host import host_target
+from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tunegrad.devices import compile_llvm, host_target
-from tunegrad.devices.elf import read_object
-from tunegrad.devices.loader import Library
-from tunegrad.devices.relocations import MACHINES
+from tunegrad.devices.host.elf import read_object
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.relocations import MACHINES
 from tunegrad.errors import CompileFailure
 
 TEXT = """

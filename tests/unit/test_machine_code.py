@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunegrad.devices.machine_code import code_facts, hot_loop, innermost_loops, spills
+from tunegrad.devices.cpu.machine_code import code_facts, hot_loop, innermost_loops, spills
 
 TEXT = """\
 kernel:

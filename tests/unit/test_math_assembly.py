@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from tools.measure_math import loop
-from tunegrad.devices.codegen import assembly
+from tunegrad.devices.host.codegen import assembly
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Op

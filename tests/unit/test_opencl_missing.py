@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tunegrad.devices.opencl import OpenClDevice
+from tunegrad.devices.opencl.device import OpenClDevice
 from tunegrad.errors import DeviceError
 
 
@@ -16,5 +16,5 @@ def test_opencl_without_pyopencl_names_the_extra(monkeypatch):
 
 
 def test_opencl_module_imports_no_pyopencl():
-    code = "import sys, tunegrad.devices.opencl; sys.exit('pyopencl' in sys.modules)"
+    code = "import sys, tunegrad.devices.opencl.device; sys.exit('pyopencl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,7 @@ from pair_builders import dot_kernel, matmul
 from benchmarks.hand_schedules import AVX512
 from tunegrad.artifact import OPT_LEVEL
 from tunegrad.devices import assembly
-from tunegrad.devices.machine_code import code_facts, hot_loop
+from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pair_builders import dot_kernel, matmul, memory
 
-from tunegrad.devices.inputs import draw
 from tunegrad.devices.job import Parameter, Reference
-from tunegrad.devices.tolerance import compare
+from tunegrad.devices.verifying.inputs import draw
+from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import DTypeError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.seccomp import rules
-from tunegrad.devices.syscalls import _NUMBERS, ALLOWED, AUDIT, DEADLY, READING, number
+from tunegrad.devices.processes.seccomp import rules
+from tunegrad.devices.processes.syscalls import _NUMBERS, ALLOWED, AUDIT, DEADLY, READING, number
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),

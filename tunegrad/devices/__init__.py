@@ -6,12 +6,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tunegrad.devices.buffers import Buffer
-    from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
-    from tunegrad.devices.confine import Protections
-    from tunegrad.devices.cpu import Executable
+    from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
     from tunegrad.devices.hashing import program_hash
-    from tunegrad.devices.host import default_threads, fingerprint, host_target
+    from tunegrad.devices.host.buffers import Buffer
+    from tunegrad.devices.host.codegen import assembly, compile_llvm, compiler_version
+    from tunegrad.devices.host.executable import Executable
+    from tunegrad.devices.host.facts import default_threads, fingerprint, host_target
+    from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
     from tunegrad.devices.job import (
         CONTENDING,
         Beside,
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
         Reference,
     )
     from tunegrad.devices.measurer import Compiling, CpuMeasurer
-    from tunegrad.devices.native import BufferTable, Launch, Plan, Team
-    from tunegrad.devices.peak import MachineLimits, measure_limits
+    from tunegrad.devices.processes.confine import Protections
 
 __all__ = [
     "CONTENDING",
@@ -62,18 +62,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "buffers": ("Buffer",),
-    "codegen": ("assembly", "compile_llvm", "compiler_version"),
-    "confine": ("Protections",),
-    "cpu": ("Executable",),
-    "host": ("default_threads", "fingerprint", "host_target"),
+    "host.buffers": ("Buffer",),
+    "host.codegen": ("assembly", "compile_llvm", "compiler_version"),
+    "processes.confine": ("Protections",),
+    "host.executable": ("Executable",),
+    "host.facts": ("default_threads", "fingerprint", "host_target"),
     "job": (
         "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Hooks", "KernelIO", "Limits", "Lowered", "Outcome",
         "Parameter", "Reference",
     ),
     "measurer": ("Compiling", "CpuMeasurer"),
-    "native": ("BufferTable", "Launch", "Plan", "Team"),
-    "peak": ("MachineLimits", "measure_limits"),
+    "host.team": ("BufferTable", "Launch", "Plan", "Team"),
+    "cpu.peak": ("MachineLimits", "measure_limits"),
     "hashing": ("program_hash",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.cpu import Executable
-from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet
-from tunegrad.devices.handover import Bytes, Places, output_places, outputs_of, take
+from tunegrad.devices.cpu.readonly import ReadOnly
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Launch, Team
 from tunegrad.devices.job import Array, CompiledCandidate, KernelIO, Limits
-from tunegrad.devices.native import BufferTable, Launch, Team
-from tunegrad.devices.readonly import ReadOnly
 from tunegrad.devices.replies import Ran, Timed, digest, identity
 from tunegrad.devices.timing import Pairs, inner_repeats, sample_pairs
+from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
+from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Policy

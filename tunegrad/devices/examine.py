@@ -19,11 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tunegrad.devices import referee, worker
-from tunegrad.devices.ending import Died, Ending, TimedOut
-from tunegrad.devices.handover import outputs_of
+from tunegrad.devices import worker
 from tunegrad.devices.job import CONTENDING, Beside, CompiledCandidate, Limits, Parameter
+from tunegrad.devices.processes.ending import Died, Ending, TimedOut
 from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
+from tunegrad.devices.verifying import referee
+from tunegrad.devices.verifying.handover import outputs_of
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 

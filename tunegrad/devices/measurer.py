@@ -16,20 +16,21 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tunegrad.devices import referee, worker
-from tunegrad.devices.codegen import OptLevel
-from tunegrad.devices.confine import Confinement, Protections, physical_bytes
-from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices import worker
+from tunegrad.devices.cpu.peak import MachineLimits
+from tunegrad.devices.cpu.readonly import EXIT_WROTE, MOST_TOLD
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
-from tunegrad.devices.handover import Places
-from tunegrad.devices.host import default_threads, host_target
-from tunegrad.devices.isolated import IsolatedWorker, preload
+from tunegrad.devices.host.codegen import OptLevel
+from tunegrad.devices.host.facts import default_threads, host_target
 from tunegrad.devices.job import Beside, Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
-from tunegrad.devices.peak import MachineLimits
-from tunegrad.devices.pool import Started, WorkerPool
-from tunegrad.devices.readonly import EXIT_WROTE, MOST_TOLD
+from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
+from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.processes.isolated import IsolatedWorker, preload
+from tunegrad.devices.processes.pool import Started, WorkerPool
+from tunegrad.devices.processes.shared import SharedMemory
 from tunegrad.devices.replies import Samples
-from tunegrad.devices.shared import SharedMemory
+from tunegrad.devices.verifying import referee
+from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status

@@ -11,8 +11,11 @@ import time
 import traceback
 
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.codegen import OptLevel, compile_llvm
-from tunegrad.devices.confine import (
+from tunegrad.devices.cpu.peak import MachineLimits, measure_limits
+from tunegrad.devices.hashing import program_hash
+from tunegrad.devices.host.codegen import OptLevel, compile_llvm
+from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
+from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
     limit_address_space,
     memory_bytes,
@@ -20,13 +23,10 @@ from tunegrad.devices.confine import (
     silence,
     watch_memory,
 )
-from tunegrad.devices.dataset import load_hook
-from tunegrad.devices.handover import Places
-from tunegrad.devices.hashing import program_hash
-from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
-from tunegrad.devices.peak import MachineLimits, measure_limits
+from tunegrad.devices.processes.shared import Mapped
 from tunegrad.devices.replies import Ran, Timed
-from tunegrad.devices.shared import Mapped
+from tunegrad.devices.verifying.dataset import load_hook
+from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
 from tunegrad.ir.target import Target
 from tunegrad.trial import Cache, Measurement, Policy, Status

@@ -78,7 +78,7 @@ def _cpu(target: Target) -> DeviceRow:
 
 
 def _opencl() -> DeviceRow:
-    from tunegrad.devices.opencl import OpenClDevice
+    from tunegrad.devices.opencl.device import OpenClDevice
 
     try:
         with OpenClDevice() as device:

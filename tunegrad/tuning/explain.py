@@ -20,7 +20,7 @@ from tunegrad.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import CpuMeasurer, Hooks, Limits, assembly, fingerprint, host_target
-from tunegrad.devices.machine_code import code_facts, hot_loop
+from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.inference import Choice, choices, process_compiler

@@ -16,7 +16,7 @@ from tunegrad.artifact import OPT_LEVEL
 from tunegrad.candidate import HOOKS
 from tunegrad.config import Numerics
 from tunegrad.devices import CompiledCandidate, CpuMeasurer, Hooks, Limits, MachineLimits, Outcome, fingerprint
-from tunegrad.devices.dataset import load_hook
+from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from tunegrad.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Limits, Outcome
-from tunegrad.devices.confine import Confinement
-from tunegrad.devices.ending import Died, TimedOut
-from tunegrad.devices.isolated import IsolatedWorker
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.ending import Died, TimedOut
+from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.errors import (
     CandidateCrashed,
     CandidateTimeout,

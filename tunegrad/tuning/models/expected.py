@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.pool import Ending, Finished
+from tunegrad.devices.processes.pool import Ending, Finished
 from tunegrad.errors import WrongResult
 from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.dtypes import DType

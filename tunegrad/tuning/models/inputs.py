@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices import Parameter
-from tunegrad.devices.inputs import draw
+from tunegrad.devices.verifying.inputs import draw
 from tunegrad.ir.dtypes import BF16, DType
 from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.runtime import Argument

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.loader import Library
-from tunegrad.devices.native_ir import ENTRY_BYTES, EXPORTS, runtime_text
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.team_ir import ENTRY_BYTES, EXPORTS, runtime_text
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.ir.target import Target
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Never, Self
 
+from tunegrad.devices.programs import Buffers, Compiled
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
-
-from .interface import Buffers, Compiled
 
 __all__ = ["NullDevice"]
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.host import host_target
-from tunegrad.devices.loader import Library
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
 from tunegrad.errors import InternalError
 
 __all__ = ["EXIT_WROTE", "MOST_TOLD", "ReadOnly"]

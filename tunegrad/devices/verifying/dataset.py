@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.buffers import Buffer, poison
-from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs
+from tunegrad.devices.host.buffers import Buffer, poison
+from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
-from tunegrad.devices.tolerance import Bar
+from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs
+from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack

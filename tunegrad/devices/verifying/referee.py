@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tunegrad.devices.bulk import Bulk
-from tunegrad.devices.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
-from tunegrad.devices.handover import Bytes, Places, hand_over, output_places
+from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices.host.team import Team
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
-from tunegrad.devices.kept import KeptInputs
-from tunegrad.devices.native import Team
+from tunegrad.devices.processes.shared import Mapped
 from tunegrad.devices.replies import Verdict
-from tunegrad.devices.shared import Mapped
+from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
+from tunegrad.devices.verifying.handover import Bytes, Places, hand_over, output_places
+from tunegrad.devices.verifying.kept import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.contraction import one_blas_thread
 

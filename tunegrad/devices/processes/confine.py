@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
-from tunegrad.devices import landlock
-from tunegrad.devices.seccomp import filter_calls, no_new_privileges
+from tunegrad.devices.processes import landlock
+from tunegrad.devices.processes.seccomp import filter_calls, no_new_privileges
 
 __all__ = [
     "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space", "memory_bytes",

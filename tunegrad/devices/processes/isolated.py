@@ -27,14 +27,23 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
-from tunegrad.devices.channel import Channel, ChannelClosed, ForgedReply, Overdue, Packed, Request, answer, receive
-from tunegrad.devices.confine import Confinement, Protections, begin
-from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.processes.channel import (
+    Channel,
+    ChannelClosed,
+    ForgedReply,
+    Overdue,
+    Packed,
+    Request,
+    answer,
+    receive,
+)
+from tunegrad.devices.processes.confine import Confinement, Protections, begin
+from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
 
 __all__ = ["IsolatedWorker", "fork_server", "preload", "start_fork_server"]
 
-_preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.isolated"))
+_preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
 """What the process that workers are forked from imports; also one that takes the place of one that died."""
 
 _CHANNEL = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tunegrad.devices.inputs import DOMAINS, KINDS, Domain, Kind, Sign, constants_of, signed
+from tunegrad.devices.verifying.inputs import DOMAINS, KINDS, Domain, Kind, Sign, constants_of, signed
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes

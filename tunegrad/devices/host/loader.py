@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from tunegrad.devices.elf import ElfObject, Relocation, Section, Symbol, read_object
-from tunegrad.devices.relocations import MACHINES, SLOT_BYTES, STUB_BYTES, Machine, Rule
+from tunegrad.devices.host.elf import ElfObject, Relocation, Section, Symbol, read_object
+from tunegrad.devices.host.relocations import MACHINES, SLOT_BYTES, STUB_BYTES, Machine, Rule
 from tunegrad.errors import CompileFailure
 
 __all__ = ["Library"]

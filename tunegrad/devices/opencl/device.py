@@ -10,13 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name
 from tunegrad.render.opencl import render_opencl
-
-from .interface import Buffers, Compiled, checked_buffers
 
 __all__ = ["OpenClDevice"]
 

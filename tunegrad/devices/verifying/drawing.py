@@ -19,11 +19,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.buffers import poison
-from tunegrad.devices.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, Sign, draw_inputs
+from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, KernelIO, Reference
-from tunegrad.devices.reaches import applied, reaches, signs_of
-from tunegrad.devices.tolerance import Bar
+from tunegrad.devices.verifying.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, Sign, draw_inputs
+from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
+from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at

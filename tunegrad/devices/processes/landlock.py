@@ -11,7 +11,7 @@ import os
 import platform
 import struct
 
-from tunegrad.devices.syscalls import AUDIT, number
+from tunegrad.devices.processes.syscalls import AUDIT, number
 
 __all__ = ["give_up_files", "version"]
 

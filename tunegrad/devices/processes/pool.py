@@ -19,8 +19,8 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from tunegrad.devices.ending import Died, Ending, Finished, TimedOut
-from tunegrad.devices.isolated import fork_server
+from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.processes.isolated import fork_server
 from tunegrad.errors import InternalError
 
 __all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]

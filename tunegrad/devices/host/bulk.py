@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.bulk_ir import BULK_EXPORTS, MOST_DIMS, RESULT_BYTES, bulk_text
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.host import host_target
-from tunegrad.devices.loader import Library
-from tunegrad.devices.native import Team
-from tunegrad.devices.tolerance import Bar, Mismatch
+from tunegrad.devices.host.bulk_ir import BULK_EXPORTS, MOST_DIMS, RESULT_BYTES, bulk_text
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.team import Team
+from tunegrad.devices.verifying.tolerance import Bar, Mismatch
 from tunegrad.errors import InternalError
 
 __all__ = ["Bulk"]

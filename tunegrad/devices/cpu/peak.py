@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
 
-from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.codegen import compile_llvm
-from tunegrad.devices.cpu import Executable
-from tunegrad.devices.native import BufferTable, Launch, Team
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import BufferTable, Launch, Team
 from tunegrad.ir.target import Target
 
 __all__ = ["MachineLimits", "fma_text", "measure_limits"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Self
 
+from tunegrad.devices.programs import Buffers, Compiled, checked_buffers
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
-
-from .interface import Buffers, Compiled, checked_buffers
 
 __all__ = ["ReferenceDevice"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tunegrad.devices.codegen import compiler_version
-from tunegrad.devices.processor import UNKNOWN, physical_core, processor_of
+from tunegrad.devices.host.codegen import compiler_version
+from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from tunegrad.devices.buffers import Buffer
-from tunegrad.devices.codegen import assembly, compile_llvm, compiler_version
-from tunegrad.devices.host import default_threads, fingerprint, host_target
-from tunegrad.devices.loader import Library
-from tunegrad.devices.native import BufferTable, Launch, Plan, Team, barrier_address
+from tunegrad.devices.host.buffers import Buffer
+from tunegrad.devices.host.codegen import assembly, compile_llvm, compiler_version
+from tunegrad.devices.host.facts import default_threads, fingerprint, host_target
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team, barrier_address
 from tunegrad.errors import InternalError
 
 __all__ = [

@@ -16,7 +16,7 @@ import platform
 import struct
 from collections.abc import Iterable, Iterator
 
-from tunegrad.devices.syscalls import ALLOWED, AUDIT, DEADLY, READING, number
+from tunegrad.devices.processes.syscalls import ALLOWED, AUDIT, DEADLY, READING, number
 
 __all__ = ["filter_calls", "no_new_privileges", "rules"]
 

@@ -1,0 +1,1 @@
+"""The CPU as a device: native kernels on a team of threads."""

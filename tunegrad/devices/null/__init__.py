@@ -1,0 +1,1 @@
+"""The null device: compiles for any target and runs nothing."""

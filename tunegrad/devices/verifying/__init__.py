@@ -1,0 +1,1 @@
+"""What a kernel is fed with, what it must give, and whether it did."""
