@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tunegrad
 from benchmarks.machine import describe
-from tunegrad.tuning.contest import turn_order
+from tunegrad.tuning.models import turn_order
 
 __all__ = ["Agreement", "agreement", "compared", "in_turns", "main"]
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.contestants import Contestant
-from tunegrad.tuning.contest import turn_order
+from tunegrad.tuning.models import turn_order
 
 __all__ = ["FULL", "QUICK", "Pace", "Timing", "interleave", "rest_until_quiet"]
 

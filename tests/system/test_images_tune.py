@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compared import Compared, track_of
 from small_models import THREADS, here
 from stored_decisions import decided
 
@@ -27,11 +28,11 @@ from tunegrad.planning import image_forms, images_key, images_text, plan_schedul
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
-from tunegrad.tuning.contest import contest_s
 from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.images import settle_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
+from tunegrad.tuning.tracks import least_s
 from tunegrad.tuning.workload import workload_of_function
 
 RNG = np.random.default_rng(8)
@@ -83,7 +84,7 @@ def never(*_: object) -> Any:
 @pytest.fixture(autouse=True)
 def _hopeful(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form is out before it is measured, whatever machine this is."""
-    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", inf)
+    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", inf)
 
 
 @pytest.fixture
@@ -95,7 +96,9 @@ def store() -> Iterator[Store]:
 def settled(
     store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None, fusion: Any = FUSION
 ) -> Images:
-    return settle_images(fusion, TARGET, here(), store, measure, compare, "s1", deadline_s=deadline_s, tell=tell)
+    return settle_images(
+        fusion, TARGET, here(), store, measure, track_of(compare), "s1", deadline_s=deadline_s, tell=tell
+    )
 
 
 @pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)
@@ -109,7 +112,7 @@ def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     events: list[Event] = []
     settled(store, ones, winning(BLOCKS), tell=events.append)
     rows = store.decisions(KEY, here(), "images")
-    assert {d.choice for d in rows} == {str(i) for i in image_forms(TARGET)}
+    assert {d.choice for d in rows} == {"last", str(BLOCKS)}, "what stood, and what came nearest"
     assert all((d.session, d.text) == ("s1", images_text(FUSION)) for d in rows)
     chosen = [d for d in rows if d.chosen]
     assert [d.choice for d in chosen] == ["last", str(BLOCKS)]
@@ -148,7 +151,7 @@ def test_a_form_that_does_not_compile_loses(store: Store) -> None:
 
 
 def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
     assert settled(store, never, never) == LAST
     assert not store.decisions(KEY, here()), "what was not measured is no row"
 
@@ -159,11 +162,8 @@ def test_without_time_nothing_is_settled(store: Store) -> None:
     assert settled(store, ones, winning(BLOCKS)) == BLOCKS
 
 
-def test_a_contest_takes_longer_the_more_it_compiles_and_runs() -> None:
-    one, two = plan(LAST), plan(BLOCKS)
-    assert (
-        0.0 < contest_s((one, one), (1e-3, 1e-3)) < contest_s((one, two), (1e-3, 1e-3)) < contest_s((one, two), (1, 1))
-    )
+def test_a_race_takes_longer_the_more_it_compiles_and_runs() -> None:
+    assert 0.0 < least_s(2e-3, 3) < least_s(2e-3, 5) < least_s(2.0, 5)
 
 
 def test_graphs_without_images_have_no_question(store: Store) -> None:
@@ -181,7 +181,7 @@ def stored(path: Path, choice: str) -> Path:
 def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images._HOPELESS", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
     store.record_decision(decided("images", images_text(FUSION), str(ROWS), here(), claimed=True))
     assert stored_images(FUSION, here(), store) == ROWS
     assert settled(store, ones, winning(LAST)) == LAST
@@ -238,7 +238,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
-    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: winning(BLOCKS)(*rivals))
+    monkeypatch.setattr(Deciding, "_track", lambda _self, _work, blamed: Compared(winning(BLOCKS), blamed))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:

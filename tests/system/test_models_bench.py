@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import planted_in_model
 import planted_variants
@@ -19,10 +19,10 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.finals import Contestant
-from tunegrad.tuning.model_finals import settle_in_model
 from tunegrad.tuning.models import LocalBench, Models
 from tunegrad.tuning.models.expected import Evaluation
+from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import KernelUse, Workload
 
@@ -152,7 +152,7 @@ def test_a_model_that_fails_costs_its_comparison_and_nothing_else(
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k for k in planted_in_model.BODIES]
 )
-def test_an_evil_challenger_of_the_finals_is_withdrawn_and_the_others_go_on(
+def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
     store: Store, tmp_path: Path, kind: str
 ) -> None:
     work, voided = workload_in(tmp_path), list[Trial]()
@@ -161,13 +161,15 @@ def test_an_evil_challenger_of_the_finals_is_withdrawn_and_the_others_go_on(
         models = Models(store, TARGET, here(), bench)
         good = {u.key: [trial(models, u, a) for a in other_schedules(u, False, 3)] for u in work.kernels}
         evil = trial(models, second, other_schedules(second, True, 1)[0])
-        contestants = [
-            Contestant(first.key, good[first.key][0], tuple(good[first.key][1:])),
-            Contestant(second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])),
+        choices = [
+            Choice(first.key, good[first.key][0], tuple(good[first.key][1:])),
+            Choice(second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])),
         ]
-        proved = settle_in_model(work, contestants, models, lambda t, _: voided.append(t))
+        nothing = cast(Any, None)
+        schedules = Schedules(nothing, models, store, here(), lambda t, _: voided.append(t), nothing)
+        found = race(choices, schedules.in_model(models, work))
     assert voided == [evil]
-    assert evil not in [t for t, _ in proved.values()]
+    assert evil not in [met.alternative for met in found.values()]
 
 
 def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import stored_decisions
+from compared import Compared, track_of
 from small_models import THREADS, here
 
 import tunegrad as tg
@@ -98,7 +98,7 @@ def settled(
     store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
 ) -> frozenset[int]:
     return settle_plan(
-        FUSION, host_target(THREADS), here(), store, measure, compare, "s1", deadline_s=deadline_s, tell=tell
+        FUSION, host_target(THREADS), here(), store, measure, track_of(compare), "s1", deadline_s=deadline_s, tell=tell
     )
 
 
@@ -144,50 +144,6 @@ def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None
     assert [(d.choice, d.status, d.chosen) for d in rows] == [(best.edge.name, Status.CRASHED, False)]
     assert rows[0].error == "in the whole model: crashed: planted"
     assert store.verify() == []
-
-
-@dataclass(frozen=True)
-class Named:
-    """What stands for a model."""
-
-    name: str
-
-
-class Bench:
-    """Comparisons in which a model named ``evil`` ends the race, so many times; any other runs."""
-
-    def __init__(self, evil: str, times: int) -> None:
-        self.evil, self.times, self.fresh = evil, times, 0
-
-    def interleaved(self, a: Named, b: Named, rounds: int) -> Samples:
-        if self.evil in (a.name, b.name) and self.times:
-            self.times -= 1
-            raise CandidateCrashed("planted")
-        return [1.0] * rounds, [2.0] * rounds
-
-    def renew(self) -> None:
-        self.fresh += 1
-
-
-@pytest.mark.parametrize(
-    ("evil", "times", "raised"),
-    [("new", 9, CandidateCrashed), ("old", 9, CandidateFailure), ("new", 1, None)],
-    ids=["the challenger", "the incumbent", "the machine, once"],
-)
-def test_only_a_challenger_that_fails_twice_in_fresh_workers_is_to_blame(
-    monkeypatch: pytest.MonkeyPatch, evil: str, times: int, raised: type[CandidateFailure] | None
-) -> None:
-    bench, nothing = Bench(evil, times), cast(Any, None)
-    models = cast(Any, SimpleNamespace(bench=bench))
-    monkeypatch.setattr(Deciding, "_planned", lambda _self, _work, plan: Named(plan))
-    asked = Deciding(nothing, nothing, nothing, "s1", "contract", models, nothing, nothing, nothing, nothing)
-    if raised is None:
-        assert len(asked._compared(nothing, cast(Any, "old"), cast(Any, "new"))[0]) == 12
-    else:
-        with pytest.raises(raised) as found:
-            asked._compared(nothing, cast(Any, "old"), cast(Any, "new"))
-        assert type(found.value) is raised
-    assert bench.fresh >= 1
 
 
 def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
@@ -313,7 +269,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     best = by_name("store_reduce")
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(plans, "_CLOSE", inf)
-    monkeypatch.setattr(Deciding, "_compared", lambda _self, _work, *rivals: faster(has(best))(*rivals))
+    monkeypatch.setattr(Deciding, "_track", lambda _self, _work, blamed: Compared(faster(has(best)), blamed))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
         rows = store.decisions(None, here(), "cut")

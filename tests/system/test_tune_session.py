@@ -19,7 +19,6 @@ from tunegrad.events import BudgetSpent, CandidateMeasured, SessionFinished, Ses
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
-from tunegrad.tuning.finals import CONFIRMED
 
 BUDGETS_S = (3.0, 12.0, 48.0)
 """The next where a budget was not enough for anything to be seen: the machine was busy with something else."""
@@ -91,7 +90,7 @@ def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: T
         (first, evidence), *later = promotions
         assert (first.origin, evidence.test, evidence.incumbent_samples_s) == ("default", "first", ())
         for _, evidence in later:
-            assert evidence.p_value < CONFIRMED
+            assert evidence.p_value < 0.05
             assert median(evidence.challenger_samples_s) < median(evidence.incumbent_samples_s)
     announced = len(tuned.listener.of(WinnerPromoted))
     assert announced == sum(len(p) - 1 for p in tuned.promotions.values())

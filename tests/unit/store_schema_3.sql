@@ -105,7 +105,7 @@ CREATE TABLE "trials" (
             timeout_s REAL NOT NULL,
             status TEXT NOT NULL,
             samples_s TEXT NOT NULL,         -- JSON list of seconds
-            median_s REAL,                   -- NULL: no samples
+            median_s REAL,                   -- what rows are ranked by, NULL: no samples
             error TEXT NOT NULL,
             lower_s REAL NOT NULL,
             compile_s REAL NOT NULL,

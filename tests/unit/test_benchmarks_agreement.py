@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.agreement import Agreement, agreement, in_turns
-from tunegrad.tuning.contest import turn_order
+from tunegrad.tuning.models import turn_order
 
 
 def test_agreement_takes_turns_whose_start_goes_round_and_drops_the_first_runs():

@@ -175,7 +175,19 @@ def test_candidate_runs_last_in_every_turn():
 
 @pytest.mark.parametrize("slow", [[1.5], [1.0, 1.8], [1.0, 1.0, 3.0]])
 def test_a_slow_moment_does_not_change_what_turns_say(slow):
-    assert Machine(1e-3, 2e-3, slow).pairs(4e-3).values_s == pytest.approx((2e-3,) * 3)
+    assert Machine(1e-3, 2e-3, slow).pairs(4e-3).value_s == pytest.approx(2e-3)
+
+
+def test_reference_that_is_disturbed_in_a_turn_makes_no_candidate_fast():
+    machine = Machine(1e-3, 1e-3, [1.0])
+    disturbed = iter([1e-3, 50e-3, 1e-3, 50e-3])
+    machine.beside = lambda inner: next(disturbed, 1e-3)  # type: ignore[method-assign]
+    assert machine.pairs(1e-3).value_s == pytest.approx(1e-3)
+
+
+def test_what_may_win_has_all_its_turns_though_the_first_took_the_budget():
+    machine = Machine(1e-3, 1e-3, [200.0, 1.0])
+    assert len(machine.pairs(1e-3).samples_s) >= 3
 
 
 def test_a_slow_moment_makes_no_loser():
@@ -203,4 +215,4 @@ def test_each_side_repeats_as_often_as_it_needs():
 
 
 def test_without_anything_beside_it_samples_are_the_values():
-    assert Pairs((1.0, 2.0)).values_s == (1.0, 2.0)
+    assert (Pairs((1.0, 2.0)).value_s, Pairs((1.0, 2.0)).turns) == (1.0, (1.0, 2.0))

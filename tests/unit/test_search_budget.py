@@ -236,14 +236,13 @@ def test_search_budget_rounds_are_a_batch_each_and_who_leaves_is_not_searched_ag
     keys = {s.task.name: s.task.key for s in case.model.searches}
     counted = []
 
-    def between():
-        assert case.model.round([keys["b"], keys["c"]], 10.0)
-        counted.append(case.trials)
-        assert not case.model.round([keys["b"]], 0.01), "it does not fit"
-        assert not case.model.round([], 10.0)
-        case.model.leave([keys["b"]])
-
-    case.model.run(between)
+    case.model.open()
+    assert case.model.round([keys["b"], keys["c"]], 10.0)
+    counted.append(case.trials)
+    assert not case.model.round([keys["b"]], 0.01), "it does not fit"
+    assert not case.model.round([], 10.0)
+    case.model.leave([keys["b"]])
+    case.model.run()
     batch = BudgetPolicy().batch
     assert counted == [{"a": 1, "b": 1 + batch, "c": 1 + batch, "d": 1}]
     assert [s.task.name for s in case.model.searches] == ["a", "c", "d"]
@@ -258,11 +257,10 @@ def test_search_budget_who_left_counts_no_more():
     key = case.model.searches[1].task.key
     gains = []
 
-    def between():
-        gains.append(case.model.expected_gain_s())
-        case.model.leave([key])
-        gains.append(case.model.expected_gain_s())
-
-    case.model.run(between)
+    case.model.open()
+    gains.append(case.model.expected_gain_s())
+    case.model.leave([key])
+    gains.append(case.model.expected_gain_s())
+    case.model.run()
     assert 0.0 < gains[1] <= 1e-3 < gains[0]
     assert case.model.done == case.model.searches[0].done

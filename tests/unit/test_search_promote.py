@@ -1,4 +1,4 @@
-"""A challenger wins only when it is surely and noticeably faster; alike ones seldom replace each other."""
+"""A challenger wins only when it is surely and noticeably faster; alike ones seldom replace what stands."""
 
 import math
 from random import Random
@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tunegrad.errors import InternalError
-from tunegrad.search import decide
+from tunegrad.search import decide, fastest_ratio
 
 
 def noisy(rng: Random, seconds: float, n: int, spread: float = 0.03) -> list[float]:
@@ -28,9 +28,12 @@ def test_search_promote_alike_candidates_at_most_one_time_in_twenty(n, drift):
     assert wrong <= 0.05 * 600
 
 
-def test_search_promote_a_clearly_faster_challenger():
+def test_search_promote_a_clearly_faster_challenger_within_three_looks():
     rng = Random(0)
-    right = sum(decide(*interleaved(rng, 1e-3, 0.93e-3, 15)).promoted for _ in range(100))
+    right = 0
+    for _ in range(100):
+        a, b = interleaved(rng, 1e-3, 0.93e-3, 36)
+        right += any(decide(a[:n], b[:n]).promoted for n in (12, 24, 36))
     assert right >= 95
 
 
@@ -45,26 +48,26 @@ def test_search_promote_keeps_the_incumbent_on_a_tie():
     assert found.p_value >= 0.5
 
 
-def test_search_promote_needs_half_a_per_cent_however_sure_it_is():
-    incumbent = [1.0 + 1e-6 * i for i in range(30)]
-    assert not decide(incumbent, [0.997 * x for x in incumbent]).promoted
-    assert decide(incumbent, [0.994 * x for x in incumbent]).promoted
+def test_search_promote_needs_a_per_cent_however_sure_it_is():
+    stands = [1.0 + 1e-6 * i for i in range(30)]
+    assert not decide(stands, [0.993 * x for x in stands]).promoted
+    assert decide(stands, [0.988 * x for x in stands]).promoted
 
 
-def test_search_promote_needs_more_than_four_turns():
-    incumbent, challenger = [2.0 + i / 10 for i in range(5)], [1.0 + i / 9 for i in range(5)]
-    assert not decide(incumbent[:4], challenger[:4]).promoted
-    assert decide(incumbent, challenger).promoted
+@pytest.mark.parametrize(("looks", "enough"), [(1, 5), (3, 6)])
+def test_search_promote_needs_some_turns_the_more_the_more_looks_there_are(looks, enough):
+    stands, challenger = [2.0 + i / 10 for i in range(12)], [1.0 + i / 9 for i in range(12)]
+    assert not decide(stands[: enough - 1], challenger[: enough - 1], looks).promoted
+    assert decide(stands[:enough], challenger[:enough], looks).promoted
 
 
 def test_search_promote_sees_through_states_of_the_machine_that_meet_both():
     rng = Random(0)
     states = [rng.choice((1.0, 1.4, 2.0)) for _ in range(15)]
-    incumbent = [s * x for s, x in zip(states, noisy(rng, 1e-3, 15), strict=True)]
+    stands = [s * x for s, x in zip(states, noisy(rng, 1e-3, 15), strict=True)]
     challenger = [s * x for s, x in zip(states, noisy(rng, 0.93e-3, 15), strict=True)]
-    found = decide(incumbent, challenger)
-    assert (found.promoted, found.test) == (True, "wilcoxon")
-    assert not decide(challenger, incumbent).promoted
+    assert decide(stands, challenger).promoted
+    assert not decide(challenger, stands).promoted
 
 
 def test_search_promote_says_what_is_undecided():
@@ -78,19 +81,25 @@ def test_search_promote_is_not_fooled_by_one_lucky_sample():
     assert not decide([1.0] * 15, [1.0] * 14 + [0.1]).promoted
 
 
-def test_search_promote_stricter_alpha_asks_for_more():
-    incumbent, challenger = [2.0 + i / 10 for i in range(5)], [1.0 + i / 9 for i in range(5)]
-    assert decide(incumbent, challenger, alpha=1e-2).promoted
-    assert not decide(incumbent, challenger, alpha=1e-3).promoted
+def test_search_promote_of_three_looks_at_equals_one_in_twenty_promotes_at_most():
+    rng, wrong = Random(1), 0
+    for _ in range(600):
+        a, b = interleaved(rng, 1e-3, 1e-3, 36)
+        wrong += any(decide(a[:n], b[:n]).promoted for n in (12, 24, 36))
+    assert wrong <= 0.05 * 600
 
 
 def test_search_promote_reports_the_ratio_within_turns_and_how_many_there_are():
     found = decide([2.0, 2.0, 4.0], [1.0, 1.0, 1.0])
-    assert (found.ratio, found.n) == (0.5, 3)
+    assert (found.ratio, found.n, found.test) == (0.5, 3, "wilcoxon")
+
+
+def test_search_promote_few_turns_are_told_by_the_fastest_of_each():
+    assert fastest_ratio([2.0, 9.0, 2.2], [8.0, 1.0, 1.1]) == 0.5
 
 
 def test_search_promote_refuses_samples_that_were_not_taken_in_turns():
-    with pytest.raises(InternalError, match="2 incumbent and 3 challenger samples"):
+    with pytest.raises(InternalError, match="2 standing and 3 challenger samples"):
         decide([1.0, 1.0], [1.0, 1.0, 1.0])
 
 
@@ -98,5 +107,5 @@ def test_search_promote_refuses_samples_that_were_not_taken_in_turns():
 def test_search_promote_refuses_samples_that_are_no_times(bad):
     with pytest.raises(InternalError, match="challenger samples"):
         decide([1.0], bad)
-    with pytest.raises(InternalError, match="incumbent samples"):
+    with pytest.raises(InternalError, match="standing samples"):
         decide(bad, [1.0])

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning import session as sessions
 from tunegrad.tuning.interrupt import Interrupt
+from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.stages import Stages
 
 
 def press() -> None:
@@ -59,20 +60,20 @@ def test_handler_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("asked_for", [False, True])
-def test_finals_end_early_only_where_the_user_asked_for_it(monkeypatch, asked_for):
+def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monkeypatch, asked_for):
     def broken_off(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sessions, "finals", broken_off)
+    monkeypatch.setattr(Schedules, "settle", broken_off)
     interrupt, told = Interrupt(), []
     interrupt.requested = asked_for
-    settings = SimpleNamespace(budget_s=1.0)
-    session = SimpleNamespace(
-        interrupt=interrupt, settings=settings, store=None, here=None, tell=told.append, _finals_in_model=print
-    )
+    site = SimpleNamespace(measurer=None, runs_models=False, here=None, target=None, bench=None)
+    progress = SimpleNamespace(tell=told.append)
+    searching = SimpleNamespace(progress=progress, session="s")
+    session = Stages(SimpleNamespace(budget_s=1.0), [], site, None, interrupt, None, 0.0, searching)
     if asked_for:
-        assert sessions._Session._finals(session, (), None) == {}
+        session._raced(())
         assert "interrupted before every winner was settled" in told[0].message
     else:
         with pytest.raises(KeyboardInterrupt):
-            sessions._Session._finals(session, (), None)
+            session._raced(())

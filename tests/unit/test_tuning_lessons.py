@@ -15,8 +15,7 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import Facts, Lessons, Measured, Proposal, tree_features
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning import lessons
-from tunegrad.tuning import session as sessions
+from tunegrad.tuning import lessons, searching
 from tunegrad.tuning.account import sessions_since
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.lessons import Teacher
@@ -206,7 +205,7 @@ def test_session_is_taught_by_the_kernels_of_its_machine_and_by_no_later_session
         raise InterruptedError  # the rest of the session is not of interest
 
     monkeypatch.setattr(Teacher, "of", of)
-    monkeypatch.setattr(sessions, "cost_model_installed", lambda: True)
+    monkeypatch.setattr(searching, "cost_model_installed", lambda: True)
     with open_store(":memory:", "write", clock=lambda: float(next(clock))) as store:
         for name in ("before", "resumed", "between", "now"):
             with store.session("tune", 0, {}, "0", name):
@@ -214,13 +213,11 @@ def test_session_is_taught_by_the_kernels_of_its_machine_and_by_no_later_session
         keep(store, STRANGE["of another machine"], TEXTS)
         add(store, "now", TEXTS)
         settings = SimpleNamespace(searcher="evolutionary")
-        session = SimpleNamespace(
-            store=store, here=HERE, resumed=frozenset({"resumed"}), id="now", costs=Costs(), settings=settings,
-            named={"pool": POOL}, target=TARGET, policy=Policy(),
-        )  # fmt: skip
+        site, progress = SimpleNamespace(here=HERE, target=TARGET), SimpleNamespace(named={"pool": POOL})
+        asked = searching.Searching(settings, site, store, progress, Costs(), Policy(), "now", frozenset({"resumed"}))
         uses = [SimpleNamespace(name="gemm", kernel=GEMM)]
         with pytest.raises(InterruptedError):
-            sessions._Session._searches(session, None, uses, seeded=True)
+            asked.searches(uses, seeded=True)
     ((kernels, target, log, stored, leave_out),) = seen
     assert (list(kernels), target, log.session) == ([GEMM], TARGET, "now")
     assert set(stored) == {POOL.key, GEMM.key}

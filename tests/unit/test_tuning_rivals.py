@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.variants import DIRECT, parts_of
-from tunegrad.tuning.heats import Heats
-from tunegrad.tuning.rivals import Group, Rivals
-from tunegrad.tuning.workload import KernelUse, Workload, with_variants, workload_of_function
+from tunegrad.tuning.rivals import Group, Rivals, leave_but, narrowed_in_rounds
+from tunegrad.tuning.workload import KernelUse, with_variants, workload_of_function
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 8, 8, 16), dtype=np.float32)
@@ -98,10 +97,10 @@ def test_times_are_only_replaced_by_better_ones() -> None:
 def test_a_variant_that_does_not_run_is_out_and_direct_is_left_where_none_does() -> None:
     found = RIVALS.narrowed(times(direct=inf, winograd2=1.0, winograd4=inf), 1.6)
     assert found.groups[0].lineup == found.groups[0].variants == (W2,)
-    assert found.groups[0].contested
+    assert (found.groups[0].stands, found.groups[0].others) == (W2, ())
     nothing = RIVALS.narrowed({}, 1.6)
     assert nothing.groups[0].variants == (DIRECT,)
-    assert not nothing.groups[0].contested
+    assert (nothing.groups[0].stands, nothing.groups[0].others) == (DIRECT, ())
 
 
 def test_among_equals_the_direct_one_is_first() -> None:
@@ -109,7 +108,7 @@ def test_among_equals_the_direct_one_is_first() -> None:
     assert found.groups[0].variants[0] == DIRECT
 
 
-# ---- heats
+# ---- rounds of a search
 
 
 @dataclass
@@ -156,38 +155,24 @@ class Search:
         self.gone |= set(keys)
 
 
-def picking(variant: str, asked: list[Mapping[str, str]]) -> Callable[[Rivals, Mapping[str, str]], Workload]:
-    def decide(rivals: Rivals, actions: Mapping[str, str]) -> Workload:
-        asked.append(actions)
-        assert variant in rivals.groups[0].lineup
-        return with_variants(rivals.work, dict.fromkeys(GROUP.keys, variant))
-
-    return decide
-
-
-def test_a_variant_that_is_slower_by_default_wins_when_it_is_searched() -> None:
+def test_a_variant_that_is_slower_by_default_is_left_when_it_is_searched() -> None:
     rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
     search = Search(rivals.kernels, [times(direct=1.4, winograd2=0.9, winograd4=0.8), times(winograd4=0.6)])
-    asked: list[Mapping[str, str]] = []
-    heats = Heats([rivals], picking(W4, asked), 60.0)
-    heats.run(search)  # type: ignore[arg-type]  # it does what heats ask of a search
+    (left,) = narrowed_in_rounds(cast(Any, search), [rivals], inf)
     assert search.rounds == [parts(DIRECT, W2, W4), parts(W2, W4)], "direct fell behind in the first round"
-    assert [w.kernels for w in heats.workloads] == [with_variants(WORK, dict.fromkeys(GROUP.keys, W4)).kernels]
-    assert search.gone == parts(DIRECT, W2)
-    assert asked[0].keys() == parts(DIRECT, W4) | {SUM.key}, "who is behind has left, but for the direct kernels"
-    assert all(actions == f"best of {key}" for key, actions in asked[0].items())
+    assert left.groups[0].variants == (W4,)
+    assert (left.groups[0].stands, left.groups[0].others) == (DIRECT, (W4,)), "it has to be beaten"
+    assert search.gone == parts(W2)
 
 
-def test_without_time_there_are_no_rounds_and_the_decision_is_asked_for() -> None:
+def test_without_time_there_are_no_rounds_and_everything_stays() -> None:
     rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
     search = Search(rivals.kernels, [times(winograd4=0.1)])
-    asked: list[Mapping[str, str]] = []
-    Heats([rivals], picking(W2, asked), 0.0).run(search)  # type: ignore[arg-type]
-    assert (search.rounds, len(asked)) == ([], 1)
+    assert narrowed_in_rounds(cast(Any, search), [rivals], 0.0) == [rivals]
+    assert (search.rounds, search.gone) == ([], set())
+
+
+def test_what_the_decided_models_do_not_run_leaves_the_search() -> None:
+    search = Search(RIVALS.kernels, [])
+    leave_but(cast(Any, search), [with_variants(WORK, dict.fromkeys(GROUP.keys, W2))])
     assert search.gone == parts(DIRECT, W4)
-
-
-def test_until_it_is_decided_the_favourites_are_the_model() -> None:
-    rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
-    heats = Heats([rivals], picking(W2, []), 0.0)
-    assert [w.kernels for w in heats.workloads] == [with_variants(WORK, dict.fromkeys(GROUP.keys, W2)).kernels]

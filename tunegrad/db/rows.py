@@ -137,6 +137,7 @@ def admit(trial: Trial) -> Trial:
         m,
         samples_s=tuple(float(s) for s in m.samples_s),
         reference_samples_s=tuple(float(s) for s in m.reference_samples_s),
+        reference_s=real(m.reference_s),
         error=clean_text(m.error, ERROR_CHARACTERS),
         lower_s=real(m.lower_s),
         compile_s=real(m.compile_s),
@@ -175,8 +176,7 @@ def _checksum(trial: Trial) -> int:
     What an older schema has no column for is left out where it says nothing: old rows keep theirs.
     """
     m = trial.measurement
-    stands_for = (float(m.reference_s),) if m.reference_s else ()
-    beside = (m.reference_samples_s, m.reference_program, *stands_for)
+    beside = (m.reference_samples_s, m.reference_program)
     return checksum(
         (
             trial.kernel_key,
@@ -196,6 +196,7 @@ def _checksum(trial: Trial) -> int:
             trial.created_s,
             *((m.attempts,) if m.attempts != 1 else ()),
             *((beside,) if any(beside) else ()),
+            *((m.reference_s,) if m.reference_s else ()),
         )
     )
 

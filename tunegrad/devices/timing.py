@@ -43,12 +43,17 @@ class Pairs:
     standing_s: float = 0.0
 
     @property
-    def values_s(self) -> tuple[float, ...]:
-        """What each turn says of the candidate, in seconds: with what is beside it as long as it stands for."""
+    def value_s(self) -> float:
+        """What the fastest turns say of the candidate, in seconds: what is beside it took as long as it stands for."""
+        slowness = max(min(self.reference_s), _LEAST_S) / self.standing_s if self.reference_s else 1.0
+        return min(self.samples_s) / slowness
+
+    @property
+    def turns(self) -> tuple[float, ...]:
+        """What each turn took of what is beside it; alone, its seconds."""
         if not self.reference_s:
             return self.samples_s
-        turns = zip(self.samples_s, self.reference_s, strict=True)
-        return tuple(self.standing_s * mine / max(beside, _LEAST_S) for mine, beside in turns)
+        return tuple(mine / max(b, _LEAST_S) for mine, b in zip(self.samples_s, self.reference_s, strict=True))
 
     def latest(self, count: int) -> Pairs:
         """The last turns alone."""
@@ -115,26 +120,29 @@ def sample_pairs(
     """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate is losing.
 
     ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran before it. Losing:
-    every turn so far says more than ``losing_s``, and there were several, but of a long one two. Unless ``alone``, the
+    the turns so far say more than ``losing_s``, and there were several, but of a long one two. Unless ``alone``, the
     first turn calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands for.
+
+    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take: in one turn that was
+    disturbed a candidate would seem to be the best.
     """
     start = clock()
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
     turns.take(1)
     tries = _TRIES if beside is None else 2
-    while min(turns.pairs.values_s) > losing_s and len(turns.pairs.samples_s) < tries:
+    while turns.pairs.value_s > losing_s and len(turns.pairs.samples_s) < tries:
         if len(turns.pairs.samples_s) > 1 and clock() - start > _TRYING * policy.budget_s:
             break
         turns.take(1)
-    if clock() - start > policy.budget_s or min(turns.pairs.values_s) > losing_s:
+    late = beside is None and clock() - start > policy.budget_s
+    if late or turns.pairs.value_s > losing_s:
         taken = len(turns.pairs.samples_s)
         return turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
     turns.calibrate()
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
         turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
-        values_s = turns.pairs.values_s
-        if clock() - start > policy.budget_s:
+        if clock() - start > policy.budget_s or turns.pairs.value_s > losing_s:
             break
-        if min(values_s) > losing_s or relative_interval(values_s, policy.statistic) < policy.tolerance:
+        if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
             break
     return turns.pairs

@@ -18,7 +18,7 @@ from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.lending import Lending, taken_over
 from tunegrad.search.portfolio import PortfolioSearcher
-from tunegrad.search.promote import LEAST_EFFECT, Verdict, decide
+from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Verdict, decide, fastest_ratio
 from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
 from tunegrad.search.random import RandomSearcher
 from tunegrad.search.random_chooser import RandomChooser
@@ -34,6 +34,7 @@ from tunegrad.search.trial_log import TrialLog, different
 __all__ = [
     "LEARNED",
     "LEAST_EFFECT",
+    "LOOKS",
     "OPENMP",
     "BayesianSearcher",
     "BeamSearcher",
@@ -81,6 +82,7 @@ __all__ = [
     "different",
     "distance",
     "excess",
+    "fastest_ratio",
     "gp_missing",
     "is_small",
     "make_searcher",

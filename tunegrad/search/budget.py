@@ -1,7 +1,7 @@
 """One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
 
     every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best batch next, repeated
-                                    between: rounds of some kernels, and some leave
+                                    before: rounds of some kernels, and some leave
 
 The worth of a kernel's next batch, in model seconds a second:
 
@@ -117,6 +117,7 @@ class ModelSearch:
         self._under_way: deque[tuple[int, Begun]] = deque()
         self._watch = Watch(self._all, rule or StopRule(patience=0))
         self._served: set[int] = set()
+        self._opened = False
         self.stopped: StopReason = "interrupted"
 
     @property
@@ -139,18 +140,26 @@ class ModelSearch:
         """Whether no kernel has anything left to try."""
         return next(self._open(), None) is None
 
-    def run(self, between: Callable[[], None] | None = None) -> None:
-        """Spend the budget. ``between`` is called when defaults and seeds are measured: it may ask for rounds."""
-        try:
+    def open(self) -> None:
+        """Measure defaults and seeds, once; then rounds may be asked for."""
+        if not self._opened:
+            self._opened = True
             self._measure_defaults()
             self._measure_seeds()
-            if between is not None:
-                between()
+
+    def run(self) -> None:
+        """Spend the budget, on defaults and seeds first where they were not measured; closes the search."""
+        try:
+            self.open()
             self.stopped = self._search()
             self._settle(1)
         finally:
-            self._give_up()
-            self._turn_to(None)
+            self.close()
+
+    def close(self) -> None:
+        """Give up what is under way: to be called where ``run`` is not reached."""
+        self._give_up()
+        self._turn_to(None)
 
     def round(self, keys: Collection[str], within_s: float) -> bool:
         """One batch of each of these kernels, the most promising first, all told on return.

@@ -68,6 +68,28 @@ class Account:
         known_s = self.store.spent(self.work_key, self.here, self._stop_key)
         self.store.add_spend(self.work_key, self.here, self._stop_key, max(0.0, self.settings.budget_s - known_s))
 
+    def settle(self, stopped: str | None, left_s: float, used_s: float, interrupted: bool) -> float:
+        """Charge what was used, and remember a search that stopped early. Returns the seconds that this saved."""
+        if stopped is None:
+            return 0.0
+        if stopped in ("budget", "interrupted"):
+            # A search that ran to its end has used its budget, whether the race took less or more than was left.
+            self.charge(used_s if interrupted else left_s)
+            return 0.0
+        self.charge(used_s)
+        self.stop()
+        return max(0.0, left_s - used_s)
+
+    @property
+    def nothing_left(self) -> str:
+        """Why there is nothing to do."""
+        if self.over:
+            return (
+                f"the search stopped early before, and is over within {self.settings.budget_s:g} s; a larger budget "
+                "or other limits (patience, target, trials) go on from here"
+            )
+        return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
+
     @property
     def _key(self) -> str:
         """What a budget is for: the same search of the same model with the same seed."""

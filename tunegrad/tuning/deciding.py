@@ -26,12 +26,12 @@ from tunegrad.trial import Fingerprint
 from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
-from .contest import FAULTS, ROUNDS
 from .images import settle_images
 from .interrupt import Interrupt
 from .models import Models, WholeModel
 from .plans import settle_plan
 from .rivals import Rivals
+from .tracks import ModelTrack, most_at_once
 from .variants import Void, rivals_of, settle_variants
 from .workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 
@@ -42,9 +42,6 @@ PLAN_SHARE = 0.06
 
 PLAN_LEAST_S = 1.5
 """Where that part is less than this, nothing can be decided in it: the edges stay as they are."""
-
-_IMAGES_SHARE = 0.5
-"""The part of that in which forms of images are."""
 
 _T = TypeVar("_T")
 
@@ -80,18 +77,17 @@ class Deciding:
         if budget_s < LEAST_S:
             return self.known(work)
         share_s = PLAN_SHARE * budget_s
-        began_s, known = time.monotonic(), partial(stored_images, work.fusion, self.here, self.store)
-        if share_s >= PLAN_LEAST_S:
-            settled = partial(self._settled, settle_images, work, _IMAGES_SHARE * share_s)
-            work = with_images(work, self._tried(settled, known))
-        else:
-            work = with_images(work, known())
+        deadline_s = time.monotonic() + share_s
+        images = partial(stored_images, work.fusion, self.here, self.store)
+        if share_s < PLAN_LEAST_S:
+            work = with_images(work, images())
+            return self._near(_toggled(work, stored_toggles(work.fusion, self.here, self.store)))
+        work = with_images(work, self._tried(partial(self._settled, settle_images, work, deadline_s), images))
         toggles = partial(stored_toggles, work.fusion, self.here, self.store)
-        if share_s >= PLAN_LEAST_S:
-            share_s -= time.monotonic() - began_s
-            work = _toggled(work, self._tried(partial(self._settled, settle_plan, work, share_s), toggles))
-        else:
-            work = _toggled(work, toggles())
+        work = _toggled(work, self._tried(partial(self._settled, settle_plan, work, deadline_s), toggles))
+        return self._near(work)
+
+    def _near(self, work: Workload) -> Rivals:
         near = partial(rivals_of, work, self.here, self.store, self.seconds, self.numerics)
         return self._tried(near, partial(self._picked, work))
 
@@ -105,7 +101,7 @@ class Deciding:
     def _picked(self, work: Workload) -> Rivals:
         return Rivals(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
 
-    def _settled(self, settle: Callable[..., _T], work: Workload, share_s: float) -> _T:
+    def _settled(self, settle: Callable[..., _T], work: Workload, deadline_s: float) -> _T:
         """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
         return settle(
             work.fusion,
@@ -113,43 +109,34 @@ class Deciding:
             self.here,
             self.store,
             self.seconds,
-            partial(self._compared, work),
+            partial(self._track, work),
             self.session,
             self.numerics,
-            time.monotonic() + share_s,
+            deadline_s,
             self.tell,
         )
 
-    def _compared(self, work: Workload, plan: Schedule, challenger: Schedule) -> tuple[list[float], list[float]]:
-        """Samples of models of two plans. Raises one of ``FAULTS`` for a challenger that fails twice, in fresh workers.
+    def _track(self, work: Workload, blamed: Callable[[str, Schedule, CandidateFailure], None]) -> ModelTrack[Schedule]:
+        """Models of whole plans, each with the variants that are picked for it."""
+        known: dict[int, WholeModel | None] = {}
 
-        Raises CandidateFailure where a kernel has no schedule that compiles, or the incumbent fails.
-        """
-        bench, pair = self.models.bench, [self._planned(work, p) for p in (plan, challenger)]
-        try:
-            return bench.interleaved(pair[0], pair[1], ROUNDS)
-        except FAULTS:
-            bench.renew()
-        try:
-            return bench.interleaved(pair[0], pair[1], ROUNDS)
-        except FAULTS:
-            bench.renew()
-            self._alone(pair[0])
-            raise
-        finally:
-            bench.renew()
+        def made(lineups: Sequence[Mapping[str, Schedule]]) -> list[WholeModel | None]:
+            plans = [plan for lineup in lineups for plan in lineup.values()]
+            known.update({id(p): self._planned(work, p) for p in plans if id(p) not in known})
+            return [known[id(p)] for p in plans]
 
-    def _alone(self, incumbent: WholeModel) -> None:
-        """Raise CandidateFailure where a model fails with nobody beside it."""
-        try:
-            self.models.bench.interleaved(incumbent, incumbent, ROUNDS)
-        except FAULTS as error:
-            raise CandidateFailure(f"model {incumbent.name}: it fails alone: {error}") from error
+        def places(lineup: Mapping[str, Schedule]) -> dict[str, list[slice]]:
+            return {key: [slice(None)] for key in lineup}
 
-    def _planned(self, work: Workload, plan: Schedule) -> WholeModel:
-        """A plan with the variants that are picked for it, ready to run."""
+        return ModelTrack(self.models.bench, made, places, blamed, most_at_once(work))
+
+    def _planned(self, work: Workload, plan: Schedule) -> WholeModel | None:
+        """A plan ready to run; None where a kernel has no schedule that compiles."""
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.numerics)
-        return self.models.of(with_plan(work, rewritten))
+        try:
+            return self.models.of(with_plan(work, rewritten))
+        except CandidateFailure:
+            return None
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """What measuring settles; what is known already, where the user or the bound on candidates stops that."""

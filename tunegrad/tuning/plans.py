@@ -3,7 +3,7 @@
 every edge, toggled                              -->   kernels that go, kernels that come; equal regions are one
 a model of the machine                           -->   what it expects to cost a quarter more is out
 sums of what goes and of what comes              -->   default schedules, verified and timed; most hopeful regions first
-the whole model, one edge changed, interleaved   -->   what wins or is close is decided where caches are as they will be
+a race of whole models, one edge changed         -->   what wins or is close is decided where caches are as they will be
                                                  -->   a decision a region: ``NAME`` of an edge, or ``rules``
 """
 
@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 
 from tunegrad.config import Numerics
-from tunegrad.db import Evidence, Store
+from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
@@ -23,27 +23,33 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import RULES, expected_parts, expected_s, stored_s, stored_toggles
-from tunegrad.search import LEAST_EFFECT, decide
-from tunegrad.trial import Fingerprint, Policy
+from tunegrad.search import LEAST_EFFECT
+from tunegrad.trial import Fingerprint
 
-from .contest import FAULTS, Compare
+from .claims import decided_here
+from .contest import PARTS_POLICY
 from .decisions import DecisionRows, evidence_of
+from .race import Choice, Met, Track, race
+from .tracks import least_s
 
-__all__ = ["settle_plan"]
+__all__ = ["HOPELESS", "SLOWER", "Measure", "PlanTrack", "settle_plan"]
 
-_HOPELESS = 1.25
+HOPELESS = 1.25
 """Alternatives that are expected to take this much longer are not measured."""
 
 _CLOSE = 1.1
 """Alternatives whose parts take at most this much longer than the rules' are tried in the whole model."""
 
-_MEASURING = 0.6
-"""The part of the time in which parts are measured; the rest is for whole models."""
+SLOWER = 2.0
+"""What default schedules take, about, in times of what a model of the machine expects."""
 
 _PARTS = "parts"
-_PARTS_POLICY = Policy(cache="warm", min_samples=1, max_samples=1, statistic="median")
+"""The test of the rules' cut, which met nobody."""
 
 Measure = Callable[[Sequence[Kernel]], dict[str, float]]
+
+PlanTrack = Callable[[Callable[[str, Schedule, CandidateFailure], None]], Track[Schedule]]
+"""Where plans of a model are raced; the function is told which one ended a race."""
 
 
 def settle_plan(
@@ -52,7 +58,7 @@ def settle_plan(
     here: Fingerprint,
     store: Store,
     measure: Measure,
-    compare: Compare,
+    track: PlanTrack,
     session: str,
     numerics: Numerics = "contract",
     deadline_s: float = inf,
@@ -60,25 +66,17 @@ def settle_plan(
 ) -> frozenset[int]:
     """The nodes at which the graph is cut otherwise than by the rules.
 
-    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. ``compare`` runs
-    two plans in turns. Regions that this machine has settled are left as they are; those that the time until
+    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. ``track`` is
+    where plans are raced. Regions that this machine has settled are left as they are; those that the time until
     ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a file claims that
     nobody here has measured. What a file claims is always tried in the whole model.
     """
     work = _Settling(fusion, target, here, store, session, numerics, tell)
     work.chosen = work.settled_toggles()
-    now_s = monotonic()
-    measured_s = deadline_s if deadline_s == inf else now_s + _MEASURING * (deadline_s - now_s)
-    regions = work.open_regions()
-    sums = []
-    for region in regions:
-        if monotonic() >= measured_s:
-            break
-        sums.append(work.measured(region, measure))
-    for found in sorted(sums, key=lambda s: -max(x.gain_s for x in s)):
+    for region in work.open_regions():
         if monotonic() >= deadline_s:
             break
-        work.decide(found, compare, deadline_s)
+        work.decide(work.measured(region, measure), track, deadline_s)
     return stored_toggles(fusion, here, store)
 
 
@@ -132,8 +130,7 @@ class _Settling:
     def settled(self, key: str) -> bool:
         """Whether a region was settled on this machine; that a file says so is a claim."""
         if key not in self.decided:
-            found = self.store.decision("cut", key, self.here, SPACE_VERSION)
-            self.decided[key] = found is not None and not found.imported
+            self.decided[key] = decided_here(self.store, "cut", key, self.here) is not None
         return self.decided[key]
 
     def settled_toggles(self) -> frozenset[int]:
@@ -162,7 +159,7 @@ class _Settling:
             if found is None:
                 continue
             before_s, after_s = self.expected_s(found.before), self.expected_s(found.after)
-            if after_s <= _HOPELESS * before_s or (edge.key, edge.name) in self.claimed:
+            if after_s <= HOPELESS * before_s or (edge.key, edge.name) in self.claimed:
                 hopes.setdefault(edge.key, []).append(found)
                 gain_s = len(edge.places) * (before_s - after_s)
                 gains[edge.key] = max(gains.get(edge.key, -inf), gain_s)
@@ -171,7 +168,7 @@ class _Settling:
     def _too_large(self, edge: Edge) -> bool:
         """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
         region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
-        return stored_s(edge, self.target) > _HOPELESS * region_s
+        return stored_s(edge, self.target) > HOPELESS * region_s
 
     # ---- measuring
 
@@ -185,30 +182,31 @@ class _Settling:
 
         return [_Sum(a.edge, total_s(a.before), total_s(a.after)) for a in region]
 
-    def decide(self, found: Sequence[_Sum], compare: Compare, deadline_s: float) -> None:
+    def decide(self, found: Sequence[_Sum], track: PlanTrack, deadline_s: float) -> None:
         """Keep the rules' kernels of a region, or an edge that is faster in the whole model; both with their rows."""
-        before = self.chosen
-        if any(x.before_s == inf or self.alternatives.overlap(x.edge, before) for x in found):
+        if any(x.before_s == inf or self.alternatives.overlap(x.edge, self.chosen) for x in found):
             return
-        rivals = sorted((x for x in found if self._in_question(x)), key=lambda x: -x.gain_s)
-        current, tried = before, list[tuple[_Sum, Evidence, bool]]()
-        for x in rivals:
-            if monotonic() >= deadline_s:
-                return
-            toggles = before | self.alternatives.toggles([x.edge])
-            try:
-                samples = compare(self._plan(current), self._plan(toggles))
-            except FAULTS as error:
-                rows = DecisionRows(self.store, self.here, self.session, "cut")
-                rows.failed(x.edge.region, x.edge.name, error)
-                continue
-            except CandidateFailure:
-                continue
-            verdict = decide(*samples)
-            tried.append((x, evidence_of(verdict, samples), verdict.promoted))
-            current = toggles if verdict.promoted else current
-        self._record(found[0], tried)
-        self.chosen = current
+        tried = sorted((x for x in found if self._in_question(x)), key=lambda x: -x.gain_s)
+        toggles = [self.chosen | self.alternatives.toggles([x.edge]) for x in tried]
+        plans = tuple(self._plan(t) for t in toggles)
+        if tried and monotonic() + least_s(2.0 * SLOWER * self.total_s) > deadline_s:
+            return
+        places = {id(plan): i for i, plan in enumerate(plans)}
+
+        def failed(_: str, plan: Schedule, error: CandidateFailure) -> None:
+            edge = tried[places[id(plan)]].edge
+            rows = DecisionRows(self.store, self.here, self.session, "cut")
+            rows.failed(edge.region, edge.name, error)
+
+        key, met = found[0].edge.key, None
+        try:
+            met = race([Choice(key, self._plan(self.chosen), plans)], track(failed), deadline_s).get(key)
+        except CandidateFailure:
+            return
+        place = None if met is None else places[id(met.alternative)]
+        self._record(found[0], None if place is None else tried[place].edge, met)
+        if met is not None and met.won and place is not None:
+            self.chosen = toggles[place]
 
     def _in_question(self, x: _Sum) -> bool:
         """Whether the whole model may show that an edge is better: its parts say so, or they do not decide."""
@@ -226,12 +224,12 @@ class _Settling:
 
     # ---- rows
 
-    def _record(self, first: _Sum, tried: Sequence[tuple[_Sum, Evidence, bool]]) -> None:
+    def _record(self, first: _Sum, edge: Edge | None, met: Met[Schedule] | None) -> None:
         """The rules' row comes first, so that a region without a better one is settled, and stays as it is."""
-        edge = first.edge
-        kernels = [x.kernel for x in self.alternatives.region(edge)]
-        self.store.name_kernel(edge.region, "plan of " + ", ".join(k.name for k in kernels))
+        region = first.edge.region
+        kernels = [x.kernel for x in self.alternatives.region(first.edge)]
+        self.store.name_kernel(region, "plan of " + ", ".join(k.name for k in kernels))
         rows = DecisionRows(self.store, self.here, self.session, "cut")
-        rows.stands(edge.region, RULES, _PARTS_POLICY, (first.before_s,), _PARTS)
-        for x, evidence, promoted in tried:
-            rows.challenged(edge.region, x.edge.name, evidence, promoted, self.tell)
+        rows.stands(region, RULES, PARTS_POLICY, (first.before_s,), _PARTS)
+        if edge is not None and met is not None:
+            rows.challenged(region, edge.name, evidence_of(met.verdict, met.samples), met.won, self.tell)

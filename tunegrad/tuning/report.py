@@ -12,17 +12,16 @@ from tunegrad.reports import TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
-from .finals import Weighed
 from .roofline import Roofline
-from .soundness import Soundness
+from .whole import Whole
 from .workload import Workload
 
-__all__ = ["Finish", "Whole", "report_of"]
+__all__ = ["Finish", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: why the search stopped (None: it had no budget), its times in seconds, the finals.
+    """How a session ended: why the search stopped (None: it had no budget), and its times in seconds.
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are trials by status that the
     searches of the models' kernels do not count.
@@ -33,17 +32,7 @@ class Finish:
     saved_s: float
     search_s: float
     costs: Mapping[str, float]
-    weighed: Mapping[str, Weighed]
     others: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The whole model: seconds with default schedules and with winners, None where it did not run; and its outputs."""
-
-    default_s: float | None
-    tuned_s: float | None
-    sound: Soundness
 
 
 def report_of(
@@ -63,7 +52,7 @@ def report_of(
     ``whole`` is the whole model where it was measured, ``near_s`` as in ``pace``.
     """
     uses = {u.key: u.uses for u in workload.kernels}
-    facts = [_facts(s, store.winner(s.task.key, here, s.space.version), finish) for s in searches]
+    facts = [_facts(s, store.winner(s.task.key, here, s.space.version), whole) for s in searches]
     total_s = sum(uses[s.task.key] * f.tuned_s for s, f in zip(searches, facts, strict=True) if f.tuned_s < inf) or inf
     rows = [
         TuneRow(
@@ -133,11 +122,11 @@ class _Facts:
     tuned_s: float
 
 
-def _facts(search: KernelSearch, winner: Trial | None, finish: Finish) -> _Facts:
-    """Weighed side by side in this session's finals, or as their rows say."""
+def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _Facts:
+    """In turns in the whole model, or as their rows say."""
     if winner is None:
         return _Facts(search.defaults[0].text, "default", search.default_s, inf)
-    found = finish.weighed.get(search.task.key)
+    found = None if whole is None else whole.weighed.get(search.task.key)
     default_s, tuned_s = (found.default_s, found.winner_s) if found else (search.default_s, winner.measurement.seconds)
     return _Facts(winner.actions, winner.origin, default_s, tuned_s)
 

@@ -1,6 +1,7 @@
 """A model some of whose kernels may still run as several variants: what is searched until whole models decide.
 
-every variant of every kernel  --sums of its parts-->  the near ones  --searched, sums again-->  fewer  -->  one
+every variant of every kernel  --sums of its parts-->  the near ones  --rounds of the search, sums again-->  fewer
+                               --a race in whole models-->  one
 
     Rivals(picks {conv7x7: direct},
            groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2), (conv3x3 512: direct, winograd2))
@@ -14,20 +15,31 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from time import monotonic
 
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of
+from tunegrad.search import ModelSearch
 
-from .workload import KernelUse, Workload, uses_of, with_variants
+from .workload import HasKernels, KernelUse, Workload, shared_kernels, uses_of, with_variants
 
-__all__ = ["Group", "Rivals"]
+__all__ = ["NEAR", "Group", "Rivals", "leave_but", "narrowed_in_rounds"]
+
+NEAR = 1.6
+"""Variants whose parts take at most this much longer than the best one's, by default schedules, are searched: of two
+the one that was 1.25 times slower by default was 1.3 times faster when both were searched (decision 0025).
+"""
+
+BEHIND = (1.25, 1.12)
+"""How far behind the best a variant may be after each round of the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Kernels whose variants multiply the same shapes, and the variants that may be best, most hopeful first.
 
-    Whole models compare the best with the direct variant, whether it may be best or not; unless it did not run.
+    The direct variant stands, whether it may be best or not: the others have to beat it in whole models. Where it did
+    not run the most hopeful one stands.
     """
 
     keys: tuple[str, ...]
@@ -35,14 +47,19 @@ class Group:
     direct_ran: bool = True
 
     @property
-    def lineup(self) -> tuple[str, ...]:
-        """Who meets in whole models."""
-        return tuple(dict.fromkeys([*self.variants, *([DIRECT] if self.direct_ran else [])]))
+    def stands(self) -> str:
+        """What the kernels run as unless something else is proved to be faster."""
+        return DIRECT if self.direct_ran or not self.variants else self.variants[0]
 
     @property
-    def contested(self) -> bool:
-        """Whether there is anything to find out."""
-        return self.variants != (DIRECT,)
+    def others(self) -> tuple[str, ...]:
+        """Who may take its place, most hopeful first."""
+        return tuple(v for v in self.variants if v != self.stands)
+
+    @property
+    def lineup(self) -> tuple[str, ...]:
+        """Who meets in whole models."""
+        return tuple(dict.fromkeys([*self.variants, self.stands]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +130,6 @@ class Rivals:
         told = replace(self, best_s={**self.best_s, **found_s})
         return replace(told, groups=tuple(_narrowed(g, told.seconds(g), within) for g in self.groups))
 
-    def without(self, keys: tuple[str, ...], variant: str) -> Rivals:
-        """The same, where the group of these keys does not run as a variant."""
-
-        def left(g: Group) -> Group:
-            if g.keys != keys:
-                return g
-            return replace(g, variants=tuple(v for v in g.variants if v != variant) or (DIRECT,))
-
-        return replace(self, groups=tuple(map(left, self.groups)))
-
     @property
     def _direct(self) -> dict[str, KernelUse]:
         return {u.key: u for u in self.work.kernels}
@@ -135,6 +142,28 @@ class Rivals:
                 kernels[part.key] = part
                 uses[part.key] += use.uses
         return {key: (kernel, uses[key]) for key, kernel in kernels.items()}
+
+
+def narrowed_in_rounds(search: ModelSearch, rivals: Sequence[Rivals], until_s: float) -> list[Rivals]:
+    """Rivals after rounds of a search: a batch of each of their kernels, twice; those that are behind leave it.
+
+    Rounds end at ``until_s`` of the monotonic clock; a round that does not fit is not held.
+    """
+    left = list(rivals)
+    for within in BEHIND:
+        competing = frozenset[str]().union(*(r.competing for r in left))
+        if not search.round(competing, until_s - monotonic()):
+            break
+        best_s = {s.task.key: s.best_s for s in search.searches}
+        left = [r.narrowed(best_s, within) for r in left]
+        leave_but(search, left)
+    return left
+
+
+def leave_but(search: ModelSearch, models: Sequence[HasKernels]) -> None:
+    """Search what the models run, and nothing else any more."""
+    kept = {use.key for use in shared_kernels(models)}
+    search.leave([s.task.key for s in search.searches if s.task.key not in kept])
 
 
 def _narrowed(group: Group, took_s: Mapping[str, float], within: float) -> Group:

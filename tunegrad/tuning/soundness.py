@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tunegrad.errors import CandidateFailure
 
-from .contest import FAULTS
 from .decisions import in_model
 from .models import Models, culprit
+from .race import FAULTS
 from .workload import Workload
 
 __all__ = ["Soundness", "made_sound"]

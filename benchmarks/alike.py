@@ -1,0 +1,114 @@
+"""A program against itself: how often does a race say that one of two equals is faster?
+
+    python -m benchmarks.alike --model resnet18 --races 200 --threads 2
+    python -m benchmarks.alike --model resnet18 --races 200 --threads 2 --in-model
+
+Every kernel of the model is raced as its default schedule against the same program three times, loaded anew; again and
+again, until there were so many races. In the model all kernels race at once. More than one in twenty is too many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from tunegrad.artifact import OPT_LEVEL
+from tunegrad.candidate import HOOKS
+from tunegrad.config import resolve_model
+from tunegrad.db import open_store
+from tunegrad.devices import CpuMeasurer, Limits, fingerprint, host_target
+from tunegrad.errors import CandidateFailure, InternalError
+from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.search import LOOKS
+from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+from tunegrad.tuning.interrupt import Interrupt
+from tunegrad.tuning.measuring import CandidateMeasurer
+from tunegrad.tuning.models import LocalBench, Models, WholeModel, expected_of
+from tunegrad.tuning.policies import search_policy
+from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.tracks import KernelTrack, ModelTrack
+from tunegrad.tuning.workload import Workload, workload_of_spec
+
+__all__ = ["main"]
+
+_MOST = 0.05
+_TOO_MANY = 3
+_OTHERS = 3
+
+
+def _trials(work: Workload, here: Fingerprint, device: CpuMeasurer) -> dict[str, Trial]:
+    """The default schedule of every kernel, as if it had been measured."""
+    policy, found = search_policy([work], device.target), {}
+    for use in work.kernels:
+        actions = Space(use.kernel, device.target).defaults()[0].text
+        measured = Measurement(Status.OK, (1.0,))
+        found[use.key] = Trial(
+            use.key, use.kernel.text, here, actions, "", SPACE_VERSION, policy, measured, "alike", "default"
+        )
+    return found
+
+
+def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
+    raise InternalError(f"kernel {key}: {failure}")
+
+
+def _alone(work: Workload, trials: Mapping[str, Trial], device: CpuMeasurer, races: int) -> tuple[int, int]:
+    """How many of how many races were won by an equal, kernel by kernel."""
+    policy = search_policy([work], device.target)
+    measurer = CandidateMeasurer(device, policy)
+    track = KernelTrack(measurer, {u.key: u.kernel for u in work.kernels}, policy.cache, _never)
+    won = 0
+    for n in range(races):
+        trial = list(trials.values())[n % len(trials)]
+        found = race([Choice(trial.kernel_key, trial, (trial,) * _OTHERS)], track)
+        won += sum(met.won for met in found.values())
+    return won, races
+
+
+def _in_model(work: Workload, trials: Mapping[str, Trial], device: CpuMeasurer, races: int) -> tuple[int, int]:
+    """The same in models, in which all kernels race at once."""
+    bench = LocalBench(device.target, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt())
+    store = open_store(":memory:", "write")
+    models = Models(store, device.target, next(iter(trials.values())).fingerprint, bench)
+    launches = [launch.kernel.key for launch in work.plan.launches]
+
+    def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
+        return [models.of(work, {key: t.actions for key, t in x.items()}, stored=False) for x in lineups]
+
+    def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
+        return {key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup}
+
+    won = held = 0
+    try:
+        while held < races:
+            track = ModelTrack(bench, made, places, _never)
+            found = race([Choice(key, t, (t,) * _OTHERS) for key, t in trials.items()], track)
+            won, held = won + sum(met.won for met in found.values()), held + len(found)
+    finally:
+        bench.close()
+    return won, held
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Race and print how many were promoted; 3 where they are more than one in twenty."""
+    parser = argparse.ArgumentParser(prog="benchmarks.alike")
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--races", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--in-model", action="store_true")
+    asked = parser.parse_args(arguments)
+    target, began_s = host_target(asked.threads), time.monotonic()
+    work = workload_of_spec(resolve_model(asked.model))
+    with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
+        trials = _trials(work, fingerprint(target, "contract"), device)
+        won, held = (_in_model if asked.in_model else _alone)(work, trials, device, asked.races)
+    where = "in models" if asked.in_model else "alone"
+    took_s = time.monotonic() - began_s
+    sys.stdout.write(f"{where}: {won} of {held} races of equals were won, {LOOKS} looks each, {took_s:.0f} s\n")
+    return _TOO_MANY if won > _MOST * held else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

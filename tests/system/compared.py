@@ -1,0 +1,48 @@
+"""A track on which plans take what a test says: ``compare`` gives samples of what stands and of a challenger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunegrad.errors import CandidateFailure
+from tunegrad.ir.fusion import Schedule
+from tunegrad.tuning.plans import PlanTrack
+from tunegrad.tuning.race import FAULTS, Pair
+
+Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
+
+
+@dataclass
+class Compared:
+    """``search.Track`` of plans; who raises what is no fault of a race can not be made."""
+
+    compare: Compare
+    blamed: Callable[[str, Schedule, CandidateFailure], None]
+    most: int = 8
+
+    def ready(self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]]) -> None:
+        pass
+
+    def turns(
+        self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]], rounds: int
+    ) -> list[dict[str, Pair]]:
+        return [{key: p for key, plan in x.items() if (p := self._pair(stands[key], plan))} for x in lineups]
+
+    def _pair(self, stands: Schedule, plan: Schedule) -> Pair | None:
+        try:
+            return self.compare(stands, plan)
+        except FAULTS:
+            raise
+        except CandidateFailure:
+            return None
+
+    def fresh(self) -> None:
+        pass
+
+    def blame(self, key: str, alternative: Schedule, failure: CandidateFailure) -> None:
+        self.blamed(key, alternative, failure)
+
+
+def track_of(compare: Compare) -> PlanTrack:
+    return lambda blamed: Compared(compare, blamed)

@@ -1,0 +1,301 @@
+"""The race of schedules: who meets whom, what stands first, what is promoted. Times are scripted; nothing compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tunegrad.db import IMPORTED, Evidence, key_of, open_store
+from tunegrad.errors import CandidateCrashed, CandidateFailure
+from tunegrad.events import Event, Warned, WinnerPromoted
+from tunegrad.opts import Schedule
+from tunegrad.search import Measured
+from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.measuring import Samples
+from tunegrad.tuning.race import PROOF_TURNS
+from tunegrad.tuning.schedules import Schedules
+
+HERE = Fingerprint((("device", "cpu"),))
+DEFAULT, A, B, C = "", "tile(axis=a, size=2)", "tile(axis=a, size=4)", "tile(axis=a, size=8)"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    roles: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> tuple[SimpleNamespace, ...]:
+        return tuple(SimpleNamespace(role=role) for role in self.roles)
+
+
+@dataclass
+class Search:
+    """What is asked of a KernelSearch."""
+
+    name: str
+    trials: list[Trial]
+    roles: tuple[str, ...] = ()
+    uses: int = 1
+    statuses: dict[str, int] = field(default_factory=lambda: {"ok": 1})
+    defaults: tuple[Schedule, ...] = (Schedule(()),)
+    space: Any = field(default_factory=lambda: SimpleNamespace(version=1))
+
+    @property
+    def task(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            name=self.name, key=key_of(self.name), uses=self.uses, kernel=Kernel(self.name, self.roles)
+        )
+
+    def finalists(self, count: int) -> list[Trial]:
+        return sorted(self.trials, key=lambda t: t.measurement.seconds)[:count]
+
+
+def trial(actions: str, seconds: float, cache: Cache = "warm", name: str = "k") -> Trial:
+    measured = Measurement(Status.OK, (seconds,) * 3)
+    origin = "beam" if actions else "default"
+    program = f"{name} {actions}"
+    return Trial(key_of(name), name, HERE, actions, program, 1, Policy(cache), measured, "s", origin, 1.0)
+
+
+@dataclass
+class Machine:
+    """Kernels alone, and models of them, that take what ``times`` says of actions; ``later`` in a fresh process.
+
+    ``broken`` does not run alone, ``evil`` ends a model. ``raced`` are the pairs that met alone.
+    """
+
+    times: Mapping[str, float]
+    later: Mapping[str, float] = field(default_factory=dict)
+    broken: str = "nothing"
+    evil: str = "nothing"
+    wrong: str = "nothing"
+    renewed: int = 0
+    verified: list[str] = field(default_factory=list)
+    raced: list[tuple[str, str, Cache]] = field(default_factory=list)
+    made: list[dict[str, str]] = field(default_factory=list)
+
+    def took(self, actions: str) -> float:
+        return {**self.times, **(self.later if self.renewed else {})}[actions]
+
+    # ---- kernels alone
+
+    def prime(self, work: object) -> None:
+        pass
+
+    def measure(self, kernel: object, schedules: Sequence[Schedule], best_s: float, known: object) -> list[Measured]:
+        self.verified += [s.text for s in schedules]
+        found = [
+            Measurement(Status.WRONG) if s.text == self.wrong else Measurement(Status.OK, (1.0,)) for s in schedules
+        ]
+        return [Measured(f"hash of {s.text}", m) for s, m in zip(schedules, found, strict=True)]
+
+    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+        if self.broken in (a.text, b.text):
+            raise CandidateFailure("it broke")
+        self.raced.append((a.text, b.text, cache))
+        first, second = (tuple(self.took(s.text) * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b))
+        return first, second
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    # ---- models
+
+    @property
+    def bench(self) -> Machine:
+        return self
+
+    def prepare(self, pairs: object) -> None:
+        pass
+
+    def of_trials(self, work: Any, chosen: Mapping[str, Trial]) -> Any:
+        self.made.append({key: t.actions for key, t in chosen.items()})
+        return SimpleNamespace(actions=self.made[-1], launches=work.plan.launches)
+
+    def check(self, models: Sequence[Any]) -> None:
+        if any(self.evil in m.actions.values() for m in models):
+            raise CandidateCrashed("it crashed")
+
+    def profiled(self, models: Sequence[Any], rounds: int) -> list[list[tuple[float, ...]]]:
+        return [[self._turn(m, 1.0 + 1e-4 * t) for t in range(rounds)] for m in models]
+
+    def _turn(self, model: Any, drift: float) -> tuple[float, ...]:
+        return tuple(drift * self.took(model.actions.get(x.kernel.key, DEFAULT)) for x in model.launches)
+
+
+class Race:
+    """Schedules of kernels on a fresh store: search times by schedule, then scripted ones."""
+
+    def __init__(self, searches: Sequence[Search], machine: Machine, in_models: bool = True) -> None:
+        self.searches, self.machine, self.in_models = list(searches), machine, in_models
+        self.store = open_store(":memory:", "write")
+        self.events: list[Event] = []
+        self.voided: list[Trial] = []
+        with self.store.session("tune", 0, {}, "0", "s"):
+            for s in self.searches:
+                self.store.name_kernel(s.name, s.name)
+                for t in s.trials:
+                    self.store.add(t)
+
+    def run(self) -> list[str]:
+        """Texts of all promotions of the first kernel so far."""
+        machine: Any = self.machine
+        models = machine if self.in_models else None
+        schedules = Schedules(machine, models, self.store, HERE, lambda t, _: self.voided.append(t), self.events.append)
+        launches = [SimpleNamespace(kernel=SimpleNamespace(key=key_of(s.name))) for s in self.searches]
+        uses = [SimpleNamespace(key=key_of(s.name), kernel=s.name) for s in self.searches]
+        plan = SimpleNamespace(launches=launches, buffers=())
+        work = SimpleNamespace(name="model", plan=plan, kernels=uses)
+        schedules.settle(cast(Any, self.searches), [cast(Any, work)])
+        return self.promoted(self.searches[0].name)
+
+    def promoted(self, name: str) -> list[str]:
+        return [t.actions for t, _ in self.store.promotions(key_of(name), HERE)]
+
+    @property
+    def last(self) -> Evidence:
+        return self.store.promotions(key_of(self.searches[0].name), HERE)[-1][1]
+
+
+def one(searched: Mapping[str, float], machine: Machine, in_models: bool = True, cache: Cache = "warm") -> Race:
+    return Race([Search("k", [trial(a, s, cache) for a, s in searched.items()])], machine, in_models)
+
+
+WHERE = pytest.mark.parametrize("in_models", [True, False], ids=["in models", "alone"])
+
+
+@WHERE
+def test_faster_challenger_replaces_the_default_which_was_crowned_first(in_models: bool) -> None:
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}, later={DEFAULT: 2.0, A: 1.5}), in_models)
+    assert race.run() == [DEFAULT, A]
+    (_, first), (_, second) = race.store.promotions(key_of("k"), HERE)
+    assert (first.test, first.incumbent_samples_s, first.challenger_samples_s) == ("first", (), (2.0,) * 3)
+    assert len(second.challenger_samples_s) == PROOF_TURNS
+    assert min(second.challenger_samples_s) == 1.5, "what is stored had no part in choosing who is tested"
+    (promoted,) = race.events
+    assert isinstance(promoted, WinnerPromoted)
+    assert (promoted.actions, promoted.seconds) == (A, median(second.challenger_samples_s))
+    assert promoted.previous_s == median(second.incumbent_samples_s)
+    assert bool(race.machine.raced) == (not in_models)
+
+
+@WHERE
+def test_tie_and_what_is_faster_in_one_process_only_keep_the_default(in_models: bool) -> None:
+    same = {DEFAULT: 1.0, A: 1.0}
+    assert one({DEFAULT: 2.0, A: 1.0}, Machine(same), in_models).run() == [DEFAULT]
+    once = Machine({DEFAULT: 1.0, A: 0.5}, later=same)
+    assert one({DEFAULT: 2.0, A: 1.0}, once, in_models).run() == [DEFAULT]
+
+
+@pytest.mark.parametrize("roles", [("in", "const", "out"), ("in", "out")])
+def test_kernels_alone_meet_as_they_were_timed_in_the_search(roles: tuple[str, ...]) -> None:
+    trials = [trial(DEFAULT, 2.0, "constants"), trial(A, 1.0, "constants")]
+    race = Race([Search("k", trials, roles)], Machine({DEFAULT: 2.0, A: 1.0}), in_models=False)
+    assert race.run() == [DEFAULT, A]
+    assert {cache for *_, cache in race.machine.raced} == {"constants"}
+    assert [e.cold for _, e in race.store.promotions(key_of("k"), HERE)] == ["const" in roles] * 2
+
+
+def test_winner_that_was_timed_otherwise_stands_as_it_is_timed_now() -> None:
+    """Its 0.5 was with warm caches; with cold constants it takes longer than B, which still has to be proved faster."""
+    race = one({A: 0.5}, Machine({DEFAULT: 2.0, A: 1.0, B: 1.0}))
+    race.run()
+    race.searches[0].trials[:] = [trial(t, s, "constants") for t, s in {DEFAULT: 2.0, A: 1.1, B: 1.0}.items()]
+    for t in race.searches[0].trials:
+        race.store.add(t)
+    assert race.run() == [A, A]
+    assert race.store.promotions(key_of("k"), HERE)[-1][0].policy.cache == "constants"
+
+
+def test_kernels_of_a_model_are_raced_at_once_and_the_light_ones_have_fewer_challengers() -> None:
+    names = [f"tile(axis=a, size={n})" for n in range(2, 42)]
+    heavy = Search("heavy", [trial(a, 1.0, name="heavy") for a in (DEFAULT, *names)])
+    light = Search("light", [trial(a, 0.05, name="light") for a in (DEFAULT, *names)])
+    machine = Machine({DEFAULT: 1.0, **dict.fromkeys(names, 1.0), names[39]: 0.8, names[1]: 0.9})
+    race = Race([light, heavy], machine)
+    race.run()
+    assert race.promoted("heavy") == [DEFAULT, names[39]]
+    assert race.promoted("light") == [DEFAULT, names[1]]
+    assert {m.get(key_of("light")) for m in machine.made} == {DEFAULT, *names[:2]}
+
+
+@WHERE
+def test_challenger_that_does_not_run_is_out_and_the_others_meet(in_models: bool) -> None:
+    times = {DEFAULT: 4.0, A: 2.4, B: 2.0}
+    race = one(times, Machine(times, broken=B, evil=B), in_models)
+    assert race.run() == [DEFAULT, A]
+    if in_models:
+        assert [t.actions for t in race.voided] == [B]
+    else:
+        assert any(isinstance(e, Warned) and "it broke" in e.message for e in race.events)
+
+
+def test_kernels_are_raced_alone_where_what_stands_does_not_run_in_the_model() -> None:
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}, evil=DEFAULT))
+    assert race.run() == [DEFAULT, A]
+    assert race.voided == []
+    assert race.machine.raced
+    assert any(isinstance(e, Warned) and "raced alone" in e.message for e in race.events)
+
+
+def test_second_session_with_nothing_new_changes_nothing() -> None:
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}))
+    assert race.run() == [DEFAULT, A]
+    before = len(race.machine.made)
+    race.searches[0] = replace(race.searches[0], statuses={})
+    assert race.run() == [DEFAULT, A]
+    assert len(race.machine.made) == before
+
+
+def test_nothing_that_ran_promotes_nothing() -> None:
+    assert one({}, Machine({})).run() == []
+
+
+def test_winner_that_was_imported_is_a_challenger_until_it_is_measured_here() -> None:
+    race = one({DEFAULT: 2.0, A: 0.9, B: 1.0}, Machine({DEFAULT: 2.0, A: 3.0, B: 1.0}))
+    claim = Evidence(f"{IMPORTED}mannwhitneyu", 1e-9, (2.0,), (1e-9,), cold=True)
+    number = race.store.id_of(trial(A, 0.9))
+    assert number is not None
+    race.store.promote(number, claim)
+    assert race.run() == [A, DEFAULT, B]
+
+
+@pytest.mark.parametrize("wrong", ["nothing", A])
+def test_what_a_file_brought_is_verified_here_before_it_meets_anybody(wrong: str) -> None:
+    race = one({DEFAULT: 2.0}, Machine({DEFAULT: 2.0, A: 1.0}, wrong=wrong))
+    claim = replace(trial(A, 1e-9), origin=f"{IMPORTED}beam")
+    race.store.add(claim)
+    race.searches[0].trials.append(claim)
+    assert race.run() == ([DEFAULT] if wrong == A else [DEFAULT, A])
+    assert race.machine.verified == [A]
+    assert any(A in m.values() for m in race.machine.made) == (wrong != A)
+
+
+def test_what_was_measured_here_is_not_verified_again() -> None:
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}))
+    race.run()
+    assert race.machine.verified == []
+
+
+def test_default_with_an_imported_time_does_not_keep_others_out() -> None:
+    race = one({A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}))
+    lie = replace(trial(DEFAULT, 1e-9), origin=f"{IMPORTED}default")
+    race.store.add(lie)
+    race.searches[0].trials.append(lie)
+    assert race.run() == [DEFAULT, A]
+
+
+def test_who_was_too_slow_to_be_verified_on_every_input_set_is_not_raced() -> None:
+    race = one({DEFAULT: 2.0, A: 1.0, B: 1.26}, Machine({DEFAULT: 2.0, A: 1.0, B: 0.5}))
+    assert race.run() == [DEFAULT, A]
+
+
+def test_who_was_slower_in_the_search_than_what_stands_may_win() -> None:
+    race = one({DEFAULT: 1.0, A: 1.2}, Machine({DEFAULT: 1.0, A: 0.5}))
+    assert race.run() == [DEFAULT, A]

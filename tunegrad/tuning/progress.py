@@ -1,0 +1,57 @@
+"""What a session says while it runs: every event to every observer, with what the session alone knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tunegrad.config import TuneSettings
+from tunegrad.events import BudgetSpent, CandidateMeasured, Event, KernelFinished, Observer, SessionStarted
+from tunegrad.ir.kernel import Kernel
+
+from .account import Account
+from .roofline import Roofline
+
+__all__ = ["Progress"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Hands events on. Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by."""
+
+    observers: Sequence[Observer]
+    account: Account
+    roofline: Roofline
+    budget_s: float
+    named: dict[str, Kernel] = field(default_factory=dict)
+    measured: Counter[str] = field(default_factory=Counter)
+
+    def announce(self, s: TuneSettings, session: str, names: str, kernels: int, known: int) -> None:
+        """The session begins, with so many kernels, and rows of them that are ``known``."""
+        self.tell(
+            SessionStarted(
+                session, names, s.device, s.threads, s.searcher, s.seed, s.budget_s, kernels, str(s.store), known,
+                self.roofline.peak_flops_per_s,
+            )
+        )  # fmt: skip
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to every observer; what was spent is stored, per cents are of the nearer of the two bounds."""
+        match event:
+            case BudgetSpent():
+                self.account.charge(event.spent_s)
+                spent_s = self.account.before_s + event.spent_s
+                event = replace(event, spent_s=spent_s, budget_s=self.budget_s)
+            case CandidateMeasured():
+                self.measured[str(event.status)] += 1
+                event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
+            case KernelFinished():
+                event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
+            case _:
+                pass
+        for observer in self.observers:
+            observer.observe(event)
+
+    def _pct(self, name: str, seconds: float) -> float:
+        return self.roofline.pct_peak(self.named[name], seconds)

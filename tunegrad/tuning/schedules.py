@@ -1,0 +1,212 @@
+"""The schedules of a session's kernels, raced: in whole models, launch by launch, else each kernel alone.
+
+    stands      the promoted schedule of a kernel, at first its default: its row is promoted without a contest
+    others      those of different programs within 1.25 of the fastest of the search, the fastest first; the more, the
+                more of the model the kernel takes
+    a win       proved faster there, in a fresh process: promoted with the evidence
+
+In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it to the next one; no
+measurement of a kernel alone shows that (decision 0028). Kernels are raced alone where no model runs. A schedule that
+ends a model's process, hangs or spoils what the model computes is withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median
+
+from tunegrad.db import Evidence, Store
+from tunegrad.devices import CONTENDING
+from tunegrad.errors import CandidateFailure, InternalError
+from tunegrad.events import Event, Warned, WinnerPromoted
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule
+from tunegrad.search import KernelSearch
+from tunegrad.trial import Cache, Fingerprint, Trial
+
+from .claims import claimed, measured_here
+from .decisions import evidence_of
+from .measuring import SessionMeasurer
+from .models import Models, WholeModel
+from .race import Choice, Met, race
+from .tracks import KernelTrack, ModelTrack, most_at_once
+from .workload import Workload
+
+__all__ = ["Schedules"]
+
+_FIELD = 40
+"""Others of the heaviest kernel that are raced where there is time: the best one was found as far as the 38th place of
+the search (decision 0028).
+"""
+
+_CLAIMS = 3
+"""Of those that a file brought, the fastest that are verified here and then raced."""
+
+_FIRST = "first"
+"""The test of a winner that nothing came before."""
+
+Void = Callable[[Trial, CandidateFailure], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A kernel: what stands, whether that was promoted, and the others, the fastest in the search first."""
+
+    search: KernelSearch
+    stands: Trial
+    promoted: bool
+    others: tuple[Trial, ...]
+
+    @property
+    def key(self) -> str:
+        return self.search.task.key
+
+    @property
+    def model_s(self) -> float:
+        """Model seconds of the kernel, as the search measured it."""
+        return self.search.task.uses * min(t.measurement.seconds for t in (self.stands, *self.others))
+
+    @property
+    def cache(self) -> Cache:
+        return self.stands.policy.cache
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """Settles which schedule of every kernel wins. ``models`` is None where no model runs.
+
+    ``void`` withdraws a trial for what it did in a model.
+    """
+
+    measurer: SessionMeasurer
+    models: Models | None
+    store: Store
+    here: Fingerprint
+    void: Void
+    observe: Callable[[Event], None]
+
+    def settle(self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf) -> None:
+        """Promote what is proved faster, of every kernel of which something changed; in the first model that has it."""
+        fields = [self._verified(f) for s in searches if (f := self._field(s)) is not None]
+        fields.sort(key=lambda f: f.model_s, reverse=True)
+        for field in fields:
+            if not field.promoted:
+                samples_s = field.stands.measurement.samples_s
+                self._promote(field.stands, Evidence(_FIRST, 1.0, (), samples_s, cold=_cold(field)))
+        left = {f.key: f for f in fields if f.others}
+        models = self.models
+        for work in works if models is not None else ():
+            assert models is not None
+            mine = [left[u.key] for u in work.kernels if u.key in left]
+            try:
+                self._crown(mine, race(_choices(mine), self.in_model(models, work), deadline_s))
+            except CandidateFailure as error:
+                self.observe(Warned(f"model {work.name}: its kernels are raced alone: {error}"))
+                continue
+            left = {key: f for key, f in left.items() if f not in mine}
+        alone = list(left.values())
+        self._crown(alone, race(_choices(alone), self._alone(alone), deadline_s), alone=True)
+
+    # ---- who is raced
+
+    def _field(self, search: KernelSearch) -> _Field | None:
+        """Who meets whom; None where nothing ran, and where nothing new could take the place of what stands."""
+        ranked = search.finalists(1 << 30)
+        if not ranked:
+            return None
+        promotions = measured_here(self.store, search.task.key, self.here)
+        known = [t for t, _ in promotions if t.space_version == search.space.version]
+        # One that was timed otherwise is a seed of this search, and stands as it was timed now.
+        held = [t for t in known if t.policy.cache == ranked[0].policy.cache]
+        default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
+        before = next((t for t in ranked if known and t.actions == known[-1].actions), None)
+        stands = held[-1] if held else before or default or ranked[-1]
+        # Slower ones were not verified on every input set.
+        fastest = next((t for t in ranked if not claimed(t)), ranked[0])
+        contending_s = CONTENDING * fastest.measurement.seconds
+        others = [t for t in ranked if t.program_hash != stands.program_hash and t.measurement.seconds <= contending_s]
+        if held and (not others or not search.statuses):
+            return None
+        return _Field(search, stands, bool(held), tuple(others[:_FIELD]))
+
+    def _verified(self, field: _Field) -> _Field:
+        """The same without what a file brought, but for the few fastest of it that prove right here."""
+        brought = [t for t in field.others if claimed(t)]
+        tried = {t.actions: Schedule.parse(t.actions) for t in brought[:_CLAIMS]}
+        right: set[str] = set()
+        if tried:
+            measured = self.measurer.measure(field.search.task.kernel, list(tried.values()), inf, frozenset())
+            ran = (found is not None and found.measurement.ran for found in measured)
+            right = {text for text, sound in zip(tried, ran, strict=True) if sound}
+        wrong = {t.actions for t in brought} - right
+        return replace(field, others=tuple(t for t in field.others if t.actions not in wrong))
+
+    # ---- where
+
+    def in_model(self, models: Models, work: Workload) -> ModelTrack[Trial]:
+        """Models of a workload whose kernels run as trials."""
+        kernels = {u.key: u.kernel for u in work.kernels}
+        launches = [launch.kernel.key for launch in work.plan.launches]
+
+        def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
+            models.prepare([(kernels[key], t.actions) for x in lineups for key, t in x.items()])
+            return [_model(models, work, x) for x in lineups]
+
+        def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
+            return {key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup}
+
+        def blamed(_: str, trial: Trial, failure: CandidateFailure) -> None:
+            self.void(trial, failure)
+
+        return ModelTrack(models.bench, made, places, blamed, most_at_once(work))
+
+    def _alone(self, fields: Sequence[_Field]) -> KernelTrack:
+        kernels: dict[str, Kernel] = {f.key: f.search.task.kernel for f in fields}
+        names = {f.key: f.search.task.name for f in fields}
+
+        def lost(key: str, trial: Trial, failure: CandidateFailure) -> None:
+            self.observe(Warned(f"kernel {names[key]}: {trial.actions!r} is not raced: {failure}"))
+
+        return KernelTrack(self.measurer, kernels, fields[0].cache if fields else "warm", lost)
+
+    # ---- what a win means
+
+    def _crown(self, fields: Sequence[_Field], found: Mapping[str, Met[Trial]], alone: bool = False) -> None:
+        for field in fields:
+            met = found.get(field.key)
+            if met is None or not met.won:
+                continue
+            trial, evidence = met.alternative, evidence_of(met.verdict, met.samples)
+            evidence = replace(evidence, cold=alone and _cold(field))
+            self._promote(trial, evidence)
+            seconds, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
+            name = field.search.task.name
+            self.observe(WinnerPromoted(name, field.key, trial.actions, seconds, previous_s, trial.origin))
+
+    def _promote(self, trial: Trial, evidence: Evidence) -> None:
+        number = self.store.id_of(trial)
+        if number is None:
+            raise InternalError(f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store")
+        self.store.promote(number, evidence)
+
+
+def _choices(fields: Sequence[_Field]) -> list[Choice[Trial]]:
+    """Each kernel with as many others as its part of the model's time gives it, at least one."""
+    most_s = max((f.model_s for f in fields), default=0.0)
+    count = {f.key: max(1, round(_FIELD * f.model_s / most_s)) if most_s > 0.0 else 1 for f in fields}
+    return [Choice(f.key, f.stands, f.others[: count[f.key]]) for f in fields]
+
+
+def _model(models: Models, work: Workload, lineup: Mapping[str, Trial]) -> WholeModel | None:
+    try:
+        return models.of_trials(work, lineup)
+    except CandidateFailure:
+        return None
+
+
+def _cold(field: _Field) -> bool:
+    """Whether anything is evicted before a sample of the kernel alone: constants, where it has any."""
+    constants = any(p.role == "const" for p in field.search.task.kernel.params)
+    return field.cache == "cold" or (field.cache == "constants" and constants)

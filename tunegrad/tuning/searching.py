@@ -1,0 +1,165 @@
+"""The searches of a session's kernels: how they are made, what they start from, and the seconds of their defaults."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from tunegrad.config import TuneSettings
+from tunegrad.db import Store
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule, Space
+from tunegrad.search import (
+    LEARNED,
+    BudgetPolicy,
+    KernelSearch,
+    Lending,
+    ModelSearch,
+    Searcher,
+    SearchSpace,
+    SearchTask,
+    StopRule,
+    TrialLog,
+    cost_model_installed,
+    make_searcher,
+    taken_over,
+)
+from tunegrad.trial import Policy
+
+from .account import sessions_since
+from .costs import ChargedSearcher, ChargedTrials, Costs
+from .deciding import OutOfTrialsError
+from .lessons import Teacher, features_of
+from .progress import Progress
+from .references import standing
+from .roofline import needed_flops
+from .seeding import Seeding
+from .sites import Site
+from .workload import KernelUse
+
+__all__ = ["BATCH", "RESERVE", "Searching"]
+
+RESERVE = 0.1
+"""The part of a budget that is kept for the race of schedules."""
+
+BATCH, _SHORT_BATCH = 16, 8
+"""Candidates between two decisions; the second where the budget is short for the number of kernels."""
+
+_SHORT_S = 2.0
+"""Seconds a kernel below which a budget is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Makes the searches of one session, and what they share. ``resumed`` are the sessions that it goes on from."""
+
+    settings: TuneSettings
+    site: Site
+    store: Store
+    progress: Progress
+    costs: Costs
+    policy: Policy
+    session: str
+    resumed: frozenset[str]
+
+    def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
+        """One search a kernel, in order; ``seeded``: the store's other kernels lend seeds and lessons."""
+        mine = self.resumed | {self.session}
+        since = sessions_since(self.store, mine) if seeded else frozenset[str]()
+        seeding = Seeding(self.store, self.site.here, self.policy, since)
+        trials = ChargedTrials(self.store, self.costs)
+        log = TrialLog(trials, self.site.here, self.policy, self.session, time.time, self.resumed)
+        with self.costs.part("asking"):
+            teacher = self._teacher(uses, log, since) if seeded else Teacher({})
+        return tuple(self._search(use, log, teacher, seeding if seeded else None) for use in uses)
+
+    def _search(self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None) -> KernelSearch:
+        self.progress.named[use.name] = use.kernel
+        self.store.name_kernel(use.kernel.text, use.name)
+        with self.costs.part("asking"):
+            space = Space(use.kernel, self.site.target)
+            searcher = ChargedSearcher(_searcher(self.settings, space, use.key, teacher), self.costs)
+            seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
+            measurer = self.site.measurer
+            return KernelSearch(self._task(use), space, searcher, measurer, log, self.progress.tell, seeds=seeds)
+
+    def _teacher(self, uses: Sequence[KernelUse], log: TrialLog, since: frozenset[str]) -> Teacher:
+        if self.settings.searcher not in LEARNED or not cost_model_installed():
+            return Teacher({})
+        others: Mapping[str, str] = dict(self.store.kernels(self.site.here))
+        return Teacher.of([use.kernel for use in uses], self.site.target, log, others, since)
+
+    def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
+        with self.costs.part("asking"):
+            return seeding.seeds(kernel, space)
+
+    def _taken_over(self, space: SearchSpace, schedule: Schedule) -> Schedule | None:
+        with self.costs.part("asking"):
+            return taken_over(space, schedule)
+
+    def _task(self, use: KernelUse) -> SearchTask:
+        k = use.kernel
+        floor_s = self.progress.roofline.bound_s(k)
+        return SearchTask(k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s)
+
+    # ---- what they start from
+
+    def begin(self, searches: Sequence[KernelSearch], left_s: float, rule: StopRule) -> ModelSearch:
+        """A search of all these kernels, of which nothing was asked yet."""
+        batch = _SHORT_BATCH if left_s < _SHORT_S * len(searches) else BATCH
+        policy = BudgetPolicy(
+            batch=batch,
+            reserve=RESERVE,
+            charge_resumed=False,
+            in_flight=self.site.in_flight(batch),
+            machines=self.site.machines,
+        )
+        lending = Lending(searches, self._taken_over)
+        return ModelSearch(searches, left_s, time.monotonic, self.progress.tell, policy, rule, lending)
+
+    def prepare(self, searches: Sequence[KernelSearch]) -> None:
+        """Have code of the defaults at hand, and of what earlier sessions timed candidates beside."""
+        held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
+        self.site.measurer.stand([(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held])
+        if self.settings.max_trials is None:
+            self._prime(searches)
+
+    def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
+        """Seconds of default schedules by key, verified and with their rows; infinity where none ran.
+
+        Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will be searched.
+        """
+        searches = self.searches([KernelUse(k, k.key, k.name, 1) for k in kernels])
+        left = self.trials_left()
+        if left is not None and sum(d.text not in s.texts for s in searches for d in s.defaults) > left - spared:
+            raise OutOfTrialsError
+        self._prime(searches)
+        under_way = deque((s, s.begin_defaults()) for s in searches)
+        try:
+            while under_way:
+                search, begun = under_way[0]
+                search.finish(begun)
+                under_way.popleft()
+        finally:
+            for search, begun in under_way:
+                search.give_up(begun)
+        return {s.task.key: s.default_s for s in searches}
+
+    def trials_left(self) -> int | None:
+        """How many more candidates may be measured; None for any number."""
+        most = self.settings.max_trials
+        return None if most is None else max(0, most - self.store.count({self.session, *self.resumed}, self.policy))
+
+    def _prime(self, searches: Sequence[KernelSearch]) -> None:
+        """Compile the defaults of all kernels in one batch."""
+        work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
+        self.site.measurer.prime(work)
+
+
+def _searcher(settings: TuneSettings, space: Space, key: str, teacher: Teacher) -> Searcher:
+    rng = Random(f"{settings.seed} {key}")
+    return make_searcher(settings.searcher, space, rng, features_of(space), teacher.lessons(key))

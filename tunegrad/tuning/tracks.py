@@ -1,0 +1,134 @@
+"""Where a race is held: on whole models, launch by launch, or on kernels alone where no model of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tunegrad.errors import CandidateFailure
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule
+from tunegrad.trial import Cache, Trial
+
+from .measuring import SessionMeasurer
+from .models import ModelBench, Turns, WholeModel
+from .models.work import RUNS
+from .race import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
+from .workload import Workload
+
+__all__ = ["KernelTrack", "ModelTrack", "Places", "least_s", "most_at_once"]
+
+A = TypeVar("A")
+
+_MOST_BYTES = 4 << 30
+"""Of the constants of all models together; the worker keeps as much."""
+
+_COMPILE_S = 0.03
+"""Of a kernel on one core; assumed (0.02 was measured)."""
+
+Places = Mapping[str, Sequence[slice]]
+"""Where the launches of each choice are in a model, use by use."""
+
+
+def most_at_once(work: Workload) -> int:
+    """How many models run beside the first, for the memory of their constants; at least one."""
+    constants = sum(b.nbytes for b in work.plan.buffers if b.role == "const")
+    return max(1, min(AT_ONCE, _MOST_BYTES // max(1, constants) - 1))
+
+
+def least_s(both_s: float, kernels: int = 0) -> float:
+    """Seconds that the least race of models takes, about: one heat and one look at a proof of two models.
+
+    ``both_s`` is what they are expected to take together, ``kernels`` how many compile first.
+    """
+    return (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s + _COMPILE_S * kernels
+
+
+@dataclass(slots=True)
+class ModelTrack(Generic[A]):
+    """Models in turns. ``made`` makes those of lineups, None for one that can not be made; ``places`` is where.
+
+    ``blamed`` is told who ended a race. Mutable: it keeps the models of the latest lineups.
+    """
+
+    bench: ModelBench
+    made: Callable[[Sequence[Mapping[str, A]]], Sequence[WholeModel | None]]
+    places: Callable[[Mapping[str, A]], Places]
+    blamed: Callable[[str, A, CandidateFailure], None]
+    most: int = AT_ONCE
+    _models: list[WholeModel | None] = field(default_factory=list)
+
+    def ready(self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]]) -> None:
+        """See ``Track``."""
+        self._models = list(self.made([stands, *({**stands, **x} for x in lineups)]))
+        if self._models[0] is None:
+            raise CandidateFailure("what stands does not compile")
+        self.bench.check([m for m in self._models if m is not None])
+
+    def turns(self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]], rounds: int) -> list[dict[str, Pair]]:
+        """See ``Track``; ``ready`` was called with the same lineups."""
+        runs = iter(self.bench.profiled([m for m in self._models if m is not None], rounds))
+        base = self._seconds(stands, next(runs))
+        found: list[dict[str, Pair]] = []
+        for model, lineup in zip(self._models[1:], lineups, strict=True):
+            mine = {} if model is None else self._seconds({**stands, **lineup}, next(runs))
+            found.append({key: (base[key], mine[key]) for key in (*lineup, TOTAL) if key in mine})
+        return found
+
+    def fresh(self) -> None:
+        """See ``Track``."""
+        self.bench.renew()
+
+    def blame(self, key: str, alternative: A, failure: CandidateFailure) -> None:
+        """See ``Track``."""
+        self.blamed(key, alternative, failure)
+
+    def _seconds(self, lineup: Mapping[str, A], turns: Turns) -> dict[str, list[float]]:
+        """Turn by turn, the mean over the uses of each choice, and the sum of all launches."""
+        taken = {
+            key: [sum(sum(turn[u]) for u in uses) / len(uses) for turn in turns]
+            for key, uses in self.places(lineup).items()
+        }
+        return {**taken, TOTAL: [sum(turn) for turn in turns]}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTrack:
+    """Kernels alone, each challenger in turns with what stands; ``cache`` is what they find, as in the search.
+
+    ``lost`` is told which one does not run any more.
+    """
+
+    measurer: SessionMeasurer
+    kernels: Mapping[str, Kernel]
+    cache: Cache
+    lost: Callable[[str, Trial, CandidateFailure], None]
+    most: int = AT_ONCE
+
+    def ready(self, stands: Mapping[str, Trial], lineups: Sequence[Mapping[str, Trial]]) -> None:
+        """See ``Track``."""
+        trials = [(key, t) for x in (stands, *lineups) for key, t in x.items()]
+        self.measurer.prime([(self.kernels[key], Schedule.parse(t.actions)) for key, t in trials])
+
+    def turns(
+        self, stands: Mapping[str, Trial], lineups: Sequence[Mapping[str, Trial]], rounds: int
+    ) -> list[dict[str, Pair]]:
+        """See ``Track``."""
+        return [{key: p for key, t in x.items() if (p := self._pair(key, stands[key], t, rounds))} for x in lineups]
+
+    def _pair(self, key: str, stands: Trial, other: Trial, rounds: int) -> Pair | None:
+        schedules = Schedule.parse(stands.actions), Schedule.parse(other.actions)
+        try:
+            return self.measurer.compare(self.kernels[key], *schedules, rounds=rounds, cache=self.cache)
+        except CandidateFailure as error:
+            self.lost(key, other, error)
+            return None
+
+    def fresh(self) -> None:
+        """See ``Track``."""
+        self.measurer.renew()
+
+    def blame(self, key: str, alternative: Trial, failure: CandidateFailure) -> None:
+        """See ``Track``: a kernel that fails alone is no fault of a race, and only lost."""
+        self.lost(key, alternative, failure)

@@ -1,0 +1,89 @@
+"""Whole models at the end of a session: right, and timed with their winners next to their default schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from tunegrad.errors import CandidateFailure, WrongResult
+from tunegrad.events import Warned
+
+from .conditions import record_latency
+from .interrupt import Interrupt
+from .models import Models, Turns
+from .soundness import Soundness, made_sound
+from .withdrawals import Withdrawals
+from .workload import Workload
+
+__all__ = ["Weighed", "Whole", "latency_s", "measured_whole"]
+
+_WEIGHED = 9
+"""Turns of all kernels, by default and as they won."""
+
+_LATENCY_RUNS = 20
+"""Of the whole model, where a latency is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Medians of a kernel's launches in the model, in turns: with the default schedule, and with the winner."""
+
+    default_s: float
+    winner_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole model: seconds with default schedules and with winners, None where it did not run; and its outputs.
+
+    ``weighed`` are its kernels, by key.
+    """
+
+    default_s: float | None
+    tuned_s: float | None
+    sound: Soundness
+    weighed: dict[str, Weighed]
+
+
+def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt) -> Whole:
+    """The tuned model held to what it must compute, and timed next to its default schedules; that is stored."""
+    sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
+    try:
+        sound = made_sound(work, models, withdrawals.actions)
+        if sound.mismatch:
+            raise WrongResult(sound.mismatch)
+        if not sound.judged:
+            tell(Warned(f"model {work.name}: its outputs were not compared: nothing could evaluate it"))
+        tuned, default = models.of(work), models.of(work, stored=False)
+        pair = models.bench.profiled([default, tuned], 1 if interrupt.requested else _WEIGHED)
+        same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
+        weighed = _weighed(work, pair[0], pair[1], same)
+        samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else 2.0)
+        record_latency(models.store, work, models.here, withdrawals.session, samples)
+        return Whole(median(samples[1]), median(samples[0]), sound, weighed)
+    except CandidateFailure as error:
+        tell(Warned(f"the whole model was not measured: {error}"))
+    except KeyboardInterrupt:
+        if not interrupt.requested:
+            raise
+        tell(Warned("interrupted before the whole model was compared and measured"))
+    return Whole(None, None, sound, weighed)
+
+
+def latency_s(work: Workload, actions: dict[str, str], models: Models) -> float:
+    """Seconds of a model with these actions by kernel key. Raises CandidateFailure."""
+    used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
+    return median(models.bench.latencies(models.of(work, used), _LATENCY_RUNS))
+
+
+def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:
+    """Medians over turns and launches; a kernel that won by default has one time."""
+    launches: dict[str, list[int]] = {}
+    for i, launch in enumerate(work.plan.launches):
+        launches.setdefault(launch.kernel.key, []).append(i)
+    sides = [{key: [turn[i] for turn in t for i in at] for key, at in launches.items()} for t in (default, tuned)]
+    return {
+        key: Weighed(both, both) if key in same else Weighed(median(sides[0][key]), median(sides[1][key]))
+        for key in launches
+        for both in [median(sides[0][key] + sides[1][key])]
+    }
