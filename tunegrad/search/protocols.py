@@ -106,3 +106,6 @@ class TrialStore(Protocol):
         self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
     ) -> list[Trial]:
         """The trials of a kernel on this machine and under this policy, oldest first."""
+
+    def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
+        """Every measurement of a kernel on this machine, as it was measured, oldest first."""

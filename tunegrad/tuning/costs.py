@@ -171,3 +171,7 @@ class ChargedTrials:
     ) -> list[Trial]:
         with self._costs.part("store"):
             return self._store.trials(kernel_key, fingerprint, policy)
+
+    def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
+        with self._costs.part("store"):
+            return self._store.history(kernel_key, fingerprint)
