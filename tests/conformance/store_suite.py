@@ -459,6 +459,13 @@ class StoreSuite:
         assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["off by 0.3"]
         assert [t.measurement.status for t in store.trials(key_of(MATMUL))] == [Status.WRONG]
 
+    def test_store_has_the_measurements_as_if_some_sessions_had_made_none(self, store):
+        for n, session in enumerate(("s1", "s2", "s3")):
+            store.add(trial("a", 1e-3 * (n + 1), session=session))
+        store.add(trial("b", 9e-3, session="s3"))
+        assert store.trials(key_of(MATMUL), without={"s3", "s4"}) == [trial("a", 2e-3, session="s2")]
+        assert len(store.trials(key_of(MATMUL))) == 2
+
     def test_store_counts_every_measurement_of_a_session(self, store):
         store.add(trial("a", session="s1"))
         store.add(trial("a", session="s2"))
