@@ -124,6 +124,19 @@ class StoreSuite:
         store.add(trial("d", text="kernel(other)", session="s3"))
         assert [t.actions for t in store.trials(key_of("kernel(other)"))] == ["d"]
 
+    def test_store_wrong_measurement_that_was_not_committed_withdraws_nothing(self, store):
+        store.add(trial("a"))
+
+        def cut_short():
+            with store.together():
+                store.add(trial("a", status=Status.WRONG, session="s2"))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            cut_short()
+        assert store.withdrawals(key_of(MATMUL), ZEN) == []
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a")
+
     def test_store_add_numbers_trials_upwards(self, store):
         ids = [store.add(trial(f"unroll(by={n})")) for n in range(5)]
         assert ids[0] > 0

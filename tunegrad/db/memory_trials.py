@@ -42,7 +42,7 @@ class MemoryTrials(BaseStore):
     @contextmanager
     def together(self) -> Iterator[None]:
         """Trials that are added in the block are kept at its end, or none of them."""
-        known = len(self._trials)
+        known, struck = len(self._trials), dict(self._withdrawn)
         try:
             yield
         except BaseException:
@@ -51,6 +51,7 @@ class MemoryTrials(BaseStore):
                 del self._ids[identity(trial)]
                 self._by_subject[subject(trial)].remove(row)
                 self._by_kernel[trial.kernel_key].remove(row)
+            self._withdrawn = struck
             raise
 
     def add(self, trial: Trial) -> int:
