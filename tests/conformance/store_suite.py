@@ -124,6 +124,19 @@ class StoreSuite:
         store.add(trial("d", text="kernel(other)", session="s3"))
         assert [t.actions for t in store.trials(key_of("kernel(other)"))] == ["d"]
 
+    def test_store_wrong_measurement_that_was_not_committed_withdraws_nothing(self, store):
+        store.add(trial("a"))
+
+        def cut_short():
+            with store.together():
+                store.add(trial("a", status=Status.WRONG, session="s2"))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            cut_short()
+        assert store.withdrawals(key_of(MATMUL), ZEN) == []
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a")
+
     def test_store_add_numbers_trials_upwards(self, store):
         ids = [store.add(trial(f"unroll(by={n})")) for n in range(5)]
         assert ids[0] > 0
@@ -458,6 +471,13 @@ class StoreSuite:
         assert store.withdraw(again, "once more", "s9") == store.withdraw(row, "again", "s9")
         assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["off by 0.3"]
         assert [t.measurement.status for t in store.trials(key_of(MATMUL))] == [Status.WRONG]
+
+    def test_store_has_the_measurements_as_if_some_sessions_had_made_none(self, store):
+        for n, session in enumerate(("s1", "s2", "s3")):
+            store.add(trial("a", 1e-3 * (n + 1), session=session))
+        store.add(trial("b", 9e-3, session="s3"))
+        assert store.trials(key_of(MATMUL), without={"s3", "s4"}) == [trial("a", 2e-3, session="s2")]
+        assert len(store.trials(key_of(MATMUL))) == 2
 
     def test_store_counts_every_measurement_of_a_session(self, store):
         store.add(trial("a", session="s1"))

@@ -28,19 +28,13 @@ class TrialLog:
     now: Callable[[], float]
     resumed: frozenset[str] = frozenset()
 
-    def stored(self, kernel_key: str, space_version: int) -> list[Trial]:
-        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first."""
-        found = self.store.trials(kernel_key, self.fingerprint, self.policy)
-        return [t for t in found if t.space_version == space_version]
+    def stored(self, kernel_key: str, space_version: int, without: Collection[str] = ()) -> list[Trial]:
+        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first.
 
-    def before(self, kernel_key: str, space_version: int, sessions: Collection[str]) -> list[Trial]:
-        """What ``stored`` gave before these sessions: of what one of them measured again, the measurement before."""
-        last: dict[str, Trial] = {}
-        for t in self.store.history(kernel_key, self.fingerprint):
-            mine = t.policy.text == self.policy.text and t.space_version == space_version
-            if mine and t.session not in sessions:
-                last[t.actions] = t
-        return list(last.values())
+        It is as if the sessions in ``without`` had measured nothing.
+        """
+        found = self.store.trials(kernel_key, self.fingerprint, self.policy, without)
+        return [t for t in found if t.space_version == space_version]
 
     def record(
         self, kernel_key: str, kernel_text: str, space_version: int, proposal: Proposal, measured: Measured

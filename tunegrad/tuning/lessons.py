@@ -101,7 +101,7 @@ class _Rows:
 
     def of(self, key: str) -> Sequence[Trial]:
         """Those of a kernel; none where hardly any ran."""
-        stored = self.log.before(key, SPACE_VERSION, self.leave_out)
+        stored = self.log.stored(key, SPACE_VERSION, self.leave_out)
         found = [t for t in stored if not t.origin.startswith(IMPORTED)]
         self.read += len(found)
         return found if sum(t.measurement.ran for t in found) >= _FEWEST else ()
