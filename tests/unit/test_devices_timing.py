@@ -155,9 +155,9 @@ class Machine:
         self.turn += 1
         return found
 
-    def pairs(self, standing_s: float, losing_s: float = math.inf, alone: bool = False) -> Pairs:
+    def pairs(self, standing_s: float, losing_s: float = math.inf, alone: bool = False, best_s: float = 0.0) -> Pairs:
         policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.1)
-        return sample_pairs(self.candidate, self.beside, policy, standing_s, losing_s, lambda: self.now, alone)
+        return sample_pairs(self.candidate, self.beside, policy, standing_s, best_s, losing_s, lambda: self.now, alone)
 
 
 def test_every_sample_has_one_of_the_same_turn_beside_it():
@@ -183,6 +183,15 @@ def test_reference_that_is_disturbed_in_a_turn_makes_no_candidate_fast():
     disturbed = iter([1e-3, 50e-3, 1e-3, 50e-3])
     machine.beside = lambda inner: next(disturbed, 1e-3)  # type: ignore[method-assign]
     assert machine.pairs(1e-3).value_s == pytest.approx(1e-3)
+
+
+def test_what_seems_to_be_the_best_has_turns_until_one_of_the_reference_is_undisturbed():
+    machine, disturbed = Machine(1e-3, 1e-3, [1.0]), iter([0.1, 0.03, 0.2] * 3)
+    machine.beside = lambda inner: machine._run("b", next(disturbed, 1e-3), inner)  # type: ignore[method-assign]
+    assert machine.pairs(1e-3, best_s=1e-3).value_s == pytest.approx(1e-3)
+    again, disturbed = Machine(1e-3, 1e-3, [1.0]), iter([0.1, 0.03, 0.2] * 3)
+    again.beside = lambda inner: again._run("b", next(disturbed, 1e-3), inner)  # type: ignore[method-assign]
+    assert len(again.pairs(1e-3).samples_s) == 3, "what is not better than the best is left at that"
 
 
 def test_what_may_win_has_all_its_turns_though_the_first_took_the_budget():

@@ -218,6 +218,7 @@ class Bench:
             None if beside is None else sampler(beside),
             policy,
             standing_s,
+            best_s,
             losing_s=self._limits.losing_factor * best_s,
             alone=bool(bound.evicted(policy.cache)),
         )

@@ -202,4 +202,4 @@ class Limits:
     reference_s: float = 120.0
     cache_bytes: int = 1 << 30
     worker_start_s: float = 60.0
-    losing_factor: float = 1.5
+    losing_factor: float = CONTENDING

@@ -113,6 +113,7 @@ def sample_pairs(
     beside: Sampler | None,
     policy: Policy,
     standing_s: float = 0.0,
+    best_s: float = math.inf,
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
@@ -123,8 +124,9 @@ def sample_pairs(
     the turns so far say more than ``losing_s``, and there were several, but of a long one two. Unless ``alone``, the
     first turn calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands for.
 
-    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take: in one turn that was
-    disturbed a candidate would seem to be the best.
+    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and what seems to beat
+    ``best_s`` has turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of a few
+    turns a candidate seems to be the best, and of hundreds one always is.
     """
     start = clock()
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
@@ -141,7 +143,9 @@ def sample_pairs(
     turns.calibrate()
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
         turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
-        if clock() - start > policy.budget_s or turns.pairs.value_s > losing_s:
+        value_s = turns.pairs.value_s
+        doubtful = beside is not None and value_s < best_s
+        if value_s > losing_s or (clock() - start > policy.budget_s and not doubtful):
             break
         if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
             break
