@@ -135,7 +135,7 @@ class _Settling:
     def _too_large(self, edge: Edge) -> bool:
         """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
         region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
-        return stored_s(edge, self.target) > HOPELESS * region_s
+        return stored_s(edge, self.grounds.target) > HOPELESS * region_s
 
     # ---- measuring
 
