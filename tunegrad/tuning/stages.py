@@ -96,7 +96,7 @@ class Stages:
     def _planned(self, left_s: float) -> list[Rivals]:
         """The models as plans that measuring decides on, with the variants that are near."""
         self._expect()
-        share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
+        share_s = left_s / len(self.workloads)
         return [self._deciding.opened(work, share_s) for work in self.workloads]
 
     def _expect(self) -> None:
@@ -104,7 +104,7 @@ class Stages:
 
         Not where other machines measure: one of them may be this one.
         """
-        if self.site.runs_models and self.settings.ray is None:
+        if self.settings.ray is None:
             try:
                 self.site.bench.expect([(work.fusion.drafts.targets, work.inputs) for work in self.workloads])
             except KeyboardInterrupt:
@@ -170,7 +170,7 @@ class Stages:
     def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
         """Settle the winner of every kernel."""
         share_s = 0.0 if self.interrupt.requested else RESERVE * self.settings.budget_s
-        models = self._models if self.site.runs_models else None
+        models = self._models
         void, tell = self._withdrawals.trial, self._progress.tell
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
         self.interrupt.forgive()
@@ -184,8 +184,6 @@ class Stages:
     # ---- measure, report
 
     def _measured(self, work: Workload) -> Whole | None:
-        if not self.site.runs_models:
-            return None
         return measured_whole(work, self._models, self._withdrawals, self.interrupt)
 
     def _reported(
