@@ -92,7 +92,9 @@ class Measurement:
     ``reference_samples_s`` are what it was timed beside: sample *i* of the reference was taken in
     the same turn as sample *i* of the candidate, so that rows of different minutes compare by their
     ``ratio``. It is empty where nothing ran beside it, else as long as ``samples_s``.
-    ``reference_program`` is the hash of the reference's program, '' where there is none.
+    ``reference_program`` is the hash of the reference's program, '' where there is none, and
+    ``reference_s`` are the seconds that it stands for: the same in all rows beside it; 0 where
+    nobody says.
     """
 
     status: Status
@@ -106,6 +108,7 @@ class Measurement:
     attempts: int = 1
     reference_samples_s: tuple[float, ...] = ()
     reference_program: str = ""
+    reference_s: float = 0.0
 
     @property
     def settled(self) -> bool:
@@ -119,16 +122,24 @@ class Measurement:
 
     @property
     def seconds(self) -> float:
-        """Median of the samples; infinity when there is none."""
-        return middle(self.samples_s)
+        """What rows are ranked by; infinity without samples.
+
+        The ratio times what the reference stands for, which other minutes do not change; without a
+        reference the median of the samples.
+        """
+        beside = self.reference_samples_s and self.reference_s
+        return self.ratio * self.reference_s if beside else middle(self.samples_s)
 
     @property
     def ratio(self) -> float:
-        """Median of candidate over reference, turn by turn, no unit; infinity without a reference."""
+        """Candidate over reference, the fastest turn of each, no unit; infinity without a reference.
+
+        What disturbs a turn only ever slows it down. Of quotients turn by turn those would seem the
+        best whose reference was disturbed: of hundreds of candidates, one always is.
+        """
         if not self.reference_samples_s:
             return float("inf")
-        turns = zip(self.samples_s, self.reference_samples_s, strict=True)
-        return middle([mine / beside for mine, beside in turns if beside > 0])
+        return min(self.samples_s) / max(min(self.reference_samples_s), 1e-9)
 
 
 def middle(samples: Sequence[float]) -> float:

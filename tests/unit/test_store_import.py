@@ -103,7 +103,7 @@ def of_version_2() -> list[dict[str, object]]:
     for name in ("versions", "state"):
         del found[3][name]
     for row in found[4:8]:
-        del row["reference_samples_s"], row["reference_program"]
+        del row["reference_samples_s"], row["reference_program"], row["reference_s"]
     del found[8]["measured_by"], found[8]["measured_s"]
     return found
 
@@ -236,7 +236,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"status": "good"}, "line 5: trial row: status is 'good': must be one of ok, wrong"),
         (4, {"status": "wrong"}, "line 5: trial row: samples_s is a list of 3: must be empty where status is wrong"),
         (4, {"max_error": "big"}, "line 5: trial row: max_error is 'big': must be one of inf, nan"),
-        (4, {"origin": None}, "line 5: trial row: row is an object of 19: must have origin"),
+        (4, {"origin": None}, "line 5: trial row: row is an object of 20: must have origin"),
         (4, {"run": "x"}, "line 5: trial row: row is 'run': no such field; valid: kernel, machine"),
         (4, {"policy": {}}, "line 5: trial row: policy is an object of 0: must have budget_s"),
         (4, {"kernel": "0" * 32}, "line 5: trial row: kernel is '00000000000000000000000000000000': must be the key"),

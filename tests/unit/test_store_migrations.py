@@ -118,7 +118,7 @@ def test_store_of_schema_3_is_read_with_its_history_decisions_and_latencies(tmp_
     with open_store(tmp_path / "old.db", mode) as store:
         first, again = store.history(key_of("kernel(fifth)"))
         assert (first, again.session) == (numbered(0, "kernel(fifth)"), "s2")
-        assert (again.measurement.reference_program, again.measurement.ratio) == ("r" * 32, 0.75)
+        assert (again.measurement.reference_program, again.measurement.ratio) == ("r" * 32, 0.5)
         (withdrawn,) = store.withdrawals(key_of("kernel(fourth)"), HERE)
         assert withdrawn.reason == "measured again, it was wrong: off by 0.3"
         assert store.winner(key_of("kernel(fourth)"), HERE, 1) is None

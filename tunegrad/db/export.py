@@ -141,6 +141,7 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "attempts": m.attempts,
         "reference_samples_s": m.reference_samples_s,
         "reference_program": m.reference_program,
+        "reference_s": m.reference_s,
         "session": trial.session,
         "origin": trial.origin.removeprefix(IMPORTED),
         "created_s": trial.created_s,

@@ -141,6 +141,7 @@ ROWS: dict[str, untrusted.Rule] = {
             "attempts": integer(1, 1000),
             "reference_samples_s": _samples,
             "reference_program": text(200),
+            "reference_s": _time,
             "session": _name,
             "origin": text(200),
             "created_s": _time,
@@ -188,7 +189,7 @@ def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
     if version == 1 and kind == "trial":
         row.setdefault("attempts", 1)
     if version < 3 and kind == "trial":
-        row = {"reference_samples_s": [], "reference_program": "", **row}
+        row = {"reference_samples_s": [], "reference_program": "", "reference_s": 0.0, **row}
     if version < 3 and kind == "session":
         row = {"versions": {}, "state": {}, **row}
     if version < 3 and kind in ("promotion", "withdrawal"):

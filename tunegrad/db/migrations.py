@@ -162,7 +162,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             timeout_s REAL NOT NULL,
             status TEXT NOT NULL,
             samples_s TEXT NOT NULL,         -- JSON list of seconds
-            median_s REAL,                   -- NULL: no samples
+            median_s REAL,                   -- what rows are ranked by, NULL: no samples
             error TEXT NOT NULL,
             lower_s REAL NOT NULL,
             compile_s REAL NOT NULL,
@@ -175,12 +175,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             attempts INTEGER NOT NULL,
             reference_samples_s TEXT NOT NULL,   -- JSON list of seconds: what ran in the same turns
             reference_program TEXT NOT NULL,     -- hash of that program, '' where there is none
+            reference_s REAL NOT NULL,           -- seconds that it stands for, 0 where there is none
             checksum INTEGER NOT NULL,       -- CRC-32 of the row's content
             UNIQUE (kernel, fingerprint, actions, policy, space_version, repeat)
         )""",
         """INSERT INTO trials_3 SELECT id, kernel, fingerprint, policy, actions, program_hash, space_version, 0,
             timeout_s, status, samples_s, median_s, error, lower_s, compile_s, verify_s, timing_s, max_error,
-            session, origin, created_s, attempts, '[]', '', checksum FROM trials ORDER BY id""",
+            session, origin, created_s, attempts, '[]', '', 0.0, checksum FROM trials ORDER BY id""",
         "DROP TABLE trials",
         "ALTER TABLE trials_3 RENAME TO trials",
         """CREATE INDEX trials_by_speed ON trials (kernel, fingerprint, space_version, policy, median_s)
@@ -272,7 +273,10 @@ CONVERSIONS: tuple[tuple[int, Callable[[sqlite3.Connection], None]], ...] = ((3,
 _NO_WITHDRAWALS = """CREATE TEMP TABLE withdrawals (
     id INTEGER PRIMARY KEY, kernel, fingerprint, trial, reason, session, created_s
 )"""
-_TRIALS = "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' AS reference_program"
+_TRIALS = (
+    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' AS reference_program,"
+    " 0.0 AS reference_s"
+)
 _BEFORE_3 = (
     "CREATE TEMP VIEW sessions AS SELECT rowid, *, '{}' AS versions, '{}' AS state FROM main.sessions",
     """CREATE TEMP TABLE decisions (

@@ -73,6 +73,7 @@ TRIAL_VALUES = (
     "attempts",
     "reference_samples_s",
     "reference_program",
+    "reference_s",
     "checksum",
 )
 # What decode_trial reads.
@@ -102,7 +103,7 @@ def _faults(trial: Trial) -> Iterator[str]:
     yield from sample_faults("reference_samples_s", m.reference_samples_s)
     if m.reference_samples_s and len(m.reference_samples_s) != len(m.samples_s):
         yield f"{len(m.reference_samples_s)} reference_samples_s stand beside {len(m.samples_s)} samples_s"
-    for name in _DURATIONS:
+    for name in (*_DURATIONS, "reference_s"):
         value = getattr(m, name)
         if not (math.isfinite(value) and value >= 0):
             yield f"{name} is {value!r}, not a finite time >= 0"
@@ -136,6 +137,7 @@ def admit(trial: Trial) -> Trial:
         m,
         samples_s=tuple(float(s) for s in m.samples_s),
         reference_samples_s=tuple(float(s) for s in m.reference_samples_s),
+        reference_s=real(m.reference_s),
         error=clean_text(m.error, ERROR_CHARACTERS),
         lower_s=real(m.lower_s),
         compile_s=real(m.compile_s),
@@ -194,6 +196,7 @@ def _checksum(trial: Trial) -> int:
             trial.created_s,
             *((m.attempts,) if m.attempts != 1 else ()),
             *((beside,) if any(beside) else ()),
+            *((m.reference_s,) if m.reference_s else ()),
         )
     )
 
@@ -221,6 +224,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         m.attempts,
         dump(m.reference_samples_s),
         m.reference_program,
+        m.reference_s,
         _checksum(trial),
     )
 
@@ -300,6 +304,7 @@ def _decode(row: Sequence[Any]) -> Trial:
             timing_s=take_real("timing_s", value["timing_s"]),
             reference_samples_s=_samples_of(value, "reference_samples_s"),
             reference_program=take_text("reference_program", value["reference_program"]),
+            reference_s=take_real("reference_s", value["reference_s"]),
         ),
         session=take_text("session", value["session"]),
         origin=take_text("origin", value["origin"]),
