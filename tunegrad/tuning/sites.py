@@ -28,9 +28,9 @@ __all__ = ["Site", "open_site"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row; ``policy`` how
-    they time.
+    """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
 
+    ``policy`` is how they time.
     ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``bench`` runs whole models, on
     one of those machines. ``close`` stops every worker; calling it again does nothing.
     """
