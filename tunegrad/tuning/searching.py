@@ -55,7 +55,10 @@ _SHORT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """Makes the searches of one session, and what they share. ``resumed`` are the sessions that it goes on from."""
+    """Makes the searches of one session, and what they share.
+
+    ``resumed`` are the sessions that it goes on from.
+    """
 
     settings: TuneSettings
     site: Site
@@ -67,7 +70,10 @@ class Searching:
     resumed: frozenset[str]
 
     def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
-        """One search a kernel, in order; ``seeded``: the store's other kernels lend seeds and lessons."""
+        """One search a kernel, in order.
+
+        ``seeded``: the store's other kernels lend seeds and lessons.
+        """
         mine = self.resumed | {self.session}
         since = sessions_since(self.store, mine) if seeded else frozenset[str]()
         seeding = Seeding(self.store, self.site.here, self.policy, since)
@@ -129,9 +135,12 @@ class Searching:
             self._prime(searches)
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
-        """Seconds of default schedules by key, verified and with their rows; infinity where none ran.
+        """Seconds of default schedules by key, verified and with their rows.
 
-        Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will be searched.
+        Infinity where none ran.
+
+        Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will
+        be searched.
         """
         searches = self.searches([KernelUse(k, k.key, k.name, 1) for k in kernels])
         left = self.trials_left()

@@ -46,7 +46,9 @@ from .workload import Workload, shared_kernels
 __all__ = ["Stages"]
 
 _ROUNDS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
-"""The parts of a budget in which near variants are searched, and in which whole models choose among them."""
+"""The parts of a budget in which near variants are searched, and in which whole models choose among
+them.
+"""
 
 
 @dataclass(slots=True)
@@ -124,7 +126,10 @@ class Stages:
     def _searched(
         self, searches: tuple[KernelSearch, ...], rivals: list[Rivals], search_s: float, left_s: float
     ) -> StopReason:
-        """Search the kernels of near variants, decide between these, and search on; why that ended."""
+        """Search the kernels of near variants, decide between these, and search on.
+
+        Why that ended.
+        """
         rule = StopRule(self.settings.patience, self.searching.trials_left(), self._goal(searches))
         search = self.searching.begin(searches, search_s, rule)
         try:
@@ -143,7 +148,10 @@ class Stages:
         return search.stopped
 
     def _variants(self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], share_s: float) -> list[Workload]:
-        """Models as races of their variants decide, with the fastest schedules so far; nothing else works meanwhile."""
+        """Models as races of their variants decide, with the fastest schedules so far.
+
+        Nothing else works meanwhile.
+        """
         fastest = {s.task.key: s.winner.actions for s in searches}
         self.site.measurer.settle()
         with self.costs.part("plans"):

@@ -34,7 +34,9 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole model: seconds with default schedules and with winners, None where it did not run; and its outputs.
+    """The whole model: seconds with default schedules and with winners, None where it did not run.
+
+    And its outputs.
 
     ``weighed`` are its kernels, by key.
     """
@@ -46,7 +48,10 @@ class Whole:
 
 
 def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt) -> Whole:
-    """The tuned model held to what it must compute, and timed next to its default schedules; that is stored."""
+    """The tuned model held to what it must compute, and timed next to its default schedules.
+
+    That is stored.
+    """
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
     try:
         sound = made_sound(work, models, withdrawals.actions)
