@@ -6,10 +6,11 @@
     proof        a fresh process: what stands against those that are left; one test, at most three looks
                  --> who wins, with its evidence; everybody else leaves what stands
 
-One run is about all choices at once: a model runs some alternative of each of them. Who is tested was chosen by samples
-of the heats; the evidence is of the proof alone. A challenger that ends the process, hangs or spoils results is found
-by halves, blamed, and out; the race goes on. What something takes is told from the clock: a heat is held where one like
-the last one, and a proof, still fit.
+One run is about all choices at once: a model runs some alternative of each of them. Who is tested
+was chosen by samples of the heats; the evidence is of the proof alone. A challenger that ends the
+process, hangs or spoils results is found by halves, blamed, and out; the race goes on. What
+something takes is told from the clock: a heat is held where one like the last one, and a proof,
+still fit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ AT_ONCE = 8
 """Alternatives in a heat: more of them are seconds apart from what stands beside them."""
 
 HEAT_TURNS, PROOF_TURNS = 4, 12
-"""Turns of a heat, and of one look at a proof: at least 9 are needed to be sure at one of three looks."""
+"""Turns of a heat, and of one look at a proof: at least 9 are needed to be sure at one of three
+looks.
+"""
 
 TOTAL = ""
 """The key of what a whole run takes, where a track says it."""
@@ -58,7 +61,10 @@ class Choice(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Met(Generic[A]):
-    """The alternative that came nearest, and what was found of it; it takes the place where that is ``promoted``."""
+    """The alternative that came nearest, and what was found of it.
+
+    It takes the place where that is ``promoted``.
+    """
 
     alternative: A
     verdict: Verdict
@@ -71,7 +77,10 @@ class Met(Generic[A]):
 
 
 class Track(Protocol[A_contra]):
-    """Where alternatives run: whole models, or kernels alone. ``most`` run at once, what stands not counted."""
+    """Where alternatives run: whole models, or kernels alone.
+
+    ``most`` run at once, what stands not counted.
+    """
 
     @property
     def most(self) -> int:
@@ -83,10 +92,12 @@ class Track(Protocol[A_contra]):
     def turns(
         self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]], rounds: int
     ) -> list[dict[str, Pair]]:
-        """What each alternative of each lineup took, by choice, and what stands in the same turns; also ``TOTAL``.
+        """What each alternative of each lineup took, by choice, and what stands in the same turns.
 
-        Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and CandidateFailure
-        where what stands can not be made.
+        Also ``TOTAL``.
+
+        Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and
+        CandidateFailure where what stands can not be made.
         """
 
     def fresh(self) -> None:
@@ -99,8 +110,9 @@ class Track(Protocol[A_contra]):
 def race(choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf) -> dict[str, Met[A]]:
     """What came nearest, by choice; nothing of one whose alternatives did not run.
 
-    However little time there is until ``deadline_s`` (of the monotonic clock), the first alternatives meet what stands,
-    and who is ahead then has one look of a proof. Raises CandidateFailure where what stands does not run.
+    However little time there is until ``deadline_s`` (of the monotonic clock), the first
+    alternatives meet what stands, and who is ahead then has one look of a proof. Raises
+    CandidateFailure where what stands does not run.
     """
     return _Race([c for c in choices if c.others], track, deadline_s).run()
 
@@ -168,7 +180,10 @@ class _Race(Generic[A]):
     # ---- the proof
 
     def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
-        """What a test says of those that are ahead, on samples of their own; nobody wins who makes the whole slower."""
+        """What a test says of those that are ahead, on samples of their own.
+
+        Nobody wins who makes the whole slower.
+        """
         found = {key: self._met(key, i, self._samples[key, i], closed=True) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
         ahead = {key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least}
@@ -200,7 +215,10 @@ class _Race(Generic[A]):
     # ---- turns, and who ends them
 
     def _turns(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> list[dict[str, Pair]]:
-        """Turns of those that are not out; one that fails, and in which nobody does so again, is run once more."""
+        """Turns of those that are not out.
+
+        One that fails, and in which nobody does so again, is run once more.
+        """
         mercy = 1
         while True:
             sound = [self._sound(x) for x in lineups]

@@ -60,9 +60,9 @@ def run_sessions(
 ) -> tuple[TuneReport, ...]:
     """Tune models together: one budget, one search of all their kernels, a report of each.
 
-    The session's row is closed however this ends, and what was measured stays. ``hooks`` are what the workers do with a
-    candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device, a searcher
-    whose packages are not installed, or an unusable store.
+    The session's row is closed however this ends, and what was measured stays. ``hooks`` are what
+    the workers do with a candidate, ``costs`` a watch that runs already. Raises UserError for an
+    unknown device, a searcher whose packages are not installed, or an unusable store.
     """
     check_searcher(settings.searcher)
     costs = costs or Costs()
