@@ -217,7 +217,7 @@ def check(orders: Sequence[Order]) -> Answer:
 
 
 def turns(orders: Sequence[Order], rounds: int, each: bool) -> Answer:
-    """Times of models that run in turns: seconds of every launch (``each``), or of the faster of two whole runs."""
+    """Times of models that run in turns: of every launch (``each``) or of whole runs, the faster of two."""
 
     def timed(models: Sequence[_Held]) -> Answer:
         found: list[list[tuple[float, ...]]] = [[] for _ in models]
@@ -225,7 +225,8 @@ def turns(orders: Sequence[Order], rounds: int, each: bool) -> Answer:
             for i in turn_order(len(models), turn):
                 if each:
                     models[i].seconds(1)
-                    found[i].append(models[i].launches_s(RUNS - 1))
+                    took_s = [models[i].launches_s(1) for _ in range(RUNS - 1)]
+                    found[i].append(tuple(map(min, *took_s)))
                 else:
                     found[i].append((min(models[i].seconds(RUNS)[1:]),))
         return Answer(turns=tuple(map(tuple, found)))
