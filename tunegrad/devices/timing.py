@@ -1,7 +1,7 @@
 """How many samples to take, and what they say: adaptive repeats and order-statistic intervals.
 
-    beside B:   B C  B C  B C      every sample of a candidate C stands next to one of B, taken in the same turn
-    alone:        C    C    C
+    beside B:   B C  C B  B C      every sample of a candidate C stands next to one of B of the same turn
+    alone:        C  C      C
 
 Samplers are functions from inner repeats to seconds, so all of this is tested with no clock.
 """
@@ -104,16 +104,23 @@ class _Turns:
     alone: bool
     pairs: Pairs
     inner: list[int] = field(default_factory=lambda: [1, 1])
+    after: bool = False
 
     def take(self, count: int) -> None:
-        """So many more turns.
-
-        The candidate comes last in each, since its outputs are looked at afterwards.
-        """
+        """So many more turns, in alternating order: what disturbs the cores may keep step with turns."""
         for _ in range(count):
-            if self.beside is not None:
+            if self.beside is not None and not self.after:
                 self.pairs.reference_s += (self.beside(self.inner[1]),)
             self.pairs.samples_s += (self.candidate(self.inner[0]),)
+            if self.beside is not None and self.after:
+                self.pairs.reference_s += (self.beside(self.inner[1]),)
+            self.after = self.beside is not None and not self.after
+
+    def end(self) -> Pairs:
+        """What was taken; the candidate ran last, since its outputs are looked at now."""
+        if self.beside is not None and not self.after:
+            self.candidate(1)
+        return self.pairs
 
     def calibrate(self) -> None:
         """Let the first turns say how often each is repeated in a sample.
@@ -147,25 +154,30 @@ def sample_pairs(
     reference was disturbed in each of a few turns a candidate seems to be the best, and of hundreds
     one always is.
     """
-    start = clock()
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
+    _sample(turns, policy, best_s, losing_s, clock)
+    return turns.end()
+
+
+def _sample(turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock: Callable[[], float]) -> None:
+    start = clock()
     turns.take(1)
-    tries = _TRIES if beside is None else 2
+    tries = _TRIES if turns.beside is None else 2
     while turns.pairs.value_s > losing_s and len(turns.pairs.samples_s) < tries:
         if len(turns.pairs.samples_s) > 1 and clock() - start > _TRYING * policy.budget_s:
             break
         turns.take(1)
-    late = beside is None and clock() - start > policy.budget_s
+    late = turns.beside is None and clock() - start > policy.budget_s
     if late or turns.pairs.value_s > losing_s:
         taken = len(turns.pairs.samples_s)
-        return turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
+        turns.pairs = turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
+        return
     turns.calibrate()
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
         turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
         value_s = turns.pairs.value_s
-        doubtful = beside is not None and value_s < best_s
+        doubtful = turns.beside is not None and value_s < best_s
         if value_s > losing_s or (clock() - start > policy.budget_s and not doubtful):
-            break
+            return
         if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
-            break
-    return turns.pairs
+            return

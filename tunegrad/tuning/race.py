@@ -184,32 +184,36 @@ class _Race(Generic[A]):
 
         Nobody wins who makes the whole slower.
         """
-        found = {key: self._met(key, i, self._samples[key, i], closed=True) for key, i in leaders.items()}
+        found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
         ahead = {key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least}
         proof: dict[str, tuple[list[float], list[float]]] = {}
         if ahead:
             self._track.fresh()
-        for look in range(LOOKS if ahead else 0):
-            if look and not self._time_for(1, PROOF_TURNS):
-                break
+        looks = self._looks()
+        for _ in range(looks if ahead else 0):
             (taken,) = self._turns([ahead], PROOF_TURNS)
             for key, pair in taken.items():
                 _extend(proof.setdefault(key, ([], [])), pair)
-            found |= {key: self._met(key, i, proof[key]) for key, i in ahead.items() if key in taken}
+            found |= {key: self._met(key, i, proof[key], looks) for key, i in ahead.items() if key in taken}
             if not any(found[key].verdict.undecided for key in ahead):
                 break
         slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
         lost = {key for key in ahead if key not in proof}
         return {
-            key: self._met(key, leaders[key], met.samples, closed=True) if slower or key in lost else met
+            key: self._met(key, leaders[key], met.samples, 0) if slower or key in lost else met
             for key, met in found.items()
         }
 
-    def _met(self, key: str, i: int, samples: Pair, closed: bool = False) -> Met[A]:
-        """What a test says of samples; ``closed``: they prove nothing."""
-        v = decide(*samples)
-        verdict = Verdict(False, v.p_value, v.ratio, v.n, v.test, False) if closed else v
+    def _looks(self) -> int:
+        """As many looks at a proof as there is time for, said before the first one."""
+        left_s = self._deadline_s - monotonic()
+        return next((n for n in range(LOOKS, 1, -1) if left_s >= n * 2 * PROOF_TURNS * self._turn_s), 1)
+
+    def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
+        """What a test says of samples, at one of so many looks; 0: they prove nothing."""
+        v = decide(*samples, looks or 1)
+        verdict = v if looks else Verdict(False, v.p_value, v.ratio, v.n, v.test, False)
         return Met(self._others[key][i], verdict, (tuple(samples[0]), tuple(samples[1])))
 
     # ---- turns, and who ends them
