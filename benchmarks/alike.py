@@ -3,8 +3,9 @@
     python -m benchmarks.alike --model resnet18 --races 200 --threads 2
     python -m benchmarks.alike --model resnet18 --races 200 --threads 2 --in-model
 
-Every kernel of the model is raced as its default schedule against the same program three times, loaded anew; again and
-again, until there were so many races. In the model all kernels race at once. More than one in twenty is too many.
+Every kernel of the model is raced as its default schedule against the same program three times,
+loaded anew; again and again, until there were so many races. In the model all kernels race at once.
+More than one in twenty is too many.
 """
 
 from __future__ import annotations

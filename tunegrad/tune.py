@@ -103,8 +103,9 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 
     costs = Costs()
     with costs.part("model"):
-        target = devices.open(settings.device, settings.threads).target
-        works = [workload_of_spec(spec, settings.seed, settings.numerics, target) for spec in settings.models]
+        # Machines of a fleet are asked later what they are: the session's own may have no such device.
+        here = devices.host_device() if settings.ray else devices.open(settings.device, settings.threads)
+        works = [workload_of_spec(spec, settings.seed, settings.numerics, here.target) for spec in settings.models]
     return run_sessions(settings, works, observers, costs=costs)
 
 

@@ -492,6 +492,14 @@ class StoreSuite:
         assert found.measurement == beside
         assert (found.measurement.ratio, found.measurement.seconds) == (0.5, 4e-3)
 
+    def test_store_withdrawn_trial_has_no_samples_of_a_reference_either(self, store):
+        given = trial("a", 1e-3, 3e-3)
+        beside = replace(given.measurement, reference_samples_s=(2e-3, 4e-3), reference_program="p", reference_s=8e-3)
+        store.withdraw(store.add(replace(given, measurement=beside)), "off by 0.3", "s9")
+        (found,) = store.trials(key_of(MATMUL))
+        assert (found.measurement.samples_s, found.measurement.reference_samples_s) == ((), ())
+        assert found.measurement.seconds == found.measurement.ratio == math.inf
+
     def test_store_refuses_a_reference_that_has_not_a_sample_for_each_turn(self, store):
         given = trial("a", 1e-3, 3e-3)
         short = replace(given.measurement, reference_samples_s=(2e-3,))

@@ -87,7 +87,7 @@ def test_a_fleet_answers_what_a_bench_here_does(store: Store, work: Workload) ->
         model = model_of(store, there, work)
         assert there.bench.judged(model)
         there.bench.check([model, model])
-        assert [len(side) for side in there.bench.interleaved(model, model, 3)] == [3, 3]
+        assert [len(side) for side in there.bench.profiled([model, model], 3)] == [3, 3]
         assert [len(side) >= 3 for side in there.bench.paired(model, model, 0.01)] == [True, True]
         assert len(there.bench.latencies(model, 5)) == 5
 
@@ -201,7 +201,7 @@ def test_a_machine_that_may_keep_little_is_sent_it_again(
         once = ["check", "put", "check", "put", "check"]
         other = ["check", "put", *once]  # the graph was there, and went with the plan before
         assert there.asked() == [("m0", what) for what in [*once, *other, *other]]
-        assert [len(side) for side in there.bench.interleaved(one, two, 3)] == [3, 3]
+        assert [len(side) for side in there.bench.profiled([one, two], 3)] == [3, 3]
 
 
 def test_constants_travel_in_shares_also_where_they_are_more_than_may_be_kept(
@@ -247,8 +247,8 @@ def test_an_evil_challenger_in_a_fleet_is_withdrawn_and_the_others_go_on(
             Choice(second.key, winner, (one, evil, two)),
         ]
         nothing = cast(Any, None)
-        schedules = Schedules(nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing)
-        found = race(choices, schedules.in_model(models, work))
+        settling = Schedules(nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing)
+        found = race(choices, settling.in_model(models, work))
         assert there.said == []
     assert [t for t, _ in voided] == [evil]
     assert isinstance(voided[0][1], WrongResult if kind == "outside" else CandidateCrashed)

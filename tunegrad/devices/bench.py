@@ -206,7 +206,7 @@ class Bench:
         )  # fmt: skip
 
     def _pairs(self, bound: _Bound, policy: Policy, best_s: float, standing_s: float) -> Pairs:
-        """Samples in turns. What is beside the candidate writes where it does, and each time before it."""
+        """Samples in turns. What is beside the candidate writes where it does, and never last."""
         beside = self._beside
 
         def sampler(program: _Bound) -> Callable[[int], float]:

@@ -133,7 +133,10 @@ class Deciding:
             return None
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """What measuring settles; what is known already, where the user or the bound on candidates stops that."""
+        """What measuring settles.
+
+        What is known already, where the user or the bound on candidates stops that.
+        """
         try:
             return settle()
         except OutOfTrialsError:

@@ -52,9 +52,12 @@ class Grounds:
     def raced(
         self, kind: Question, text: str, stands: Schedule, others: dict[str, Schedule], deadline_s: float
     ) -> tuple[str, Met[Schedule]] | None:
-        """The name of the plan that came nearest, and what was found of it; None where no other one ran.
+        """The name of the plan that came nearest, and what was found of it.
 
-        A plan that ends the race has a row that says so. Raises CandidateFailure where what stands does not run.
+        None where no other one ran.
+
+        A plan that ends the race has a row that says so. Raises CandidateFailure where what stands
+        does not run.
         """
         names = {id(plan): name for name, plan in others.items()}
 

@@ -4,7 +4,8 @@ every form             -->   a model of the machine drops what it expects to cos
 a race, whole models   -->   what is proved faster; its kernels are then verified, one by one
                        -->   a decision about the graph: ``blocked16`` or ``last``
 
-Kernels run as the store or their defaults have them: the forms are compared before the search, as edges are.
+Kernels run as the store or their defaults have them: the forms are compared before the search, as
+edges are.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _STANDING = "standing"
 def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> Images:
     """The form of a graph's images.
 
-    A graph that this machine has settled stays as it is, one without images has no question. Where the time until
-    ``deadline_s`` does not suffice for a race, the graph stays open, and as the store has it. What a file claims is
-    always tried; where no form has a hope there is nothing to store.
+    A graph that this machine has settled stays as it is, one without images has no question. Where
+    the time until ``deadline_s`` does not suffice for a race, the graph stays open, and as the
+    store has it. What a file claims is always tried; where no form has a hope there is nothing to
+    store.
     """
     if not fusion.has_images:
         return fusion.images

@@ -39,9 +39,10 @@ _PARTS = "parts"
 def settle_plan(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> frozenset[int]:
     """The nodes at which the graph is cut otherwise than by the rules.
 
-    Regions that this machine has settled are left as they are; those that the time until ``deadline_s`` does not
-    suffice for stay open, and as the store has them: by the rules, or as a file claims that nobody here has measured.
-    What a file claims is always tried in the whole model.
+    Regions that this machine has settled are left as they are; those that the time until
+    ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a
+    file claims that nobody here has measured. What a file claims is always tried in the whole
+    model.
     """
     work = _Settling(fusion, grounds)
     work.chosen = work.settled_toggles()
@@ -70,7 +71,10 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Settling:
-    """What the steps share. Mutable: ``chosen`` grows, and what kernels are expected to take is kept."""
+    """What the steps share.
+
+    Mutable: ``chosen`` grows, and what kernels are expected to take is kept.
+    """
 
     fusion: Fusion
     grounds: Grounds
@@ -151,7 +155,10 @@ class _Settling:
         return [_Sum(a.edge, total_s(a.before), total_s(a.after)) for a in region]
 
     def decide(self, found: Sequence[_Sum], deadline_s: float) -> None:
-        """Keep the rules' kernels of a region, or an edge that is faster in the whole model; both with their rows."""
+        """Keep the rules' kernels of a region, or an edge that is faster in the whole model.
+
+        Both with their rows.
+        """
         if any(x.before_s == inf or self.alternatives.overlap(x.edge, self.chosen) for x in found):
             return
         tried = sorted((x for x in found if self._in_question(x)), key=lambda x: -x.gain_s)
