@@ -1,4 +1,4 @@
-"""The conversions between f16 and f32 in OpenCL C are numpy's: all halves, and floats at their ties."""
+"""Conversions between f16 and f32 in OpenCL C are numpy's: all halves, floats at their ties."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ class _Printer:
         self._define(i.id, t, lane, whole)
 
     def _is_packed(self, i: p.Load | p.Store) -> bool:
-        """Whether it moves neighbours of 16 bits, which are no vector as values, as one in memory."""
+        """Whether it moves neighbours of 16 bits, no vector as values, as one in memory."""
         t, d = i.vtype, self.dialect
         fits = t.lanes in d.widths and t.lanes * t.dtype.itemsize <= d.vector_bytes
         beside = i.mask is None and t.lanes > 1 and i.offset.coefficient(i.lane) == 1

@@ -44,7 +44,8 @@ def _helpers() -> dict[str, str]:
         # wrong code of a ushort that is read as a half. No step needs subnormal floats.
         "from_f16": (
             "inline float tg_from_f16(ushort x) { "
-            "const uint m = x & 0x7fffu, s = (uint)(x & 0x8000u) << 16, n = (m << 13) + 0x38000000u; "
+            "const uint m = x & 0x7fffu, s = (uint)(x & 0x8000u) << 16; "
+            "const uint n = (m << 13) + 0x38000000u; "
             "const uint small = as_uint((float)m * 0x1p-24f), special = n + 0x38000000u; "
             "return as_float(s | (m < 0x400u ? small : m < 0x7c00u ? n : special)); }"
         ),
