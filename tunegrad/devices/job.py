@@ -166,9 +166,9 @@ class Hooks:
 class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
-    Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in them. ``cache_bytes`` bounds the
-    inputs that the bench keeps, the references that the referee keeps (and a quarter as much of inputs), and those that
-    this process does.
+    Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in them.
+    ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee keeps (and
+    a quarter as much of inputs), and those that this process does.
     """
 
     compile_s: float = 5.0
