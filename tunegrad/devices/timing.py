@@ -149,10 +149,10 @@ def sample_pairs(
     long one two. Unless ``alone``, the first turn calibrates and is kept only where nothing follows
     it. ``standing_s``: what is beside it stands for.
 
-    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and
-    what seems to beat ``best_s`` has turns until they agree, or ``policy.max_samples``: where the
-    reference was disturbed in each of a few turns a candidate seems to be the best, and of hundreds
-    one always is.
+    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
+    more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
+    turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of a
+    few turns a candidate seems to be the best, and of hundreds one always is.
     """
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
     _sample(turns, policy, best_s, losing_s, clock)
@@ -176,8 +176,10 @@ def _sample(turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
         turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
         value_s = turns.pairs.value_s
-        doubtful = turns.beside is not None and value_s < best_s
-        if value_s > losing_s or (clock() - start > policy.budget_s and not doubtful):
+        late = clock() - start > policy.budget_s
+        if turns.beside is not None:
+            late = value_s >= best_s or (late and min(turns.pairs.samples_s) < best_s)
+        if late or value_s > losing_s:
             return
         if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
             return
