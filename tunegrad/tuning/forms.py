@@ -27,7 +27,9 @@ def dump_forms(
     A kernel has a folder named by the first 12 digits of its key; None writes nothing. Raises ConfigError where it can
     not be written, IllegalAction for a schedule that is not legal on the device.
     """
-    for use, row in zip(uses, rows, strict=True) if folder else ():
+    if folder is None:
+        return
+    for use, row in zip(uses, rows, strict=True):
         own = folder / use.kernel.key[:12]
         try:
             observe = dump_to_folder(own)
