@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
 from tunegrad.db import open_store
 from tunegrad.devices import DeviceMeasurer, Limits, host_device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
 from tunegrad.devices import DeviceMeasurer, default_threads, host_device
 from tunegrad.errors import CandidateFailure

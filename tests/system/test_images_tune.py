@@ -24,7 +24,7 @@ from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
 from tunegrad.ir.kernel import Kernel
-from tunegrad.planning import image_forms, images_key, images_text, plan_schedule, stored_images
+from tunegrad.planning.plan import image_forms, images_key, images_text, plan_schedule, stored_images
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing

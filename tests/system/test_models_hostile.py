@@ -16,7 +16,7 @@ from hostile_programs import PROGRAMS, Victims, planted
 from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
 
-from tunegrad import candidate
+from tunegrad.compiling import candidate
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, Outcome
 from tunegrad.devices.host.codegen import compile_llvm

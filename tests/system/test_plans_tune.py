@@ -25,7 +25,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, plan_schedule, stored_toggles
+from tunegrad.planning.plan import RULES, plan_schedule, stored_toggles
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding, plans
 from tunegrad.tuning.deciding import Deciding

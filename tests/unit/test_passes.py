@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
-from tunegrad.artifact import build
+from tunegrad.compiling.artifact import build
 from tunegrad.devices import Lowered
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.null.device import NullDevice

@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 from functools import cache
 
 from benchmarks.hand_schedules import AVX512, FULL
-from tunegrad.artifact import build
-from tunegrad.candidate import HOOKS, Payload
+from tunegrad.compiling.artifact import build
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Outcome
 from tunegrad.devices.cpu.device import CpuDevice

@@ -21,9 +21,9 @@ from tunegrad.events import Event
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning import stored_images, stored_toggles
+from tunegrad.planning.plan import stored_images, stored_toggles
+from tunegrad.planning.variants import pick_variants, picked
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
 from .grounds import Grounds

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from tunegrad import devices
-from tunegrad.artifact import build
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.artifact import build
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits
@@ -30,9 +30,9 @@ from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program_flops import executed_flops
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning.variants import allowed, picked, stored_variant
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.variants import allowed, picked, stored_variant
 
 from .forms import dump_forms
 from .roofline import Roofline, needed_flops

@@ -15,7 +15,7 @@ from time import monotonic
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LAST, Fusion, Images, Schedule
-from tunegrad.planning import expected_parts, expected_plan_s, image_forms, images_key, images_text, stored_images
+from tunegrad.planning.plan import expected_parts, expected_plan_s, image_forms, images_key, images_text, stored_images
 
 from .claims import decided_here
 from .contest import CONTEST_POLICY

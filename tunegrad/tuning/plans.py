@@ -18,7 +18,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, expected_parts, expected_s, stored_s, stored_toggles
+from tunegrad.planning.plan import RULES, expected_parts, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT
 
 from .claims import decided_here

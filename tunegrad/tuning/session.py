@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from tunegrad import __version__
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits

@@ -20,8 +20,8 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning.variants import allowed
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import allowed
 
 from .claims import decided_here, measured_here
 from .contest import PARTS_POLICY
