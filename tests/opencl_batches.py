@@ -16,6 +16,8 @@ import numpy as np
 
 from tests.kernel_corpus import kernels_of
 from tests.schedule_checks import Arrays, assert_close, buffers_of, expected
+from tunegrad.devices import Device
+from tunegrad.devices.opencl.device import OpenClDevice, opened
 from tunegrad.errors import IllegalAction
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
@@ -35,6 +37,7 @@ __all__ = [
     "corpus_cases",
     "has_barriers",
     "platform",
+    "platform_of",
     "uses_shared",
 ]
 
@@ -164,6 +167,13 @@ def platform(word: str) -> Platform | None:
         return None
     context = cl.Context([found[0].get_devices()[0]])
     return Platform(cl, context, cl.CommandQueue(context))
+
+
+def platform_of(device: Device) -> Platform:
+    """A device of OpenCL, open here."""
+    assert isinstance(device, OpenClDevice)
+    here = opened(device)
+    return Platform(here.cl, here.context, here.cl.CommandQueue(here.context))
 
 
 def check_cases(on: Platform, cases: Sequence[Case]) -> None:

@@ -235,9 +235,11 @@ class DeviceSuite:
     def test_device_compiles_equal_programs_to_equal_text(self, device):
         for program in self.programs:
             first, second = device.compile(program), device.compile(replace(program))
-            assert first == second
+            assert first.lowered == second.lowered
             assert first.program == program
             assert first.source
+            if device.device.anywhere:  # a driver may write into an image what it named it
+                assert first == second
 
     def test_device_compiles_different_programs_to_different_text(self, device):
         texts = {device.compile(program).source for program in self.programs}

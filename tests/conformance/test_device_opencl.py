@@ -4,8 +4,7 @@ import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm, vector_add
 
-from tunegrad import devices
-from tunegrad.errors import DeviceError
+from tests.opencl_device import opencl_device
 
 
 class TestOpenCl(DeviceSuite):
@@ -13,7 +12,4 @@ class TestOpenCl(DeviceSuite):
 
     @pytest.fixture
     def opened(self):
-        try:
-            return devices.open("opencl")
-        except DeviceError as error:
-            pytest.skip(str(error))
+        return opencl_device()

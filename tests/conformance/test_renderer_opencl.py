@@ -7,9 +7,8 @@ import pytest
 from renderer_suite import RendererSuite
 
 from benchmarks.hand_schedules import GPU
-from tunegrad import devices
+from tests.opencl_device import opencl_device
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError
 from tunegrad.render.opencl import render_opencl
 
 
@@ -17,7 +16,7 @@ class OpenCl:
     target = GPU
 
     def __init__(self):
-        self.device = Programs(devices.open("opencl"))
+        self.device = Programs(opencl_device())
 
     def text(self, program):
         return render_opencl(program)
@@ -30,10 +29,7 @@ class OpenCl:
 
 @pytest.fixture(scope="module")
 def renderer():
-    try:
-        renderer = OpenCl()
-    except DeviceError as error:
-        pytest.skip(str(error))
+    renderer = OpenCl()
     yield renderer
     renderer.device.close()
 

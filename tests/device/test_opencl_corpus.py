@@ -14,20 +14,18 @@ from tests.opencl_batches import (
     check_cases,
     corpus_cases,
     has_barriers,
-    platform,
+    platform_of,
     uses_shared,
 )
+from tests.opencl_device import opencl_device
 
 WIDE = replace(GPU, vector_bytes=32, max_local=64, threads=16)
 """A device that likes wide vectors and small groups, with units to fill."""
 
 
 @pytest.fixture(scope="module")
-def pocl() -> Platform:
-    found = platform("Portable Computing Language")
-    if found is None:
-        pytest.skip("PoCL is not there: pip install 'pyopencl[pocl]'")
-    return found
+def on() -> Platform:
+    return platform_of(opencl_device())
 
 
 def shared_of(cases: list[Case]) -> list[Case]:
@@ -35,9 +33,9 @@ def shared_of(cases: list[Case]) -> list[Case]:
 
 
 @pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])
-def test_opencl_runs_the_corpus_as_its_kernels_say(pocl, target):
+def test_opencl_runs_the_corpus_as_its_kernels_say(on, target):
     cases = list(corpus_cases(NAMES, target, draws=3))
-    check_cases(pocl, cases)
+    check_cases(on, cases)
     assert {c.name for c in cases} == set(NAMES)
     assert len(shared_of(cases)) >= 40, "of some 170"
 
@@ -51,7 +49,7 @@ def test_opencl_default_schedules_of_the_corpus_share_memory(target):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(1, 6))
-def test_opencl_runs_many_draws_of_the_corpus_as_its_kernels_say(pocl, first):
+def test_opencl_runs_many_draws_of_the_corpus_as_its_kernels_say(on, first):
     cases = list(corpus_cases(NAMES, (GPU, WIDE)[first % 2], draws=12, first=first))
-    check_cases(pocl, cases)
+    check_cases(on, cases)
     assert len(shared_of(cases)) >= 100

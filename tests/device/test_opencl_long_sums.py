@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.hand_schedules import GPU, gemm, row_sum
-from tunegrad import devices
+from tests.opencl_device import opencl_device
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 
@@ -31,11 +30,7 @@ PRODUCTS = {
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Programs]:
-    try:
-        opened = Programs(devices.open("opencl"))
-    except DeviceError as error:
-        pytest.skip(str(error))
-    with opened as device:
+    with Programs(opencl_device()) as device:
         yield device
 
 

@@ -19,6 +19,7 @@ from hand_programs import (
     vector_add,
 )
 
+from tests.opencl_device import compiled, opencl_device
 from tunegrad import devices
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfResources
@@ -52,11 +53,7 @@ N = 96
 
 @pytest.fixture(scope="module")
 def device():
-    try:
-        opened = Programs(devices.open("opencl"))
-    except DeviceError as error:
-        pytest.skip(str(error))
-    with opened as device:
+    with Programs(opencl_device()) as device:
         yield device
 
 
@@ -64,7 +61,7 @@ def both(device, program, buffers):
     """The outputs of the interpreter and of the device."""
     mine = {k: v.copy() for k, v in buffers.items()}
     interpret(program, buffers)
-    device.run(device.compile(program), mine)
+    device.run(compiled(device, program), mine)
     name = program.params[0].name
     return buffers[name], mine[name]
 
@@ -112,7 +109,7 @@ def _compare(device, program, inputs, dtype):
     outputs = {p.name: np.zeros(N, p.dtype.numpy) for p in program.params if p.role == "out"}
     want, got = inputs | outputs, inputs | {name: y.copy() for name, y in outputs.items()}
     interpret(program, want)
-    device.run(device.compile(program), got)
+    device.run(compiled(device, program), got)
     for name in outputs:
         rtol = (2e-6 if dtype == F32 else 1e-14) if name.removeprefix("y.") in APPROXIMATE else 0
         np.testing.assert_allclose(got[name], want[name], rtol=rtol, err_msg=f"{name} {dtype}")

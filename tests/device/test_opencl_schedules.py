@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tunegrad import devices
+from tests.opencl_device import compiled, opencl_device
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError, IllegalAction
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.interpret_program import interpret, pack_buffers
@@ -24,11 +24,7 @@ GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 <<
 
 @pytest.fixture(scope="module")
 def device():
-    try:
-        opened = Programs(devices.open("opencl"))
-    except DeviceError as error:
-        pytest.skip(str(error))
-    with opened as device:
+    with Programs(opencl_device()) as device:
         yield device
 
 
@@ -59,7 +55,7 @@ def both(device, kernel, program):
     mine = pack_buffers(program, made)
     theirs = {name: array.copy() for name, array in mine.items()}
     interpret(program, mine)
-    device.run(device.compile(program), theirs)
+    device.run(compiled(device, program), theirs)
     return mine, theirs
 
 

@@ -9,7 +9,7 @@ import pytest
 from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory, paired
 
 import tunegrad as tg
-from tunegrad import devices
+from tests.opencl_device import opencl_device
 from tunegrad.compiling.candidate import Payload, reference
 from tunegrad.db import open_store
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
@@ -20,7 +20,7 @@ from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
-from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.errors import ConfigError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir.fusion import schedule
@@ -136,11 +136,7 @@ def test_reference_of_verification_accepts_the_instruction_and_finds_a_lost_pair
 
 
 def test_opencl_expands_pairs() -> None:
-    try:
-        opened = Programs(devices.open("opencl"))
-    except DeviceError as error:
-        pytest.skip(str(error))
-    with opened as device:
+    with Programs(opencl_device()) as device:
         for case in CASES[:6]:
             for launch in paired(case).launches:
                 space = Space(launch.kernel, GPU)

@@ -18,7 +18,7 @@ from tunegrad.devices.replies import Ran, Timed, digest, identity
 from tunegrad.devices.timing import Pairs, inner_repeats, sample_pairs
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take
-from tunegrad.errors import CompileFailure, InternalError
+from tunegrad.errors import CompileFailure, InternalError, OutOfResources
 from tunegrad.trial import Cache, Policy
 
 __all__ = ["Bench"]
@@ -107,7 +107,12 @@ class Bench:
             return Ran(measured, "compile_error", damage=str(error))
         except MemoryError as error:
             return Ran(measured, "out_of_resources", damage=f"buffers: {error}")
-        return self.run(0)
+        except OutOfResources as error:
+            return Ran(measured, "out_of_resources", damage=str(error))
+        try:
+            return self.run(0)
+        except OutOfResources as error:
+            return Ran(measured, "out_of_resources", damage=str(error))
 
     def run(self, index: int) -> Ran:
         """Run what is loaded once on an input set, on poisoned outputs."""

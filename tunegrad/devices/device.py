@@ -141,7 +141,11 @@ class Engine(Protocol):
     # ---- code
 
     def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> Code:
-        """Load an image. Raises CompileFailure for one that is none, or lacks the kernel."""
+        """Load an image.
+
+        Raises CompileFailure for one that is none, or lacks the kernel, and OutOfResources for a
+        kernel that takes more than the device has.
+        """
 
     def launch(self, code: Own, memories: Sequence[Own], scratch: Sequence[Own]) -> Launch:
         """A kernel with its buffers, in order, and its scratch."""
@@ -216,7 +220,9 @@ class Device(Protocol):
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
         """The image of a text, a function of both alone. ``killable``: this process may be.
 
-        Raises CompileFailure in the compiler's words.
+        Drivers may name what they make: then images of equal texts differ in that. A compiler that
+        may crash runs elsewhere unless this process is ``killable``. Raises CompileFailure in the
+        compiler's words, and CandidateCrashed where it crashed elsewhere.
         """
 
     def inspect(self, lowered: Lowered) -> Inspection | None:

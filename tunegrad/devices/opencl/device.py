@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
@@ -115,6 +116,8 @@ class OpenClDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        if not killable:
+            return compile_apart(self.identity, lowered)
         here = opened(self)
         cl = here.cl
         try:
@@ -176,6 +179,7 @@ def found() -> list[OpenClDevice]:
 def select(part: str) -> OpenClDevice:
     """The device that stands after ``opencl:``, as a number or a part of its name; '' is the first one.
 
+    A platform goes before its devices: on an Intel CPU, ``intel`` is Intel's driver and not PoCL.
     Raises DeviceError where there is none, or several have that in their names.
     """
     devices = found()
@@ -190,7 +194,9 @@ def select(part: str) -> OpenClDevice:
         if number >= len(devices):
             raise DeviceError(f"device opencl:{part}: this machine has {len(devices)} OpenCL devices: {valid}")
         return devices[number]
-    named = [d for d in devices if part.lower() in d.describe().lower()]
+    word = part.lower()
+    named = [d for d in devices if word in dict(d.identity)["platform"].lower()]
+    named = named or [d for d in devices if word in d.describe().lower()]
     if len(named) != 1:
         count = "several OpenCL devices have" if named else "no OpenCL device has"
         raise DeviceError(f"device opencl:{part}: {count} that in the name: {valid}")

@@ -185,10 +185,26 @@ class OpenClEngine:
         try:
             with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
                 program = cl.Program(self.context, [raw], [image]).build(cache_dir=False)
-                cl.Kernel(program, compiled.entry)
+                kernel = cl.Kernel(program, compiled.entry)
         except (cl.Error, ValueError) as error:
             raise CompileFailure(f"program {compiled.entry} on {self.device.name}: {error}") from error
+        self._check_kernel(kernel, compiled)
         return ClCode(program, compiled)
+
+    def _check_kernel(self, kernel: Any, compiled: CompiledCandidate | Lowered) -> None:
+        """What the driver made of it fits the device, which a text does not show: registers, say.
+
+        Drivers may launch what takes more local memory than they say that there is, as PoCL does.
+        """
+        cl, (raw,), items = self.cl, self.context.devices, compiled.geometry.items
+        shared = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, raw)
+        most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, raw)
+        name = f"program {compiled.entry} on {self.device.name}"
+        has = self.device.target.shared_bytes
+        if shared > has:
+            raise OutOfResources(f"{name}: {shared} bytes of local memory, there are {has}")
+        if items > most:
+            raise OutOfResources(f"{name}: groups of {items} work-items, it runs in up to {most}")
 
     def launch(self, code: ClCode, memories: Sequence[ClMemory], scratch: Sequence[ClMemory]) -> _Launch:
         kernel = self.cl.Kernel(code.program, code.compiled.entry)
@@ -201,8 +217,12 @@ class OpenClEngine:
         return _Plan(self, tuple(launches))
 
     def enqueue(self, launch: _Launch) -> Any:
-        """One launch, not waited for; its event."""
-        return self.cl.enqueue_nd_range_kernel(self.queue, launch.kernel, launch.global_size, launch.local_size)
+        """One launch, not waited for; its event. Raises OutOfResources where the driver refuses."""
+        cl, sizes = self.cl, (launch.global_size, launch.local_size)
+        try:
+            return cl.enqueue_nd_range_kernel(self.queue, launch.kernel, *sizes)
+        except (cl.MemoryError, cl.RuntimeError) as error:
+            raise OutOfResources(f"{self.device.name}: {error}") from error
 
     def finish(self) -> None:
         """Wait. Raises OutOfResources where the driver could not run what was enqueued."""
