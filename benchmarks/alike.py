@@ -3,8 +3,9 @@
     python -m benchmarks.alike --model resnet18 --races 200 --threads 2
     python -m benchmarks.alike --model resnet18 --races 200 --threads 2 --in-model
 
-Every kernel of the model is raced as its default schedule against the same program three times, loaded anew; again and
-again, until there were so many races. In the model all kernels race at once. More than one in twenty is too many.
+Every kernel of the model is raced as its default schedule against the same program three times,
+loaded anew; again and again, until there were so many races. In the model all kernels race at once.
+More than one in twenty is too many.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from tunegrad.artifact import OPT_LEVEL
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
 from tunegrad.db import open_store
-from tunegrad.devices import CpuMeasurer, Limits, fingerprint, host_target
+from tunegrad.devices import DeviceMeasurer, Limits, host_device
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search import LOOKS
@@ -38,11 +38,11 @@ _TOO_MANY = 3
 _OTHERS = 3
 
 
-def _trials(work: Workload, here: Fingerprint, device: CpuMeasurer) -> dict[str, Trial]:
+def _trials(work: Workload, here: Fingerprint, device: DeviceMeasurer) -> dict[str, Trial]:
     """The default schedule of every kernel, as if it had been measured."""
-    policy, found = search_policy([work], device.target), {}
+    policy, found = search_policy([work], device.device.target), {}
     for use in work.kernels:
-        actions = Space(use.kernel, device.target).defaults()[0].text
+        actions = Space(use.kernel, device.device.target).defaults()[0].text
         measured = Measurement(Status.OK, (1.0,))
         found[use.key] = Trial(
             use.key, use.kernel.text, here, actions, "", SPACE_VERSION, policy, measured, "alike", "default"
@@ -54,9 +54,9 @@ def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
     raise InternalError(f"kernel {key}: {failure}")
 
 
-def _alone(work: Workload, trials: Mapping[str, Trial], device: CpuMeasurer, races: int) -> tuple[int, int]:
+def _alone(work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int) -> tuple[int, int]:
     """How many of how many races were won by an equal, kernel by kernel."""
-    policy = search_policy([work], device.target)
+    policy = search_policy([work], device.device.target)
     measurer = CandidateMeasurer(device, policy)
     track = KernelTrack(measurer, {u.key: u.kernel for u in work.kernels}, policy.cache, _never)
     won = 0
@@ -67,11 +67,11 @@ def _alone(work: Workload, trials: Mapping[str, Trial], device: CpuMeasurer, rac
     return won, races
 
 
-def _in_model(work: Workload, trials: Mapping[str, Trial], device: CpuMeasurer, races: int) -> tuple[int, int]:
+def _in_model(work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int) -> tuple[int, int]:
     """The same in models, in which all kernels race at once."""
-    bench = LocalBench(device.target, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt())
+    bench = LocalBench(device.device, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt())
     store = open_store(":memory:", "write")
-    models = Models(store, device.target, next(iter(trials.values())).fingerprint, bench)
+    models = Models(store, device.device.target, next(iter(trials.values())).fingerprint, bench)
     launches = [launch.kernel.key for launch in work.plan.launches]
 
     def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
@@ -99,10 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--in-model", action="store_true")
     asked = parser.parse_args(arguments)
-    target, began_s = host_target(asked.threads), time.monotonic()
+    here, began_s = host_device(asked.threads), time.monotonic()
     work = workload_of_spec(resolve_model(asked.model))
-    with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
-        trials = _trials(work, fingerprint(target, "contract"), device)
+    with DeviceMeasurer(here, HOOKS) as device:
+        trials = _trials(work, here.fingerprint(), device)
         won, held = (_in_model if asked.in_model else _alone)(work, trials, device, asked.races)
     where = "in models" if asked.in_model else "alone"
     took_s = time.monotonic() - began_s

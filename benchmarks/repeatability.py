@@ -1,9 +1,12 @@
-"""Does a candidate that is measured twice, minutes apart, have one time? Alone, and in turns with a reference.
+"""Does a candidate that is measured twice, minutes apart, have one time?
+
+Alone, and in turns with a reference.
 
     python -m benchmarks.repeatability --model resnet18 --kernels 4 --candidates 40 --threads 2
 
-The same candidates of a kernel are measured four times, in two orders: alone, beside, beside, alone. Of each way the
-median and the 90th percentile of |ln(first / second)| say how far two measurements of one program are apart.
+The same candidates of a kernel are measured four times, in two orders: alone, beside, beside,
+alone. Of each way the median and the 90th percentile of |ln(first / second)| say how far two
+measurements of one program are apart.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import median, quantiles
 
-from tunegrad.candidate import HOOKS, Payload
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import resolve_model
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, host_device
 from tunegrad.ir.kernel import Kernel
@@ -32,7 +35,10 @@ __all__ = ["Way", "main"]
 
 @dataclass(slots=True)
 class Way:
-    """One way to measure: what two measurements of each candidate said, and what they took. Mutable."""
+    """One way to measure: what two measurements of each candidate said, and what they took.
+
+    Mutable.
+    """
 
     apart: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)

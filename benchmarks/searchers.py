@@ -29,7 +29,7 @@ from benchmarks.machine import describe
 from benchmarks.ours import function_of
 from benchmarks.plain_beam import PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.db import Store, open_store
 from tunegrad.devices import DeviceMeasurer, Limits
 from tunegrad.devices.cpu.device import CpuDevice

@@ -106,6 +106,7 @@ class Platform:
     cl: Any
     context: Any
     queue: Any
+    options: tuple[str, ...] = ("-cl-std=CL1.2",)
 
     def build(self, programs: Sequence[Program]) -> dict[str, Any]:
         """The kernels of some programs, by name."""
@@ -116,7 +117,7 @@ class Platform:
             for at in range(0, len(mine), BATCH):
                 some = mine[at : at + BATCH]
                 built = self.cl.Program(self.context, _joined([s for _, s in some]))
-                built = built.build(options=["-cl-std=CL1.2"], cache_dir=False)
+                built = built.build(options=list(self.options), cache_dir=False)
                 found |= {p.name: self.cl.Kernel(built, kernel_name(p)) for p, _ in some}
         return found
 

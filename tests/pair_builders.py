@@ -13,7 +13,7 @@ from tunegrad.ir.dtypes import BF16, DType
 from tunegrad.ir.fusion import Schedule, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning import prepared
+from tunegrad.planning.plan import prepared
 
 __all__ = ["CONVS", "DOT", "MATMULS", "Case", "conv", "dot_kernel", "matmul", "memory", "paired"]
 

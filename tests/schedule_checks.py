@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.artifact import MAX_INSTRUCTIONS
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.executable import Executable
@@ -25,6 +24,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import For, If, Instr, Program, size
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
+from tunegrad.opts import MAX_INSTRUCTIONS
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 
 __all__ = [

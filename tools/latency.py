@@ -7,9 +7,10 @@ one or two of its decisions, as a beam asks for them. One process, one candidate
 a candidate the least of ``--repeats`` runs counts, so that a busy moment does not. ``--json`` keeps the hashes of all
 texts, and two such files say which candidates a change changed (``--against FILE``).
 
-    sample    decisions    -->  actions           lower     loop tree  -->  program       passes   IR --> IR
-    tree      action text  -->  loop tree         render    program    -->  LLVM IR text  emit     IR --> object
-                                                  parse     text       -->  verified IR   link     object --> memory
+    sample    decisions    -->  action text       parse     LLVM IR text  -->  verified IR
+    actions   action text  -->  actions           passes    IR  -->  IR
+    loops, schedule, lower, races, limit, render  emit      IR  -->  object
+              the passes of tunegrad/opts/passes  link      object  -->  memory
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tunegrad.artifact import lowered
+from tunegrad.compiling.artifact import build
 from tunegrad.config import resolve_model
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.codegen import compile_llvm
@@ -35,14 +36,14 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.opts import Schedule, Space, TraceChooser
-from tunegrad.opts.lowering import lower
+from tunegrad.opts import PASSES, Schedule, Space, TraceChooser
 from tunegrad.tuning.workload import workload_of_spec
 
 __all__ = ["STAGES", "Drawn", "Timed", "draw", "main", "measured"]
 
-STAGES = ("sample", "tree", "lower", "render", "parse", "passes", "emit", "link")
-_LOWER, _COMPILE = STAGES[1:4], STAGES[4:7]
+_LOWER = ("actions", *(p.name for p in PASSES))
+_COMPILE = ("parse", "passes", "emit")
+STAGES = ("sample", *_LOWER, *_COMPILE, "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,9 @@ def _once(drawn: Drawn, target: Target) -> tuple[dict[str, float], str]:
     device, space = CpuDevice(target), Space(drawn.kernel, target)
     space.sample(TraceChooser(dict(drawn.choices)))
     watch("sample")
-    tree = space.tree(Schedule.parse(drawn.actions))
-    watch("tree")
-    program = lower(tree)
-    watch("lower")
-    code = lowered(program, device)
-    watch("render")
+    schedule = Schedule.parse(drawn.actions)
+    watch("actions")
+    code = build(drawn.kernel, schedule, device, lambda name, *_: watch(name))
     image = compile_llvm(code.text, target, device.opt_level, watch)
     linked = Executable.load(image, code.entry)
     watch("link")

@@ -24,7 +24,7 @@ from random import Random
 
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import NAMES, kernels_of
-from tunegrad.artifact import lowered
+from tunegrad.compiling.artifact import build
 from tunegrad.devices import program_hash
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.cores import declared
@@ -90,10 +90,9 @@ def now(kernel: Kernel, target: str, actions: str) -> str:
     """The hash of the program that a schedule is today; "" where it is not legal."""
     device = CpuDevice(TARGETS[target])
     try:
-        program = Space(kernel, device.target).lower(Schedule.parse(actions))
+        return program_hash(build(kernel, Schedule.parse(actions), device))
     except IllegalAction:
         return ""
-    return program_hash(lowered(program, device))
 
 
 def compare(golden: Golden) -> tuple[list[str], list[str]]:

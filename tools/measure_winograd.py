@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tools.numerics_page import write_table
-from tunegrad.artifact import Compiler
+from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import default_threads
 from tunegrad.devices import Engine, host_device
 from tunegrad.frontend import Tensor

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad import devices
-from tunegrad.artifact import Compiler
+from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import (
     Numerics,
     build_model,
@@ -45,7 +45,7 @@ from tunegrad.ir import fusion, graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.planning import plan_schedule, prepared
+from tunegrad.planning.plan import plan_schedule, prepared
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial

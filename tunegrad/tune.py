@@ -103,8 +103,9 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 
     costs = Costs()
     with costs.part("model"):
-        target = devices.open(settings.device, settings.threads).target
-        works = [workload_of_spec(spec, settings.seed, settings.numerics, target) for spec in settings.models]
+        # Machines of a fleet are asked later what they are: the session's own may have no such device.
+        here = devices.host_device() if settings.ray else devices.open(settings.device, settings.threads)
+        works = [workload_of_spec(spec, settings.seed, settings.numerics, here.target) for spec in settings.models]
     return run_sessions(settings, works, observers, costs=costs)
 
 
@@ -180,6 +181,7 @@ def explain(
     kernel: str = "",
     budget_s: float | str = EXPLAIN_BUDGET_S,
     asm: bool = False,
+    dump: Path | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
     device: str | None = None,
     threads: int | None = None,
@@ -190,6 +192,7 @@ def explain(
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and never writes to it.
     ``kernel`` names one (or its key): that one is taken apart alone. ``asm`` reads every kernel's machine code.
+    ``dump`` is a folder for every form of each kernel, by the beginning of its key.
     ``store`` as in ``load``: None is the default one if it exists, False is none; beside resolved settings it may say
     the one that they name, or False. Raises UserError in one line.
     """
@@ -205,7 +208,10 @@ def explain(
         for observer in observers:
             observer.observe(event)
 
-    return explained(settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, with_store=with_store)
+    return explained(
+        settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, dump=dump,
+        with_store=with_store,
+    )  # fmt: skip
 
 
 def doctor() -> DoctorReport:

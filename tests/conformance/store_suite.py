@@ -124,6 +124,19 @@ class StoreSuite:
         store.add(trial("d", text="kernel(other)", session="s3"))
         assert [t.actions for t in store.trials(key_of("kernel(other)"))] == ["d"]
 
+    def test_store_wrong_measurement_that_was_not_committed_withdraws_nothing(self, store):
+        store.add(trial("a"))
+
+        def cut_short():
+            with store.together():
+                store.add(trial("a", status=Status.WRONG, session="s2"))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            cut_short()
+        assert store.withdrawals(key_of(MATMUL), ZEN) == []
+        assert store.winner(key_of(MATMUL), ZEN, 1) == trial("a")
+
     def test_store_add_numbers_trials_upwards(self, store):
         ids = [store.add(trial(f"unroll(by={n})")) for n in range(5)]
         assert ids[0] > 0
@@ -459,6 +472,13 @@ class StoreSuite:
         assert [w.reason for w in store.withdrawals(key_of(MATMUL), ZEN)] == ["off by 0.3"]
         assert [t.measurement.status for t in store.trials(key_of(MATMUL))] == [Status.WRONG]
 
+    def test_store_has_the_measurements_as_if_some_sessions_had_made_none(self, store):
+        for n, session in enumerate(("s1", "s2", "s3")):
+            store.add(trial("a", 1e-3 * (n + 1), session=session))
+        store.add(trial("b", 9e-3, session="s3"))
+        assert store.trials(key_of(MATMUL), without={"s3", "s4"}) == [trial("a", 2e-3, session="s2")]
+        assert len(store.trials(key_of(MATMUL))) == 2
+
     def test_store_counts_every_measurement_of_a_session(self, store):
         store.add(trial("a", session="s1"))
         store.add(trial("a", session="s2"))
@@ -471,6 +491,14 @@ class StoreSuite:
         (found,) = store.trials(key_of(MATMUL))
         assert found.measurement == beside
         assert (found.measurement.ratio, found.measurement.seconds) == (0.5, 4e-3)
+
+    def test_store_withdrawn_trial_has_no_samples_of_a_reference_either(self, store):
+        given = trial("a", 1e-3, 3e-3)
+        beside = replace(given.measurement, reference_samples_s=(2e-3, 4e-3), reference_program="p", reference_s=8e-3)
+        store.withdraw(store.add(replace(given, measurement=beside)), "off by 0.3", "s9")
+        (found,) = store.trials(key_of(MATMUL))
+        assert (found.measurement.samples_s, found.measurement.reference_samples_s) == ((), ())
+        assert found.measurement.seconds == found.measurement.ratio == math.inf
 
     def test_store_refuses_a_reference_that_has_not_a_sample_for_each_turn(self, store):
         given = trial("a", 1e-3, 3e-3)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunegrad import candidate
-from tunegrad.candidate import Payload, inputs, lower, reference, sample_points
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import Payload, inputs, lower, reference, sample_points
 from tunegrad.devices import host_device
 from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
@@ -80,7 +80,7 @@ def test_text_that_is_no_action_is_a_compile_failure():
 
 
 def test_enormous_program_is_out_of_resources(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tunegrad.artifact.MAX_INSTRUCTIONS", 10)
+    monkeypatch.setattr("tunegrad.opts.passes.MAX_INSTRUCTIONS", 10)
     with pytest.raises(OutOfResources, match="instructions: at most 10"):
         lower(Payload(matmul(), "", HOST))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunegrad.artifact import lowered
 from tunegrad.devices import host_device
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.executable import Executable
@@ -31,7 +30,7 @@ def test_a_masked_tail_of_narrowed_numbers_ends_where_it_should(source: str, to:
     (launch,) = schedule((Tensor.input("x", (rows, columns), source).cast(to).contiguous().node,)).launches
     last = launch.kernel.axes[-1].name
     text = f"tile(axis={last}, size={lanes}) vectorize(axis={last}1)"
-    low = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST)
+    low = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)))
     given = np.arange(rows * columns).astype(dtype_of(source).numpy)
     kind = dtype_of(to)
     held = {"in": Buffer(given.nbytes), "out": Buffer(2 * rows * columns * kind.itemsize)}

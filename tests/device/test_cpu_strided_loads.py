@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.artifact import lowered
 from tunegrad.devices import host_device
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.team import BufferTable, Team
@@ -41,7 +40,7 @@ class _AtTheEnd:
 def _run(tensor: Tensor, text: str, given: NDArray[np.generic], count: int) -> NDArray[np.generic]:
     """What a schedule makes of an input that ends at a page that may not be read; its output ends so too."""
     (launch,) = schedule((tensor.node,)).launches
-    low = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST)
+    low = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)))
     code = Executable.load(HOST.compile(low), low.entry)
     memory = {"in": _AtTheEnd(given.nbytes), "out": _AtTheEnd(count * given.dtype.itemsize)}
     memory["in"].array(given.dtype, given.size)[:] = given.reshape(-1)
@@ -94,7 +93,7 @@ def test_a_transpose_loads_runs() -> None:
     text = (
         "tile(axis=a, size=8) tile(axis=b, size=16) reorder(order=(a0, b0, a1, b1)) upcast(axis=a1) vectorize(axis=b1)"
     )
-    ir = lowered(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)), HOST).text
+    ir = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text))).text
     assert ir.count("load <8 x float>") == 16
     assert "load float" not in ir
 
@@ -105,6 +104,6 @@ def test_no_lane_is_loaded_alone(step: int) -> None:
     (launch,) = schedule(((x[::step] * 2.0).node,)).launches
     actions = Schedule.parse("tile(axis=a, size=16) vectorize(axis=a1)")
     program = Space(launch.kernel, HOST.target).lower(actions)
-    text = lowered(program, HOST).text
+    text = HOST.lower(program).text
     assert "shufflevector" in text
     assert "insertelement" not in text

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 def oclgrind(*arguments: str) -> tuple[str, str]:
     """What ``tests.oclgrind_runs`` prints, and the reports. Skips where there is no Oclgrind."""
-    settings = {"OCLGRIND_DATA_RACES": "1"}
+    unwritten = str(int("--plain" in arguments))
+    settings = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": unwritten}
     path = os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])
     ran = subprocess.run(
         [sys.executable, "-m", "tests.oclgrind_runs", *arguments],
@@ -46,6 +47,12 @@ def test_oclgrind_reports_nothing_on_default_and_drawn_schedules():
     assert shared >= 40
 
 
+def test_oclgrind_reports_no_use_of_what_nobody_wrote():
+    printed, reports = oclgrind("--plain", "1")
+    assert reports.strip() == "", reports[:3000]
+    assert counts(printed)[1] >= 30
+
+
 @pytest.mark.parametrize("name", ["gemm", "softmax", "column_sum", "transpose"])
 def test_oclgrind_reports_a_removed_barrier(name):
     printed, reports = oclgrind("--fault", "barrier", "0", name)
@@ -56,6 +63,11 @@ def test_oclgrind_reports_a_removed_barrier(name):
 def test_oclgrind_reports_a_store_past_the_end():
     _, reports = oclgrind("--fault", "bounds", "0", "gemm")
     assert "Invalid write of size 4 at global memory address" in reports, reports[:2000]
+
+
+def test_oclgrind_reports_shared_memory_that_nobody_wrote():
+    _, reports = oclgrind("--plain", "--fault", "unwritten", "0", "softmax")
+    assert "Uninitialized" in reports, reports[:2000]
 
 
 @pytest.mark.slow

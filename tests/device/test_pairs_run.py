@@ -10,7 +10,7 @@ from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory
 
 import tunegrad as tg
 from tests.opencl_device import opencl_device
-from tunegrad.candidate import Payload, reference
+from tunegrad.compiling.candidate import Payload, reference
 from tunegrad.db import open_store
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
 from tunegrad.devices.host.buffers import Buffer

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tunegrad.artifact import OPT_LEVEL
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
-from tunegrad.devices import CpuMeasurer, host_target
+from tunegrad.devices import DeviceMeasurer, default_threads, host_device
 from tunegrad.errors import CandidateFailure
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
@@ -28,13 +27,13 @@ def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cache", ["warm", "constants"])
 def test_of_races_of_a_program_against_itself_one_in_twenty_is_won_at_most_on_this_machine(cache: Cache) -> None:
-    target, promoted = host_target(), 0
+    here, promoted = host_device(default_threads()), 0
     kernels = [kernel for kernel, _ in workload_of_spec(resolve_model("resnet")).plan.kernels().values()]
-    with CpuMeasurer(target, HOOKS, opt_level=OPT_LEVEL) as device:
+    with DeviceMeasurer(here, HOOKS) as device:
         track = KernelTrack(CandidateMeasurer(device, SEARCH_POLICY), {k.key: k for k in kernels}, cache, _never)
         for n in range(TIMES):
             k = kernels[n % len(kernels)]
-            actions, measured = Space(k, target).defaults()[0].text, Measurement(Status.OK, (1.0,))
+            actions, measured = Space(k, here.target).defaults()[0].text, Measurement(Status.OK, (1.0,))
             equal = Trial(k.key, k.text, Fingerprint(()), actions, "", SPACE_VERSION, Policy(), measured, "s")
             found = race([Choice(k.key, equal, (equal,) * 3)], track)
             promoted += sum(met.won for met in found.values())

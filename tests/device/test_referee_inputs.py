@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fault_kernels import CASES
-from tunegrad.candidate import HOOKS, Payload, lower
+from tunegrad.compiling.candidate import HOOKS, Payload, lower
 from tunegrad.devices import Candidate
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

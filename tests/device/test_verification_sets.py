@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tunegrad import candidate
-from tunegrad.candidate import HOOKS, Payload, inputs, lower, reference
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import HOOKS, Payload, inputs, lower, reference
 from tunegrad.devices import DeviceMeasurer, host_device
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

@@ -41,6 +41,14 @@ def test_opencl_text_has_whole_vectors_where_they_are_aligned():
     assert "*(__global float4 *)(b_p0 + 24 * i_a + 4 * i_b0) = " in text
 
 
+def test_opencl_text_moves_halves_as_one_vector():
+    (launch,) = schedule(((Tensor.input("x", (64,), "f16") * 2.0).node,)).launches
+    actions = Schedule.parse("tile(axis=a, size=8) local(axis=a0) vectorize(axis=a1)")
+    text = render_opencl(Space(launch.kernel, GPU).lower(actions))
+    assert "= *(__global const ushort8 *)(b_p1 + 8 * i_a0);" in text
+    assert "*(__global ushort8 *)(b_p0 + 8 * i_a0) = (ushort8)(" in text
+
+
 def test_opencl_text_is_the_same_in_another_process_with_another_hash_seed():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from hand_programs import tiled_gemm\n"

@@ -42,6 +42,7 @@ def trials(draw: st.DrawFn) -> Trial:
             taken,
             reference_samples_s=taken if draw(st.booleans()) else (),
             reference_program=draw(st.sampled_from(["", "f" * 32])),
+            reference_s=draw(st.sampled_from([0.0, 2e-3])),
             attempts=draw(st.integers(1, 2)),
             error=draw(st.sampled_from(["", "off by\n\x1b[1m0.5 \u2603"])),
             max_error=draw(st.sampled_from([0.0, 0.25, math.inf, math.nan])),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import Schedule
-from tunegrad.tuning.plans import PlanTrack
+from tunegrad.tuning.grounds import PlanTrack
 from tunegrad.tuning.race import FAULTS, Pair
 
 Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
@@ -15,7 +15,7 @@ Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
 
 @dataclass
 class Compared:
-    """``search.Track`` of plans; who raises what is no fault of a race can not be made."""
+    """A ``race.Track`` of plans; who raises what is no fault of a race can not be made."""
 
     compare: Compare
     blamed: Callable[[str, Schedule, CandidateFailure], None]

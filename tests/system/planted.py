@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from tunegrad import candidate
-from tunegrad.candidate import Payload
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Hooks, Lowered
 
 HOOKS = Hooks("planted:lower", candidate.HOOKS.inputs, candidate.HOOKS.reference)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tunegrad import candidate
-from tunegrad.candidate import Payload
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.variants import match_conv3x3

@@ -12,8 +12,8 @@ import hashlib
 import re
 from dataclasses import replace
 
-from tunegrad import candidate
-from tunegrad.candidate import Payload
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.opts import Space
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tunegrad import candidate
-from tunegrad.candidate import Payload
+from tunegrad.compiling import candidate
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

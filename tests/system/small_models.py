@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
 from tunegrad.devices import DeviceMeasurer, Hooks, Limits, host_device

@@ -54,6 +54,24 @@ def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None
         assert row.hot_loop
 
 
+def test_every_form_of_what_is_explained_is_dumped(tmp_path: Path) -> None:
+    path, forms = str(model_file(tmp_path)), tmp_path / "forms"
+    report = tg.explain(path, store=False, threads=THREADS, budget_s=0.01, dump=forms)
+    assert {p.name for p in forms.iterdir()} == {row.key[:12] for row in report.rows}
+    files = ("0-kernel", "1-loops", "2-schedule", "3-lower", "6-render", "actions")
+    for row in report.rows:
+        own = forms / row.key[:12]
+        assert sorted(p.stem for p in own.iterdir()) == list(files)
+        assert (own / "actions.txt").read_text() == f"# {row.kernel}\n{row.actions}".rstrip() + "\n"
+
+
+def test_a_dump_that_can_not_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    path = str(model_file(tmp_path))
+    with pytest.raises(ConfigError, match=r"dump .*taken"):
+        tg.explain(path, store=False, threads=THREADS, budget_s=0.01, dump=tmp_path / "taken")
+
+
 def test_unknown_kernel_store_and_device_are_errors(tmp_path: Path) -> None:
     path = str(model_file(tmp_path))
     with pytest.raises(ConfigError, match=r"kernel 'conv' is not one of model small; valid: 'matmul"):

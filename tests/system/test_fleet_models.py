@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import planted_in_model
 import pytest
@@ -18,10 +19,10 @@ from tunegrad.ir.fusion import Alternatives
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.finals import Contestant
 from tunegrad.tuning.fleet import bench, host
-from tunegrad.tuning.model_finals import settle_in_model
 from tunegrad.tuning.models import Models, WholeModel
+from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
 
 SUPPLY = ["put", "profiled", "put", "profiled"]
@@ -86,7 +87,7 @@ def test_a_fleet_answers_what_a_bench_here_does(store: Store, work: Workload) ->
         model = model_of(store, there, work)
         assert there.bench.judged(model)
         there.bench.check([model, model])
-        assert [len(side) for side in there.bench.interleaved(model, model, 3)] == [3, 3]
+        assert [len(side) for side in there.bench.profiled([model, model], 3)] == [3, 3]
         assert [len(side) >= 3 for side in there.bench.paired(model, model, 0.01)] == [True, True]
         assert len(there.bench.latencies(model, 5)) == 5
 
@@ -200,7 +201,7 @@ def test_a_machine_that_may_keep_little_is_sent_it_again(
         once = ["check", "put", "check", "put", "check"]
         other = ["check", "put", *once]  # the graph was there, and went with the plan before
         assert there.asked() == [("m0", what) for what in [*once, *other, *other]]
-        assert [len(side) for side in there.bench.interleaved(one, two, 3)] == [3, 3]
+        assert [len(side) for side in there.bench.profiled([one, two], 3)] == [3, 3]
 
 
 def test_constants_travel_in_shares_also_where_they_are_more_than_may_be_kept(
@@ -217,7 +218,7 @@ def test_constants_travel_in_shares_also_where_they_are_more_than_may_be_kept(
     assert count > 1
 
 
-# ---- finals
+# ---- races
 
 
 def trial(models: Models, use: KernelUse, actions: str) -> Trial:
@@ -241,12 +242,14 @@ def test_an_evil_challenger_in_a_fleet_is_withdrawn_and_the_others_go_on(
         good = {u.key: [trial(models, u, a) for a in schedules(u, False, 3)] for u in work.kernels}
         evil = trial(models, second, schedules(second, True, 1)[0])
         winner, one, two = good[second.key]
-        contestants = [
-            Contestant(first.key, good[first.key][0], tuple(good[first.key][1:])),
-            Contestant(second.key, winner, (one, evil, two)),
+        choices = [
+            Choice(first.key, good[first.key][0], tuple(good[first.key][1:])),
+            Choice(second.key, winner, (one, evil, two)),
         ]
-        proved = settle_in_model(work, contestants, models, lambda t, why: voided.append((t, why)))
+        nothing = cast(Any, None)
+        settling = Schedules(nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing)
+        found = race(choices, settling.in_model(models, work))
         assert there.said == []
     assert [t for t, _ in voided] == [evil]
     assert isinstance(voided[0][1], WrongResult if kind == "outside" else CandidateCrashed)
-    assert evil not in [t for t, _ in proved.values()]
+    assert evil not in [met.alternative for met in found.values()]

@@ -33,10 +33,11 @@ from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
 from tunegrad.tuning import deciding, plans, session, sites
-from tunegrad.tuning.contest import ROUNDS
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
+from tunegrad.tuning.race import PROOF_TURNS
+from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.workload import workload_of_function
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")
@@ -230,33 +231,32 @@ def another_kind(monkeypatch):
 
 
 def noted(monkeypatch):
-    """What machines are asked from now on, and in finals in a model, which have no deadline."""
-    names, in_finals = [], []
-    call, finals = FleetBench._call, session.settle_in_model
+    """What machines are asked from now on, and in races of schedules, which have no deadline."""
+    names, in_races = [], []
+    call, settle = FleetBench._call, Schedules.settle
 
     def noting(self, method, arguments, *more):
         names.append(arguments[0] if method == "run" else method)
         return call(self, method, arguments, *more)
 
-    def settled(work, contestants, models, void, _deadline_s):
+    def settled(self, searches, works, _deadline_s):
         before = len(names)
-        found = finals(work, contestants, models, void)
-        in_finals.extend(names[before:])
-        return found
+        settle(self, searches, works)
+        in_races.extend(names[before:])
 
     monkeypatch.setattr(FleetBench, "_call", noting)
-    monkeypatch.setattr(session, "settle_in_model", settled)
-    return names, in_finals
+    monkeypatch.setattr(Schedules, "settle", settled)
+    return names, in_races
 
 
 @pytest.mark.slow
 def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, monkeypatch):
-    """Forms of images, a cut, a variant, and finals. Here no device can be opened."""
+    """Forms of images, a cut, a variant, and schedules. Here no device can be opened."""
 
     def refused(*_, **__):
         raise AssertionError("this machine is of another kind")
 
-    names, in_finals = noted(monkeypatch)
+    names, in_races = noted(monkeypatch)
     for name in ("DeviceMeasurer", "LocalBench"):
         monkeypatch.setattr(sites, name, refused)
     monkeypatch.setattr(plans, "_CLOSE", math.inf)
@@ -270,14 +270,14 @@ def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, m
     assert [e.message for e in heard.of(Warned)] == []
     assert min(report.tuned_ms, report.default_ms) > 0.0, "the whole model was timed there"
     assert report.mismatch == ""
-    assert in_finals.count("profiled") >= 2
-    assert {"check", "interleaved", "judged", "paired", "profiled"} <= set(names)
+    assert in_races.count("profiled") >= 2
+    assert {"check", "judged", "paired", "profiled"} <= set(names)
     with open_store(store, "read") as opened:
         found = [t for key, _ in opened.kernels() for t in opened.trials(key)]
-    assert {t.fingerprint for t in found} == {another_kind}
-    met = [t.actions for t in found if len(t.measurement.samples_s) >= ROUNDS]
-    for question in ("images(", "plan(", "variant("):
-        assert any(actions.startswith(question) for actions in met), f"{question}...): no contest"
+        decided = opened.decisions()
+    assert {t.fingerprint for t in (*found, *decided)} == {another_kind}
+    met = {d.kind for d in decided if len(d.evidence.challenger_samples_s) >= PROOF_TURNS}
+    assert met == {"images", "cut", "variant"}
 
 
 @pytest.mark.slow

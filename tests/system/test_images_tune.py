@@ -24,11 +24,12 @@ from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
 from tunegrad.ir.kernel import Kernel
-from tunegrad.planning import image_forms, images_key, images_text, plan_schedule, stored_images
+from tunegrad.planning.plan import image_forms, images_key, images_text, plan_schedule, stored_images
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
 from tunegrad.tuning.deciding import Deciding
+from tunegrad.tuning.grounds import Grounds
 from tunegrad.tuning.images import settle_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
@@ -96,9 +97,8 @@ def store() -> Iterator[Store]:
 def settled(
     store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None, fusion: Any = FUSION
 ) -> Images:
-    return settle_images(
-        fusion, TARGET, here(), store, measure, track_of(compare), "s1", deadline_s=deadline_s, tell=tell
-    )
+    grounds = Grounds(TARGET, here(), store, "s1", "contract", measure, track_of(compare), tell)
+    return settle_images(fusion, grounds, deadline_s)
 
 
 @pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad import artifact, inference
-from tunegrad.artifact import Compiler, object_key
+from tunegrad import inference
+from tunegrad.compiling import artifact
+from tunegrad.compiling.artifact import Compiler, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.ir.folding import fold_constants

@@ -12,7 +12,8 @@ import pytest
 from program_hashes import hash_of
 
 import tunegrad as tg
-from tunegrad import artifact, inference
+from tunegrad import inference
+from tunegrad.compiling import artifact
 from tunegrad.db import open_store
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu

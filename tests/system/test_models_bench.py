@@ -71,7 +71,7 @@ def test_parts_are_sent_once_and_again_to_a_fresh_worker(
         assert names == ["check", "put", "check", "put", "check", "turns"]
         names.clear()
         assert len(bench.latencies(model, 5)) == 5
-        assert [len(side) for side in bench.interleaved(model, model, 3)] == [3, 3]
+        assert [len(side) for side in bench.profiled([model, model], 3)] == [3, 3]
         assert names == ["runs", "turns"]
         names.clear()
         bench.renew()

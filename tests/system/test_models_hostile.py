@@ -16,7 +16,7 @@ from hostile_programs import PROGRAMS, Victims, planted
 from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
 
-from tunegrad import candidate
+from tunegrad.compiling import candidate
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, Outcome
 from tunegrad.devices.host.codegen import compile_llvm
@@ -106,11 +106,11 @@ def test_hostile_model_harms_nothing_outside_its_worker(place: Place, tmp_path: 
     bad = place.models.of(place.work, {place.work.kernels[1].key: planting.actions})
     if row.status is Status.OK:  # what was refused did no harm, and goes on
         with suppress(CandidateTimeout) if name == SPINNING else nullcontext():
-            assert len(place.bench.interleaved(place.good, bad, 5)[1]) == 5
+            assert len(place.bench.profiled([place.good, bad], 5)[1]) == 5
     else:
         with pytest.raises(FAILURES[row.status]):
-            place.bench.interleaved(place.good, bad, 5)
+            place.bench.profiled([place.good, bad], 5)
     assert planting.met[-1] == planting.actions, "it was planted"
     assert victims.unharmed()
     assert os.getpid() == victims.session
-    assert len(place.bench.interleaved(place.good, place.good, 3)[0]) == 3, "the next comparison is as ever"
+    assert len(place.bench.profiled([place.good, place.good], 3)[0]) == 3, "the next comparison is as ever"

@@ -10,7 +10,7 @@ import planted_in_model
 import pytest
 from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
 
-from tunegrad.candidate import Payload
+from tunegrad.compiling.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice

@@ -25,10 +25,11 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, plan_schedule, stored_toggles
+from tunegrad.planning.plan import RULES, plan_schedule, stored_toggles
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding, plans
 from tunegrad.tuning.deciding import Deciding
+from tunegrad.tuning.grounds import Grounds
 from tunegrad.tuning.plans import settle_plan
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
@@ -97,9 +98,8 @@ def store() -> Iterator[Store]:
 def settled(
     store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
 ) -> frozenset[int]:
-    return settle_plan(
-        FUSION, host_target(THREADS), here(), store, measure, track_of(compare), "s1", deadline_s=deadline_s, tell=tell
-    )
+    grounds = Grounds(host_target(THREADS), here(), store, "s1", "contract", measure, track_of(compare), tell)
+    return settle_plan(FUSION, grounds, deadline_s)
 
 
 @pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])

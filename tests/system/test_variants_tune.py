@@ -25,13 +25,13 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning.variants import allowed
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.models import Models
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.variants import rivals_of, settle_variants
 from tunegrad.tuning.workload import Workload, workload_of_function
-from tunegrad.variants import allowed
 
 BUDGET_S = 2.0
 RNG = np.random.default_rng(0)

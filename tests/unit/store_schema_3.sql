@@ -118,7 +118,7 @@ CREATE TABLE "trials" (
             attempts INTEGER NOT NULL,
             reference_samples_s TEXT NOT NULL,   -- JSON list of seconds: what ran in the same turns
             reference_program TEXT NOT NULL,     -- hash of that program, '' where there is none
-            reference_s REAL NOT NULL,           -- seconds that it stands for, in all rows beside it
+            reference_s REAL NOT NULL,           -- seconds that it stands for, 0 where there is none
             checksum INTEGER NOT NULL,       -- CRC-32 of the row's content
             UNIQUE (kernel, fingerprint, actions, policy, space_version, repeat)
         );

@@ -99,10 +99,12 @@ def text_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_explain_passes_on_what_the_command_line_says(library: Callable[[Explainer], Explainer]) -> None:
     explainer = library(Explainer())
-    words = "mlp --kernel conv3x3 --budget 2m --asm --threads 1 --numerics strict --store t.db"
+    words = "mlp --kernel conv3x3 --budget 2m --asm --dump forms --threads 1"
+    words += " --numerics strict --store t.db"
     assert run(["explain", *words.split()]) == 0
     given = explainer.given
     assert (given["kernel"], given["budget_s"], given["asm"]) == ("conv3x3", "2m", True)
+    assert given["dump"] == Path("forms")
     settings = given["settings"]
     assert isinstance(settings, TuneSettings)
     assert (settings.threads, settings.numerics, settings.store) == (1, "strict", Path("t.db"))

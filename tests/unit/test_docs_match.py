@@ -60,11 +60,54 @@ def assert_parses(words: list[str]) -> None:
     command.make_context(name, rest, parent=ctx)  # raises UsageError for what does not parse
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+
+
+def prose(text: str) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(text: str) -> set[str]:
+    """What links to the headings of a document end with."""
+    titles = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(document: Path) -> list[str]:
+    """Relative links to a file that is not there, or to a heading that the file does not have."""
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(document.read_text(encoding="utf-8"))):
+        place, _, anchor = target.partition("#")
+        path = document.parent / place if place else document
+        if "://" not in target and not (
+            path.exists() and (not anchor or anchor in anchors(path.read_text(encoding="utf-8")))
+        ):
+            broken.append(target)
+    return broken
+
+
+@pytest.mark.parametrize("document", [str(path.relative_to(ROOT)) for path in DOCUMENTS])
 def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    targets = [t for t in re.findall(r"\]\(([^)]+)\)", text) if "://" not in t]
-    assert [t for t in targets if not (ROOT / t.split("#")[0]).exists()] == []
+    assert broken_links(ROOT / document) == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A b\n[a](#a-b) [b](#b) [c](c.md) [d](https://d.e/f.md)\n", encoding="utf-8")
+    assert broken_links(tmp_path / "a.md") == ["#b", "c.md"]
+
+
+def test_notebook_lists_its_files() -> None:
+    folder = ROOT / "docs" / "notebook"
+    listed = re.findall(r"\]\((\S+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(p.name for p in folder.glob("*.md") if p.name != "README.md")
+
+
+def test_glossary_has_forty_words_whose_files_exist() -> None:
+    words, _ = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8").split("\n## One word", 1)
+    entries = re.findall(r"^- \*\*[\w ]+\*\* \(`([\w/.]+)`", words, re.MULTILINE)
+    assert len(entries) == 40
+    assert [path for path in entries if not (ROOT / "tunegrad" / path).exists()] == []
 
 
 def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_graph import verify_graph
 from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.planning import prepared
+from tunegrad.planning.plan import prepared
 
 A, B = Tensor.input("a", (8, 6), "bf16"), Tensor.input("b", (6, 16), "bf16")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from program_hashes import hash_of
 
-from tunegrad.candidate import Payload
+from tunegrad.compiling.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, MachineLimits, Outcome
 from tunegrad.devices.cpu.device import CpuDevice

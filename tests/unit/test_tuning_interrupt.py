@@ -67,7 +67,7 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     monkeypatch.setattr(Schedules, "settle", broken_off)
     interrupt, told = Interrupt(), []
     interrupt.requested = asked_for
-    site = SimpleNamespace(measurer=None, runs_models=False, here=None, target=None, bench=None)
+    site = SimpleNamespace(measurer=None, here=None, target=None, bench=None)
     progress = SimpleNamespace(tell=told.append)
     searching = SimpleNamespace(progress=progress, session="s")
     session = Stages(SimpleNamespace(budget_s=1.0), [], site, None, interrupt, None, 0.0, searching)

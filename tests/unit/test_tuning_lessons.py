@@ -205,7 +205,7 @@ def test_session_is_taught_by_the_kernels_of_its_machine_and_by_no_later_session
         raise InterruptedError  # the rest of the session is not of interest
 
     monkeypatch.setattr(Teacher, "of", of)
-    monkeypatch.setattr(searching, "cost_model_installed", lambda: True)
+    monkeypatch.setattr(lessons, "cost_model_installed", lambda: True)
     with open_store(":memory:", "write", clock=lambda: float(next(clock))) as store:
         for name in ("before", "resumed", "between", "now"):
             with store.session("tune", 0, {}, "0", name):

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
-from tunegrad.candidate import HOOKS, Payload
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Beside, Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome, host_device
@@ -331,7 +331,7 @@ def test_costs_of_a_batch_that_was_done_before_it_was_waited_for_are_none(device
 
 def test_site_of_this_machine_keeps_one_batch_under_way_and_one_asked_for():
     settings = TuneSettings(ModelSpec("toy", "a:b"), "cpu", 1, 60.0, "beam", Path("s.db"), 0)
-    with open_site(settings, Policy(), Limits(), HOOKS, Interrupt(), Costs(), print) as site:
+    with open_site(settings, lambda _: Policy(), Limits(), HOOKS, Interrupt(), Costs(), print) as site:
         assert [site.in_flight(batch) for batch in (8, 16)] == [9, 17]
 
 

@@ -16,7 +16,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.variants import exact, parts_of, rewrite, variants_of
 from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.variants import expected
+from tunegrad.planning.variants import expected
 
 SERVER = replace(AVX512, threads=1)
 

@@ -12,7 +12,8 @@ from dataclasses import fields, replace
 from functools import cache
 
 from benchmarks.hand_schedules import AVX512, FULL
-from tunegrad.candidate import HOOKS, Payload
+from tunegrad.compiling.artifact import build
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Outcome
 from tunegrad.devices.cpu.device import CpuDevice
@@ -23,7 +24,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.print_graph import print_graph
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import Form, Schedule, Space
 from tunegrad.render.llvm import render_llvm
 from tunegrad.trial import Fingerprint, Policy, Trial
 
@@ -176,7 +177,19 @@ def _yes(holds: bool, words: str) -> str:
     return words
 
 
+def _passes() -> str:
+    seen: list[tuple[str, str, str]] = []
+
+    def observe(name: str, before: Form, after: Form) -> None:
+        made = type(after).__name__ if after is not before else "the same, or an error"
+        seen.append((f"`{name}`", type(before).__name__, made))
+
+    build(kernel(), Schedule.parse(ACTIONS), CpuDevice(SMALL), observe)
+    return table(("pass", "of", "makes"), seen)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "passes": _passes,
     "python": _python,
     "graph": _graph,
     "kernel": _kernel,

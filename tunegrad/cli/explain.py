@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from tunegrad.cli.options import (
@@ -29,6 +31,12 @@ __all__ = ["explain"]
 @click.option(
     "--asm", is_flag=True, help="Read the machine code of every kernel; with --kernel, print its hot loop too."
 )
+@click.option(
+    "--dump",
+    metavar="DIR",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    help="Write every form of each kernel's schedule to DIR/KEY: from the kernel to the text.",
+)
 @device_option
 @threads_option
 @store_option
@@ -40,6 +48,7 @@ def explain(
     kernel: str,
     budget: str,
     asm: bool,
+    dump: Path | None,
     device: str | None,
     threads: int | None,
     store: str | None,
@@ -62,7 +71,9 @@ def explain(
     from tunegrad.tune import explain as explain_model
 
     place = None if store is None else settings.store  # none given: the default one, if there is one
-    report = explain_model(settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, store=place)
+    report = explain_model(
+        settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, dump=dump, store=place,
+    )  # fmt: skip
     emit(report, explain_text(report), as_json=as_json)
 
 

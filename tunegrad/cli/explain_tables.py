@@ -30,12 +30,17 @@ def explain_text(report: ExplainReport) -> str:
     return "\n\n".join(parts)
 
 
+def _rate(gb_per_s: float) -> str:
+    """Bytes a second; a device may have no figure of its caches."""
+    return f"{gb_per_s:.1f} GB/s" if gb_per_s < float("inf") else "not measured"
+
+
 def _machine(report: ExplainReport) -> str:
     threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     store = f"store {report.store}" if report.store else "no store"
     return (
         f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak {report.peak_gflops:.1f} GFLOP/s, "
-        f"caches {report.cache_gb_per_s:.1f} GB/s, memory {report.memory_gb_per_s:.1f} GB/s"
+        f"caches {_rate(report.cache_gb_per_s)}, memory {report.memory_gb_per_s:.1f} GB/s"
     )
 
 

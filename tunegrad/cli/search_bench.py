@@ -27,6 +27,7 @@ __all__ = ["search_bench"]
 @click.option("--trials", type=int, default=100, metavar="N", help="Trials of each search.  [default: 100]")
 @click.option("--batch", type=int, default=8, metavar="N", help="Schedules asked for at a time.  [default: 8]")
 @click.option("--figure", metavar="FILE", help="Draw the curves: .svg, .png or .pdf; needs the [plot] extra.")
+@click.option("--device", metavar="NAME", help="Only spaces that were recorded there: cpu, opencl.  [default: all]")
 @json_option
 def search_bench(
     spaces: tuple[str, ...],
@@ -35,6 +36,7 @@ def search_bench(
     trials: int,
     batch: int,
     figure: str | None,
+    device: str | None,
     as_json: bool,
 ) -> None:
     """Compare searchers on recorded spaces: the area under the curve of best times, against random search.
@@ -50,7 +52,7 @@ def search_bench(
         from tunegrad.cli.bench_figure import check_figure
 
         check_figure(figure)
-    loaded = find_spaces([Path(place).expanduser() for place in spaces])
+    loaded = find_spaces([Path(place).expanduser() for place in spaces], device)
     for space in loaded:
         for problem in space.problems:
             note(f"{space.name}: {problem}")

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
-from tunegrad.cli.options import example, json_option, model_argument, numerics_option, seed_option, threads_option
+from tunegrad.cli.options import (
+    device_option,
+    example,
+    json_option,
+    model_argument,
+    numerics_option,
+    seed_option,
+    threads_option,
+)
 from tunegrad.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ def space() -> None:
 @click.option("--points", type=int, default=3000, metavar="N", help="Points at most.  [default: 3000]")
 @click.option("--budget", metavar="TIME", help="Wall-clock time; the same command again goes on.  [default: no limit]")
 @click.option("--format", "form", type=click.Choice(["tunegrad", "t4"]), default="tunegrad", help="The file's format.")
+@device_option
 @threads_option
 @seed_option
 @numerics_option
@@ -52,6 +61,7 @@ def record(
     points: int,
     budget: str | None,
     form: str,
+    device: str | None,
     threads: int | None,
     seed: int | None,
     numerics: str,
@@ -66,7 +76,7 @@ def record(
     from tunegrad.config import parse_budget, resolve_settings
     from tunegrad.recording import Read
 
-    settings = resolve_settings(model, threads=threads, seed=seed, numerics=numerics)
+    settings = resolve_settings(model, device=device, threads=threads, seed=seed, numerics=numerics)
     end_s = time.monotonic() + parse_budget(budget) if budget is not None else float("inf")
 
     def go_on(done: int, total: int) -> bool:

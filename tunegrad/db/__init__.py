@@ -16,7 +16,7 @@ from tunegrad.db.exchange import (
     prune_store,
     salvage_store,
 )
-from tunegrad.db.history import DecisionRow, History, LatencyRow, MeasurementRow, history
+from tunegrad.db.history import DecisionRow, History, LatencyRow, MeasurementRow, history, model_history
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
@@ -95,6 +95,7 @@ __all__ = [
     "import_store",
     "key_of",
     "merge_stores",
+    "model_history",
     "open_store",
     "prune_store",
     "read_contents",

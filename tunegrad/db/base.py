@@ -149,5 +149,6 @@ class BaseStore(ABC):
 
 def withdrawn(trial: Trial, reason: str, session: str) -> Trial:
     """What a trial that was withdrawn is to everybody who asks for trials: a wrong one."""
-    fields = replace(trial.measurement, status=Status.WRONG, samples_s=(), error=withdrawn_by(session, reason))
-    return replace(trial, measurement=fields)
+    said = withdrawn_by(session, reason)
+    wrong = replace(trial.measurement, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=said)
+    return replace(trial, measurement=wrong)

@@ -22,7 +22,7 @@ from tunegrad.db.identity import (
     wrong_of,
 )
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Fingerprint, Trial, middle
 
 __all__ = [
     "Contents",
@@ -121,10 +121,8 @@ class Winner:
     @property
     def time_s(self) -> float:
         """Median of the samples that decided: those of its promotion, else its own."""
-        evidence = None if self.promotion is None else self.promotion.evidence
-        samples = evidence.challenger_samples_s if evidence is not None else ()
-        measured = replace(self.trial.measurement, samples_s=samples) if samples else self.trial.measurement
-        return measured.seconds
+        samples = () if self.promotion is None else self.promotion.evidence.challenger_samples_s
+        return middle(samples) if samples else self.trial.measurement.seconds
 
 
 def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool:

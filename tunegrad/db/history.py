@@ -16,7 +16,7 @@ from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status, Trial
 
-__all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_view", "history"]
+__all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_view", "history", "model_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,19 @@ class History:
     left_out: int = 0
 
 
-def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: bool = False) -> History:
-    """The history of a model by its name, or of a kernel by its name, key, start of a key, or text.
+def model_history(model: str, latencies: Iterable[Latency], since_s: float = 0.0) -> History:
+    """The history of a model by its latencies; what is older than ``since_s`` only compares."""
+    rows = (r for r in _latencies(latencies) if r.created_s >= since_s)
+    return History(model, "", latencies=tuple(rows))
 
-    Of a kernel those measurements are listed that show change: of schedules that were promoted, or
-    measured more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since
-    the epoch. Raises StoreError for what the store does not know.
+
+def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: bool = False) -> History:
+    """The history of a kernel by its name, key, start of a key, or text.
+
+    Those measurements are listed that show change: of schedules that were promoted, or measured more
+    than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the epoch. Raises
+    StoreError for what the store does not know, and names the models that it knows.
     """
-    latencies = [x for x in contents.latencies if x.model == wanted]
-    if latencies:
-        return History(wanted, "", latencies=tuple(r for r in _latencies(latencies) if r.created_s >= since_s))
     text, name = _kernel(contents, wanted)
     key = key_of(text)
     trials = [t for t in contents.trials if t.kernel_key == key]

@@ -42,7 +42,7 @@ class MemoryTrials(BaseStore):
     @contextmanager
     def together(self) -> Iterator[None]:
         """Trials that are added in the block are kept at its end, or none of them."""
-        known = len(self._trials)
+        known, struck = len(self._trials), dict(self._withdrawn)
         try:
             yield
         except BaseException:
@@ -51,6 +51,7 @@ class MemoryTrials(BaseStore):
                 del self._ids[identity(trial)]
                 self._by_subject[subject(trial)].remove(row)
                 self._by_kernel[trial.kernel_key].remove(row)
+            self._withdrawn = struck
             raise
 
     def add(self, trial: Trial) -> int:
@@ -76,17 +77,23 @@ class MemoryTrials(BaseStore):
         self._sessions.setdefault(session, Session(session, started_s, None, "", 0, "{}", ""))
 
     def trials(
-        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+        self,
+        kernel_key: str,
+        fingerprint: Fingerprint | None = None,
+        policy: Policy | None = None,
+        without: Collection[str] = (),
     ) -> list[Trial]:
         """Trials of a kernel, oldest first; of one fingerprint or one policy where given.
 
-        Of what was measured several times the measurement that counts.
+        Of what was measured several times the measurement that counts, as if the sessions in
+        ``without`` had measured nothing.
         """
         self._check_open()
         return standing(
             trial
             for trial in map(self._seen, self._by_kernel.get(kernel_key, ()))
-            if (fingerprint is None or trial.fingerprint == fingerprint)
+            if trial.session not in without
+            and (fingerprint is None or trial.fingerprint == fingerprint)
             and (policy is None or trial.policy.text == policy.text)
         )
 

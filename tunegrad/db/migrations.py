@@ -175,7 +175,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             attempts INTEGER NOT NULL,
             reference_samples_s TEXT NOT NULL,   -- JSON list of seconds: what ran in the same turns
             reference_program TEXT NOT NULL,     -- hash of that program, '' where there is none
-            reference_s REAL NOT NULL,           -- seconds that it stands for, in all rows beside it
+            reference_s REAL NOT NULL,           -- seconds that it stands for, 0 where there is none
             checksum INTEGER NOT NULL,       -- CRC-32 of the row's content
             UNIQUE (kernel, fingerprint, actions, policy, space_version, repeat)
         )""",
@@ -274,8 +274,8 @@ _NO_WITHDRAWALS = """CREATE TEMP TABLE withdrawals (
     id INTEGER PRIMARY KEY, kernel, fingerprint, trial, reason, session, created_s
 )"""
 _TRIALS = (
-    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' AS reference_program, "
-    "0.0 AS reference_s"
+    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' AS reference_program,"
+    " 0.0 AS reference_s"
 )
 _BEFORE_3 = (
     "CREATE TEMP VIEW sessions AS SELECT rowid, *, '{}' AS versions, '{}' AS state FROM main.sessions",

@@ -64,13 +64,18 @@ class Store(Protocol):
         """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
 
     def trials(
-        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+        self,
+        kernel_key: str,
+        fingerprint: Fingerprint | None = None,
+        policy: Policy | None = None,
+        without: Collection[str] = (),
     ) -> list[Trial]:
         """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
 
         Of what was measured several times it is the measurement that counts: one from here before one of a file, a
         wrong one before all others, a settled end before a crash that was seen once only, then the newest. A withdrawn
-        one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why.
+        one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why. It is as if the sessions
+        in ``without`` had measured nothing.
         """
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:

@@ -224,7 +224,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         m.attempts,
         dump(m.reference_samples_s),
         m.reference_program,
-        float(m.reference_s),
+        m.reference_s,
         _checksum(trial),
     )
 

@@ -85,11 +85,16 @@ class SqliteTrials(SqliteBase):
         return row
 
     def trials(
-        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+        self,
+        kernel_key: str,
+        fingerprint: Fingerprint | None = None,
+        policy: Policy | None = None,
+        without: Collection[str] = (),
     ) -> list[Trial]:
         """Trials of a kernel, oldest first; of one fingerprint or policy (by its text).
 
-        Of what was measured several times the measurement that counts.
+        Of what was measured several times the measurement that counts, as if the sessions in
+        ``without`` had measured nothing.
         """
         where, wanted = conditions(
             _OF_TRIALS,
@@ -99,7 +104,7 @@ class SqliteTrials(SqliteBase):
         )
         rows = self._select(f"{SELECT} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._usable, rows) if t is not None]
-        return standing(t for t in found if _answers(t, kernel_key, fingerprint))
+        return standing(t for t in found if t.session not in without and _answers(t, kernel_key, fingerprint))
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
         """Every measurement of a kernel as it was, oldest first; of one fingerprint where given."""

@@ -211,7 +211,7 @@ class Bench:
         )  # fmt: skip
 
     def _pairs(self, bound: _Bound, policy: Policy, best_s: float, standing_s: float) -> Pairs:
-        """Samples in turns. What is beside the candidate writes where it does, and each time before it."""
+        """Samples in turns. What is beside the candidate writes where it does, and never last."""
         beside = self._beside
 
         def sampler(program: _Bound) -> Callable[[int], float]:
@@ -223,6 +223,7 @@ class Bench:
             None if beside is None else sampler(beside),
             policy,
             standing_s,
+            best_s,
             losing_s=self._limits.losing_factor * best_s,
             alone=bool(bound.evicted(policy.cache)),
         )

@@ -190,9 +190,9 @@ class Hooks:
 class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
-    Timing stops early where a candidate is ``losing_factor`` times slower than the best one. ``cache_bytes`` bounds the
-    inputs that the bench keeps, the references that the referee keeps (and a quarter as much of inputs), and those that
-    this process does.
+    Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in them.
+    ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee keeps (and
+    a quarter as much of inputs), and those that this process does.
     """
 
     compile_s: float = 5.0
@@ -202,4 +202,4 @@ class Limits:
     reference_s: float = 120.0
     cache_bytes: int = 1 << 30
     worker_start_s: float = 60.0
-    losing_factor: float = 1.5
+    losing_factor: float = 1.1

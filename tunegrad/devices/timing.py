@@ -1,7 +1,7 @@
 """How many samples to take, and what they say: adaptive repeats and order-statistic intervals.
 
-    beside B:   B C  B C  B C      every sample of a candidate C stands next to one of B, taken in the same turn
-    alone:        C    C    C
+    beside B:   B C  C B  B C      every sample of a candidate C stands next to one of B of the same turn
+    alone:        C  C      C
 
 Samplers are functions from inner repeats to seconds, so all of this is tested with no clock.
 """
@@ -28,15 +28,19 @@ _LEAST_S = 1e-9
 
 _TRIES = 4
 _TRYING = 0.3
-"""Launches before something is losing alone, and the part of its budget that they may take. The first ones find
-caches, and threads, as what ran before them left them: a kernel of 12 us took 280 at first. Beside another program,
-which meets the same, two turns are enough.
+"""Launches before something is losing alone, and the part of its budget that they may take.
+
+The first ones find caches, and threads, as what ran before them left them: a kernel of 12 us took
+280 at first. Beside another program, which meets the same, two turns are enough.
 """
 
 
 @dataclass(slots=True)
 class Pairs:
-    """Samples of a candidate, and of what is beside it turn by turn, none where it is alone. Mutable: they grow."""
+    """Samples of a candidate, and of what is beside it turn by turn, none where it is alone.
+
+    Mutable: they grow.
+    """
 
     samples_s: tuple[float, ...] = ()
     reference_s: tuple[float, ...] = ()
@@ -61,7 +65,10 @@ class Pairs:
 
 
 def inner_repeats(once_s: float, alone: bool) -> int:
-    """Launches per sample: one, or enough to fill 40 us where one takes under 20 us; one where they stand ``alone``."""
+    """Launches per sample: one, or enough to fill 40 us where one takes under 20 us.
+
+    One where they stand ``alone``.
+    """
     if alone or once_s >= _SHORT_S:
         return 1
     return max(1, min(_MAX_INNER, math.ceil(_SAMPLE_S / max(once_s, 1e-9))))
@@ -70,8 +77,9 @@ def inner_repeats(once_s: float, alone: bool) -> int:
 def relative_interval(samples: Sequence[float], statistic: str = "median") -> float:
     """Half the width of a ~95 % interval of the statistic, over the statistic.
 
-    Median: the order statistics of ranks n/2 +- 1.96*sqrt(n)/2 (no assumption on the distribution); under six samples
-    the whole range. Minimum: the gap of the two smallest. Infinity for less than two samples.
+    Median: the order statistics of ranks n/2 +- 1.96*sqrt(n)/2 (no assumption on the distribution);
+    under six samples the whole range. Minimum: the gap of the two smallest. Infinity for less than
+    two samples.
     """
     if len(samples) < 2:
         return math.inf
@@ -86,23 +94,39 @@ def relative_interval(samples: Sequence[float], statistic: str = "median") -> fl
 
 @dataclass(slots=True)
 class _Turns:
-    """Takes turns of a candidate and of what is beside it. Mutable: it keeps them, and how often each is repeated."""
+    """Takes turns of a candidate and of what is beside it.
+
+    Mutable: it keeps them, and how often each is repeated.
+    """
 
     candidate: Sampler
     beside: Sampler | None
     alone: bool
     pairs: Pairs
     inner: list[int] = field(default_factory=lambda: [1, 1])
+    after: bool = False
 
     def take(self, count: int) -> None:
-        """So many more turns; the candidate comes last in each, since its outputs are looked at afterwards."""
+        """So many more turns, in alternating order: what disturbs the cores may keep step with turns."""
         for _ in range(count):
-            if self.beside is not None:
+            if self.beside is not None and not self.after:
                 self.pairs.reference_s += (self.beside(self.inner[1]),)
             self.pairs.samples_s += (self.candidate(self.inner[0]),)
+            if self.beside is not None and self.after:
+                self.pairs.reference_s += (self.beside(self.inner[1]),)
+            self.after = self.beside is not None and not self.after
+
+    def end(self) -> Pairs:
+        """What was taken; the candidate ran last, since its outputs are looked at now."""
+        if self.beside is not None and not self.after:
+            self.candidate(1)
+        return self.pairs
 
     def calibrate(self) -> None:
-        """Let the first turns say how often each is repeated in a sample; unless alone they count no more."""
+        """Let the first turns say how often each is repeated in a sample.
+
+        Unless alone they count no more.
+        """
         sides = self.pairs.samples_s, self.pairs.reference_s
         self.inner = [inner_repeats(min(side), self.alone) if side else 1 for side in sides]
         self.pairs = self.pairs.latest(1) if self.alone else Pairs(standing_s=self.pairs.standing_s)
@@ -113,36 +137,49 @@ def sample_pairs(
     beside: Sampler | None,
     policy: Policy,
     standing_s: float = 0.0,
+    best_s: float = math.inf,
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
 ) -> Pairs:
     """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate is losing.
 
-    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran before it. Losing:
-    the turns so far say more than ``losing_s``, and there were several, but of a long one two. Unless ``alone``, the
-    first turn calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands for.
+    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran
+    before it. Losing: the turns so far say more than ``losing_s``, and there were several, but of a
+    long one two. Unless ``alone``, the first turn calibrates and is kept only where nothing follows
+    it. ``standing_s``: what is beside it stands for.
 
-    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take: in one turn that was
-    disturbed a candidate would seem to be the best.
+    Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
+    more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
+    turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of a
+    few turns a candidate seems to be the best, and of hundreds one always is.
     """
-    start = clock()
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
+    _sample(turns, policy, best_s, losing_s, clock)
+    return turns.end()
+
+
+def _sample(turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock: Callable[[], float]) -> None:
+    start = clock()
     turns.take(1)
-    tries = _TRIES if beside is None else 2
+    tries = _TRIES if turns.beside is None else 2
     while turns.pairs.value_s > losing_s and len(turns.pairs.samples_s) < tries:
         if len(turns.pairs.samples_s) > 1 and clock() - start > _TRYING * policy.budget_s:
             break
         turns.take(1)
-    late = beside is None and clock() - start > policy.budget_s
+    late = turns.beside is None and clock() - start > policy.budget_s
     if late or turns.pairs.value_s > losing_s:
         taken = len(turns.pairs.samples_s)
-        return turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
+        turns.pairs = turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
+        return
     turns.calibrate()
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
         turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
-        if clock() - start > policy.budget_s or turns.pairs.value_s > losing_s:
-            break
+        value_s = turns.pairs.value_s
+        late = clock() - start > policy.budget_s
+        if turns.beside is not None:
+            late = value_s >= best_s or (late and min(turns.pairs.samples_s) < best_s)
+        if late or value_s > losing_s:
+            return
         if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
-            break
-    return turns.pairs
+            return

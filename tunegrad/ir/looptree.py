@@ -186,8 +186,8 @@ class LoopTree:
     @property
     def partial(self) -> tuple[Loop, ...]:
         """The reduce loops around the region: those between which partial sums live in memory."""
-        around = [x for x in self.loops[: self.region] if _is_around(x)]
-        return tuple([x for x in around if x.stage >= 0 and x.extent > 1])
+        own = [x for x in self.loops[: self.region] if x.stage >= 0 and x.extent > 1]
+        return tuple([x for x in own if _is_around(x)])
 
     @property
     def shared_registers(self) -> tuple[Loop, ...]:
@@ -197,10 +197,11 @@ class LoopTree:
     def own(self, stage: int) -> tuple[Loop, ...]:
         """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
         begin = self.region
-        mine = [(i, x) for i, x in enumerate(self.loops) if x.stage == stage]
-        inside = [x for i, x in mine if i >= begin or not _is_around(x)]
-        serial = [x for x in inside if not x.kind.is_register]
-        return (*serial, *[x for _, x in mine if x.kind.is_register])
+        mine = [x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register]
+        if self.target.max_local:  # work-items begin with the stage
+            before = [x for x in self.loops[:begin] if x.stage == stage]
+            mine = [*(x for x in before if x.kind is LoopKind.LOCAL), *mine]
+        return (*mine, *[x for x in self.loops if x.stage == stage and x.kind.is_register])
 
     @property
     def items(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .index import Atom, FloorDiv, Index, Valid
+from .index import FloorDiv, Index, Valid
 
 __all__ = ["Facts", "below", "condition_facts", "stop_facts", "within"]
 
@@ -64,16 +64,17 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
             cancels = c * k < 0 and c % k == 0
             if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
-    return any(_quotient_below(index, atom, c, limit, facts, depth) for atom, c in index.terms)
+    quotients = [(a, c) for a, c in index.terms if c > 0 and isinstance(a, FloorDiv)]
+    return any(_quotient_below(index, a, c, limit, facts, depth) for a, c in quotients)
 
 
-def _quotient_below(index: Index, atom: Atom, c: int, limit: int, facts: Facts, depth: int) -> bool:
+def _quotient_below(
+    index: Index, atom: FloorDiv, c: int, limit: int, facts: Facts, depth: int
+) -> bool:  # fmt: skip
     """x + c * (n // d) < limit,  c > 0
 
     where d * x + c * n < d * limit; or where n < d * (q + 1), and x + c * q < limit whatever x is.
     """
-    if not isinstance(atom, FloorDiv) or c < 1:
-        return False
     rest = index - Index(((atom, c),), 0)
     most = (limit - 1 - rest.hi) // c
     return _below(atom.num, (most + 1) * atom.den, facts, depth - 1) or _below(

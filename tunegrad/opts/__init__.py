@@ -1,22 +1,34 @@
-"""Actions on loop trees, the space of schedules, default schedules, lowering."""
+"""Actions on loop trees, the space of schedules, default schedules, passes from kernel to text."""
 
 from .actions import Action, action_names, apply_actions, parse_actions, print_actions
 from .choosing import Chooser, Decision, DefaultChooser, TraceChooser
-from .lowering import lower
+from .observers import Seconds, dump_to_folder, dump_to_stream, verifying
+from .passes import MAX_INSTRUCTIONS, PASSES, Context, Form, Observer, Pass, lower, run_passes
 from .space import SPACE_VERSION, Schedule, Space
 
 __all__ = [
+    "MAX_INSTRUCTIONS",
+    "PASSES",
     "SPACE_VERSION",
     "Action",
     "Chooser",
+    "Context",
     "Decision",
     "DefaultChooser",
+    "Form",
+    "Observer",
+    "Pass",
     "Schedule",
+    "Seconds",
     "Space",
     "TraceChooser",
     "action_names",
     "apply_actions",
+    "dump_to_folder",
+    "dump_to_stream",
     "lower",
     "parse_actions",
     "print_actions",
+    "run_passes",
+    "verifying",
 ]

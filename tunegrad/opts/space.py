@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.looptree import LoopTree, loop_tree
+from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 
-from .actions import ACTIONS, Action, apply_actions, parse_actions, print_actions
+from .actions import ACTIONS, Action, parse_actions, print_actions
 from .choosing import Chooser, Decision, DefaultChooser, Recorder
-from .lowering import lower
+from .passes import TO_PROGRAM, TO_TREE, Context, Form, Pass, run_passes
 from .sketches import sketch
 
 __all__ = ["SPACE_VERSION", "Schedule", "Space"]
@@ -86,11 +86,16 @@ class Space:
 
     def tree(self, schedule: Schedule) -> LoopTree:
         """The loop tree after the schedule's actions; IllegalAction when one is not legal."""
-        return apply_actions(loop_tree(self.kernel, self.target), schedule.actions)
+        tree: LoopTree = self._run(TO_TREE, schedule)
+        return tree
 
     def lower(self, schedule: Schedule) -> Program:
         """The program of a schedule; IllegalAction when one is not legal, or a race can not be ruled out."""
-        return lower(self.tree(schedule))
+        program: Program = self._run((*TO_TREE, *TO_PROGRAM), schedule)
+        return program
+
+    def _run(self, passes: tuple[Pass, ...], schedule: Schedule) -> Form:
+        return run_passes(passes, self.kernel, Context(self.kernel, self.target, schedule.actions))
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:
         """Legal single steps that may be appended to a schedule, in a fixed order."""

@@ -191,7 +191,9 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[s
     extents = {n: loops[n] for n in layout}
     crossed = _crossed(tree, staged, reads, extents)
     sizes = list(extents.values())
-    _check_size(tree, staged, reads.load, _reach(sizes, _strides(sizes, crossed)))
+    longer = crossed >= 0
+    elements = _reach(sizes, _strides(sizes, crossed)) if longer else prod(sizes)
+    _check_size(tree, staged, reads.load, elements)
     return extents, crossed
 
 

@@ -349,6 +349,13 @@ class _Printer:
             return text if i.mask is None else f"{self._lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
 
         whole = ""
+        if self._is_packed(i):
+            kind, word = self.dialect.stored[t.dtype.name], f"w{i.id}"
+            wide = self._neighbours(i, "const")
+            wide = wide or self.dialect.load(kind, t.lanes, b, self._start(i))
+            self._line(f"const {self.dialect.vector(kind, t.lanes)} {word} = {wide};")
+            self._define(i.id, t, lambda k: self.dialect.lane(word, k))
+            return
         if i.mask is None and self._is_vector(t):
             if step == 1:
                 whole = self._neighbours(i, "const") or self.dialect.load(
@@ -357,6 +364,13 @@ class _Printer:
             elif step == 0:
                 whole = self._splat(lane(0), t)
         self._define(i.id, t, lane, whole)
+
+    def _is_packed(self, i: p.Load | p.Store) -> bool:
+        """Whether it moves neighbours of 16 bits, no vector as values, as one in memory."""
+        t, d = i.vtype, self.dialect
+        fits = t.lanes in d.widths and t.lanes * t.dtype.itemsize <= d.vector_bytes
+        beside = i.mask is None and t.lanes > 1 and i.offset.coefficient(i.lane) == 1
+        return beside and fits and t.dtype.bits == 16 and not self._is_vector(t)
 
     def _start(self, i: p.Load | p.Store) -> str:
         return self.at.sum(_fixed(i.offset, i.lane, 0))
@@ -367,7 +381,7 @@ class _Printer:
         space = self.spaces.get(i.buffer)
         if space is None or first.const % lanes or any(c % lanes for _, c in first.terms):
             return ""
-        vector = self.dialect.vector(self.dialect.values[i.vtype.dtype.name], i.vtype.lanes)
+        vector = self.dialect.vector(self.dialect.stored[i.vtype.dtype.name], i.vtype.lanes)
         where = f"{space} {qualifier}".strip()
         return self.dialect.wide(where, vector, self.buffers[i.buffer], self._start(i))
 
@@ -376,12 +390,13 @@ class _Printer:
 
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
-        if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
-            wide, kind = self._neighbours(i), self.dialect.values[t.dtype.name]
-            line = f"{wide} = v{i.value};"
-            if not wide:
-                line = self.dialect.store(kind, t.lanes, b, self._start(i), f"v{i.value}")
-            self._line(line)
+        whole = i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1
+        if whole or self._is_packed(i):
+            wide, kind = self._neighbours(i), self.dialect.stored[t.dtype.name]
+            lanes = [self._lane(i.value, k) for k in range(t.lanes)]
+            value = f"v{i.value}" if whole else self.dialect.build(kind, t.lanes, lanes)
+            store = f"{wide} = {value};" if wide else ""
+            self._line(store or self.dialect.store(kind, t.lanes, b, self._start(i), value))
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "

@@ -12,13 +12,15 @@ from tunegrad.errors import InternalError
 __all__ = ["LEAST_EFFECT", "LOOKS", "Verdict", "decide", "fastest_ratio"]
 
 LEAST_EFFECT = 0.01
-"""A challenger whose median ratio is not at least this part below 1 is a tie, however sure the test is: where a process
-puts memory and code makes a program seem half a per cent faster.
+"""A challenger whose median ratio is not at least this part below 1 is a tie, however sure the test
+is: where a process puts memory and code makes a program seem half a per cent faster.
 """
 
 LOOKS = 3
-"""How often a comparison may be looked at. One look in a disturbed quarter of an hour proved 35 of 48 schedules that
-are 3 to 38 % faster (decision 0026).
+"""How often a comparison may be looked at.
+
+One look in a disturbed quarter of an hour proved 35 of 48 schedules that are 3 to 38 % faster
+(decision 0026).
 """
 
 _ALPHA = 0.05
@@ -48,11 +50,12 @@ def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> f
 def decide(stands_s: Sequence[float], challenger_s: Sequence[float], looks: int = LOOKS) -> Verdict:
     """Whether the challenger takes less by the least effect, and surely, at one of so many ``looks``.
 
-    Samples are in seconds, taken in turns: the n-th of both belong together. The test is of the signed ranks of the
-    logarithms of their ratios, one-sided: what slows down a turn meets both, one outlier counts as one rank, and no
-    normal distribution is assumed (Wilcoxon, "Individual comparisons by ranking methods", 1945). Ties keep what
-    stands; so do too few turns (below 9 of 3 looks). Raises InternalError for samples that are not as many of each,
-    or empty, not finite or not above 0.
+    Samples are in seconds, taken in turns: the n-th of both belong together. The test is of the
+    signed ranks of the logarithms of their ratios, one-sided: what slows down a turn meets both,
+    one outlier counts as one rank, and no normal distribution is assumed (Wilcoxon, "Individual
+    comparisons by ranking methods", 1945). Ties keep what stands; so do too few turns (below 9 of 3
+    looks). Raises InternalError for samples that are not as many of each, or empty, not finite or
+    not above 0.
     """
     for name, samples in (("standing", stands_s), ("challenger", challenger_s)):
         if not samples or not all(math.isfinite(s) and s > 0.0 for s in samples):

@@ -103,6 +103,13 @@ class TrialStore(Protocol):
         """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
 
     def trials(
-        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+        self,
+        kernel_key: str,
+        fingerprint: Fingerprint | None = None,
+        policy: Policy | None = None,
+        without: Collection[str] = (),
     ) -> list[Trial]:
-        """The trials of a kernel on this machine and under this policy, oldest first."""
+        """The trials of a kernel on this machine and under this policy, oldest first.
+
+        It is as if the sessions in ``without`` had measured nothing.
+        """

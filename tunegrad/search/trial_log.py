@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
@@ -28,9 +28,12 @@ class TrialLog:
     now: Callable[[], float]
     resumed: frozenset[str] = frozenset()
 
-    def stored(self, kernel_key: str, space_version: int) -> list[Trial]:
-        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first."""
-        found = self.store.trials(kernel_key, self.fingerprint, self.policy)
+    def stored(self, kernel_key: str, space_version: int, without: Collection[str] = ()) -> list[Trial]:
+        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first.
+
+        It is as if the sessions in ``without`` had measured nothing.
+        """
+        found = self.store.trials(kernel_key, self.fingerprint, self.policy, without)
         return [t for t in found if t.space_version == space_version]
 
     def record(

@@ -16,7 +16,7 @@ this one works counts as what this one did, and only the wait for the rest is th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -167,7 +167,11 @@ class ChargedTrials:
                 stack.close()
 
     def trials(
-        self, kernel_key: str, fingerprint: Fingerprint | None = None, policy: Policy | None = None
+        self,
+        kernel_key: str,
+        fingerprint: Fingerprint | None = None,
+        policy: Policy | None = None,
+        without: Collection[str] = (),
     ) -> list[Trial]:
         with self._costs.part("store"):
-            return self._store.trials(kernel_key, fingerprint, policy)
+            return self._store.trials(kernel_key, fingerprint, policy, without)

@@ -1,7 +1,7 @@
 """What a model's kernels are, decided by measuring: how it stores images, where it is cut, which variants it runs.
 
     rules, store  -->  forms of images measured  -->  edges measured  -->  default schedules of variants measured
-                  -->  the near variants are searched: ``heats``      -->  variants settled: the decided plan
+                  -->  the near variants are searched: ``rivals``     -->  variants raced: the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -21,11 +21,12 @@ from tunegrad.events import Event
 from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning import stored_images, stored_toggles
+from tunegrad.planning.plan import stored_images, stored_toggles
+from tunegrad.planning.variants import pick_variants, picked
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import pick_variants, picked
 
 from .account import LEAST_S
+from .grounds import Grounds
 from .images import settle_images
 from .interrupt import Interrupt
 from .models import Models, WholeModel
@@ -103,18 +104,11 @@ class Deciding:
 
     def _settled(self, settle: Callable[..., _T], work: Workload, deadline_s: float) -> _T:
         """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
-        return settle(
-            work.fusion,
-            self.target,
-            self.here,
-            self.store,
-            self.seconds,
-            partial(self._track, work),
-            self.session,
-            self.numerics,
-            deadline_s,
-            self.tell,
+        track = partial(self._track, work)
+        grounds = Grounds(
+            self.target, self.here, self.store, self.session, self.numerics, self.seconds, track, self.tell
         )
+        return settle(work.fusion, grounds, deadline_s)
 
     def _track(self, work: Workload, blamed: Callable[[str, Schedule, CandidateFailure], None]) -> ModelTrack[Schedule]:
         """Models of whole plans, each with the variants that are picked for it."""
@@ -139,7 +133,10 @@ class Deciding:
             return None
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """What measuring settles; what is known already, where the user or the bound on candidates stops that."""
+        """What measuring settles.
+
+        What is known already, where the user or the bound on candidates stops that.
+        """
         try:
             return settle()
         except OutOfTrialsError:

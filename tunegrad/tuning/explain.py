@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 from tunegrad import devices
-from tunegrad.artifact import build
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.artifact import build
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits
@@ -29,10 +30,11 @@ from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program_flops import executed_flops
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning.variants import allowed, picked, stored_variant
 from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.variants import allowed, picked, stored_variant
 
+from .forms import dump_forms
 from .roofline import Roofline, needed_flops
 from .stepping import ScheduleTimer, time_steps
 from .workload import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
@@ -50,12 +52,13 @@ def explain(
     kernel: str = "",
     budget_s: float = 20.0,
     asm: bool = False,
+    dump: Path | None = None,
     with_store: bool = True,
     hooks: Hooks = HOOKS,
 ) -> ExplainReport:
     """Explain a model's kernels, or those that ``kernel`` names. Times schedules for about ``budget_s`` seconds.
 
-    ``asm`` reads every kernel's machine code too. Raises UserError for a kernel that the model has not.
+    ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
     """
     begun_s = time.monotonic()
     device = devices.open(settings.device, settings.threads)
@@ -73,6 +76,7 @@ def explain(
         look = "loop" if asm and kernel else "facts" if asm or kernel else ""
         rows = explain_rows(uses, timer, roofline, store, here, observe, look)
         roofline = Roofline(workers.machine_limits(again=True), target)
+        dump_forms(uses, rows, device, dump)
         rows = tuple(_bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True))
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
     return ExplainReport(

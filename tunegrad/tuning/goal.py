@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tunegrad.config import TuneSettings
 from tunegrad.search import KernelSearch
 
-__all__ = ["Goal"]
+__all__ = ["Goal", "goal_of"]
 
 _AGAIN = 1.02
 """After a measurement that failed, the kernels have to become faster by this much before the next one."""
@@ -44,3 +45,10 @@ class Goal:
         else:
             self.factor = seconds / predicted_s if predicted_s > 0.0 else 1.0
         return seconds <= self.target_s
+
+
+def goal_of(
+    settings: TuneSettings, searches: Callable[[], Sequence[KernelSearch]], measure: Callable[[], float]
+) -> Goal | None:
+    """The latency that the user wants; None where none is wanted."""
+    return None if settings.target_ms is None else Goal(1e-3 * settings.target_ms, searches, measure)

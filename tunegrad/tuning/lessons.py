@@ -18,17 +18,32 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from random import Random
 
+from tunegrad.config import TuneSettings
 from tunegrad.db import IMPORTED
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.search import Facts, Features, Lessons, Shape, TrialLog, distance, tree_features
+from tunegrad.search import (
+    LEARNED,
+    OPENMP,
+    Facts,
+    Features,
+    Lessons,
+    Searcher,
+    Shape,
+    TrialLog,
+    cost_model_installed,
+    distance,
+    make_searcher,
+    tree_features,
+)
 from tunegrad.trial import Trial
 
-__all__ = ["MOST_KERNELS", "MOST_ROWS", "Teacher", "features_of"]
+__all__ = ["MOST_KERNELS", "MOST_ROWS", "Teacher", "features_of", "learns", "missing_model"]
 
 MOST_ROWS = 600
 """Rows of all kernels together; the facts of one take about half a millisecond."""
@@ -46,6 +61,18 @@ _MOST_READ = 20_000
 def features_of(space: Space) -> Features:
     """The facts of a space's schedules, by their loop trees."""
     return lambda schedule: tree_features(space.tree(schedule))
+
+
+def learns(settings: TuneSettings) -> bool:
+    """Whether the searcher has a cost model here."""
+    return settings.searcher in LEARNED and cost_model_installed()
+
+
+def missing_model(settings: TuneSettings) -> str:
+    """What to say where a searcher would have a cost model and can not; '' otherwise."""
+    if settings.searcher not in LEARNED or cost_model_installed():
+        return ""
+    return f"searcher {settings.searcher}: no cost model: lightgbm can not be imported; {OPENMP}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +109,11 @@ class Teacher:
             {key: _lessons(Space(k, target), _spread(found, shares[key])) for key, (k, found) in taught.items()}
         )
 
+    def searcher(self, settings: TuneSettings, space: Space, key: str) -> Searcher:
+        """A searcher of a kernel by its key, which is taught by the others."""
+        rng = Random(f"{settings.seed} {key}")
+        return make_searcher(settings.searcher, space, rng, features_of(space), self.lessons(key))
+
     def lessons(self, key: str) -> Lessons:
         """What all kernels but that one teach."""
         others = [lessons for other, lessons in self.known.items() if other != key]
@@ -101,8 +133,8 @@ class _Rows:
 
     def of(self, key: str) -> Sequence[Trial]:
         """Those of a kernel; none where hardly any ran."""
-        stored = self.log.stored(key, SPACE_VERSION)
-        found = [t for t in stored if t.session not in self.leave_out and not t.origin.startswith(IMPORTED)]
+        stored = self.log.stored(key, SPACE_VERSION, self.leave_out)
+        found = [t for t in stored if not t.origin.startswith(IMPORTED)]
         self.read += len(found)
         return found if sum(t.measurement.ran for t in found) >= _FEWEST else ()
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tunegrad.candidate import Payload
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Compiling, DeviceMeasurer, Outcome, default_threads
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel

@@ -9,75 +9,48 @@ a race of whole models, one edge changed         -->   what wins or is close is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 
-from tunegrad.config import Numerics
-from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import RULES, expected_parts, expected_s, stored_s, stored_toggles
+from tunegrad.planning.plan import RULES, expected_parts, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT
-from tunegrad.trial import Fingerprint
 
 from .claims import decided_here
 from .contest import PARTS_POLICY
-from .decisions import DecisionRows, evidence_of
-from .race import Choice, Met, Track, race
+from .decisions import evidence_of
+from .grounds import HOPELESS, SLOWER, Grounds
 from .tracks import least_s
 
-__all__ = ["HOPELESS", "SLOWER", "Measure", "PlanTrack", "settle_plan"]
-
-HOPELESS = 1.25
-"""Alternatives that are expected to take this much longer are not measured."""
+__all__ = ["settle_plan"]
 
 _CLOSE = 1.1
-"""Alternatives whose parts take at most this much longer than the rules' are tried in the whole model."""
-
-SLOWER = 2.0
-"""What default schedules take, about, in times of what a model of the machine expects."""
+"""Parts alone may seem this much slower than they are in the whole model."""
 
 _PARTS = "parts"
 """The test of the rules' cut, which met nobody."""
 
-Measure = Callable[[Sequence[Kernel]], dict[str, float]]
 
-PlanTrack = Callable[[Callable[[str, Schedule, CandidateFailure], None]], Track[Schedule]]
-"""Where plans of a model are raced; the function is told which one ended a race."""
-
-
-def settle_plan(
-    fusion: Fusion,
-    target: Target,
-    here: Fingerprint,
-    store: Store,
-    measure: Measure,
-    track: PlanTrack,
-    session: str,
-    numerics: Numerics = "contract",
-    deadline_s: float = inf,
-    tell: Callable[[Event], None] = lambda _: None,
-) -> frozenset[int]:
+def settle_plan(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> frozenset[int]:
     """The nodes at which the graph is cut otherwise than by the rules.
 
-    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran. ``track`` is
-    where plans are raced. Regions that this machine has settled are left as they are; those that the time until
-    ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a file claims that
-    nobody here has measured. What a file claims is always tried in the whole model.
+    Regions that this machine has settled are left as they are; those that the time until
+    ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a
+    file claims that nobody here has measured. What a file claims is always tried in the whole
+    model.
     """
-    work = _Settling(fusion, target, here, store, session, numerics, tell)
+    work = _Settling(fusion, grounds)
     work.chosen = work.settled_toggles()
     for region in work.open_regions():
         if monotonic() >= deadline_s:
             break
-        work.decide(work.measured(region, measure), track, deadline_s)
-    return stored_toggles(fusion, here, store)
+        work.decide(work.measured(region), deadline_s)
+    return stored_toggles(fusion, grounds.here, grounds.store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +71,13 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Settling:
-    """What the steps share. Mutable: ``chosen`` grows, and what kernels are expected to take is kept."""
+    """What the steps share.
+
+    Mutable: ``chosen`` grows, and what kernels are expected to take is kept.
+    """
 
     fusion: Fusion
-    target: Target
-    here: Fingerprint
-    store: Store
-    session: str
-    numerics: Numerics
-    tell: Callable[[Event], None]
+    grounds: Grounds
     chosen: frozenset[int] = frozenset()
     alternatives: Alternatives = field(init=False)
     total_s: float = field(init=False)
@@ -122,7 +93,7 @@ class _Settling:
     def expected_s(self, kernels: Sequence[Kernel]) -> float:
         for k in kernels:
             if k.key not in self.known:
-                self.known[k.key] = expected_s(k, self.target, self.numerics)
+                self.known[k.key] = expected_s(k, self.grounds.target, self.grounds.numerics)
         return sum(self.known[k.key] for k in kernels)
 
     # ---- what is known
@@ -130,7 +101,7 @@ class _Settling:
     def settled(self, key: str) -> bool:
         """Whether a region was settled on this machine; that a file says so is a claim."""
         if key not in self.decided:
-            self.decided[key] = decided_here(self.store, "cut", key, self.here) is not None
+            self.decided[key] = decided_here(self.grounds.store, "cut", key, self.grounds.here) is not None
         return self.decided[key]
 
     def settled_toggles(self) -> frozenset[int]:
@@ -139,7 +110,7 @@ class _Settling:
 
     def won(self, edge: Edge) -> bool:
         """Whether the store says that this edge is how its region is cut best."""
-        found = self.store.decision("cut", edge.key, self.here, SPACE_VERSION)
+        found = self.grounds.store.decision("cut", edge.key, self.grounds.here, SPACE_VERSION)
         return found is not None and found.choice == edge.name
 
     # ---- what is worth measuring
@@ -168,68 +139,52 @@ class _Settling:
     def _too_large(self, edge: Edge) -> bool:
         """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
         region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
-        return stored_s(edge, self.target) > HOPELESS * region_s
+        return stored_s(edge, self.grounds.target) > HOPELESS * region_s
 
     # ---- measuring
 
-    def measured(self, region: Sequence[Alternative], measure: Measure) -> list[_Sum]:
+    def measured(self, region: Sequence[Alternative]) -> list[_Sum]:
         """The alternatives of one region with the seconds of their kernels, each as its expected variant."""
-        parts = {k.key: expected_parts(k, self.target, self.numerics) for a in region for k in (*a.before, *a.after)}
-        seconds = measure(list({p.key: p for kernels in parts.values() for p in kernels}.values()))
+        target, numerics = self.grounds.target, self.grounds.numerics
+        parts = {k.key: expected_parts(k, target, numerics) for a in region for k in (*a.before, *a.after)}
+        seconds = self.grounds.measure(list({p.key: p for kernels in parts.values() for p in kernels}.values()))
 
         def total_s(kernels: Sequence[Kernel]) -> float:
             return sum(seconds[p.key] for k in kernels for p in parts[k.key])
 
         return [_Sum(a.edge, total_s(a.before), total_s(a.after)) for a in region]
 
-    def decide(self, found: Sequence[_Sum], track: PlanTrack, deadline_s: float) -> None:
-        """Keep the rules' kernels of a region, or an edge that is faster in the whole model; both with their rows."""
+    def decide(self, found: Sequence[_Sum], deadline_s: float) -> None:
+        """Keep the rules' kernels of a region, or an edge that is faster in the whole model.
+
+        Both with their rows.
+        """
         if any(x.before_s == inf or self.alternatives.overlap(x.edge, self.chosen) for x in found):
             return
         tried = sorted((x for x in found if self._in_question(x)), key=lambda x: -x.gain_s)
-        toggles = [self.chosen | self.alternatives.toggles([x.edge]) for x in tried]
-        plans = tuple(self._plan(t) for t in toggles)
+        toggles = {x.edge.name: self.chosen | self.alternatives.toggles([x.edge]) for x in tried}
         if tried and monotonic() + least_s(2.0 * SLOWER * self.total_s) > deadline_s:
             return
-        places = {id(plan): i for i, plan in enumerate(plans)}
-
-        def failed(_: str, plan: Schedule, error: CandidateFailure) -> None:
-            edge = tried[places[id(plan)]].edge
-            rows = DecisionRows(self.store, self.here, self.session, "cut")
-            rows.failed(edge.region, edge.name, error)
-
-        key, met = found[0].edge.key, None
+        region, plans = found[0].edge.region, {name: self._plan(t) for name, t in toggles.items()}
         try:
-            met = race([Choice(key, self._plan(self.chosen), plans)], track(failed), deadline_s).get(key)
+            raced = self.grounds.raced("cut", region, self._plan(self.chosen), plans, deadline_s)
         except CandidateFailure:
             return
-        place = None if met is None else places[id(met.alternative)]
-        self._record(found[0], None if place is None else tried[place].edge, met)
-        if met is not None and met.won and place is not None:
-            self.chosen = toggles[place]
+        # The rules' row comes first, so that a region without a better one is settled, and stays as it is.
+        kernels = [x.kernel for x in self.alternatives.region(found[0].edge)]
+        self.grounds.store.name_kernel(region, "plan of " + ", ".join(k.name for k in kernels))
+        rows = self.grounds.rows("cut")
+        rows.stands(region, RULES, PARTS_POLICY, (found[0].before_s,), _PARTS)
+        if raced is not None:
+            name, met = raced
+            rows.challenged(region, name, evidence_of(met.verdict, met.samples), met.won, self.grounds.tell)
+            self.chosen = toggles[name] if met.won else self.chosen
 
     def _in_question(self, x: _Sum) -> bool:
-        """Whether the whole model may show that an edge is better: its parts say so, or they do not decide."""
-        if x.after_s == inf:
-            return False
-        if (x.edge.key, x.edge.name) in self.claimed:
-            return True
-        if x.after_s > _CLOSE * x.before_s:
-            return False
-        uncertain_s = len(x.edge.places) * (_CLOSE - 1.0) * x.before_s
-        return max(x.gain_s, uncertain_s) >= LEAST_EFFECT * self.total_s
+        """Whether the whole model may show that an edge is better: what it saves where its parts say too much."""
+        may_save_s = len(x.edge.places) * (_CLOSE * x.before_s - x.after_s)
+        claimed = (x.edge.key, x.edge.name) in self.claimed and x.after_s < inf
+        return claimed or may_save_s >= LEAST_EFFECT * self.total_s
 
     def _plan(self, toggles: frozenset[int]) -> Schedule:
         return self.fusion.toggled(toggles).schedule()
-
-    # ---- rows
-
-    def _record(self, first: _Sum, edge: Edge | None, met: Met[Schedule] | None) -> None:
-        """The rules' row comes first, so that a region without a better one is settled, and stays as it is."""
-        region = first.edge.region
-        kernels = [x.kernel for x in self.alternatives.region(first.edge)]
-        self.store.name_kernel(region, "plan of " + ", ".join(k.name for k in kernels))
-        rows = DecisionRows(self.store, self.here, self.session, "cut")
-        rows.stands(region, RULES, PARTS_POLICY, (first.before_s,), _PARTS)
-        if edge is not None and met is not None:
-            rows.challenged(region, edge.name, evidence_of(met.verdict, met.samples), met.won, self.tell)

@@ -19,8 +19,8 @@ SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=10, tolerance=0.
 def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
     """How candidates of these models are timed: constants evicted, where the cores' own caches do not hold them all.
 
-    Between two runs of a kernel a model reads all its other constants, so that what one kernel that runs alone has in
-    its caches says little of it: see decision 0020.
+    Between two runs of a kernel a model reads all its other constants, so that what one kernel that
+    runs alone has in its caches says little of it: see decision 0020.
     """
     held = target.threads * target.l2_bytes
     constants = sum(b.nbytes for w in workloads for b in w.plan.buffers if b.role == "const")

@@ -18,7 +18,10 @@ __all__ = ["Progress"]
 
 @dataclass(slots=True)
 class Progress:
-    """Hands events on. Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by."""
+    """Hands events on.
+
+    Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by.
+    """
 
     observers: Sequence[Observer]
     account: Account
@@ -37,7 +40,10 @@ class Progress:
         )  # fmt: skip
 
     def tell(self, event: Event) -> None:
-        """Hand an event to every observer; what was spent is stored, per cents are of the nearer of the two bounds."""
+        """Hand an event to every observer.
+
+        What was spent is stored, per cents are of the nearer of the two bounds.
+        """
         match event:
             case BudgetSpent():
                 self.account.charge(event.spent_s)

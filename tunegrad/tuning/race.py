@@ -6,10 +6,11 @@
     proof        a fresh process: what stands against those that are left; one test, at most three looks
                  --> who wins, with its evidence; everybody else leaves what stands
 
-One run is about all choices at once: a model runs some alternative of each of them. Who is tested was chosen by samples
-of the heats; the evidence is of the proof alone. A challenger that ends the process, hangs or spoils results is found
-by halves, blamed, and out; the race goes on. What something takes is told from the clock: a heat is held where one like
-the last one, and a proof, still fit.
+One run is about all choices at once: a model runs some alternative of each of them. Who is tested
+was chosen by samples of the heats; the evidence is of the proof alone. A challenger that ends the
+process, hangs or spoils results is found by halves, blamed, and out; the race goes on. What
+something takes is told from the clock: a heat is held where one like the last one, and a proof,
+still fit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ AT_ONCE = 8
 """Alternatives in a heat: more of them are seconds apart from what stands beside them."""
 
 HEAT_TURNS, PROOF_TURNS = 4, 12
-"""Turns of a heat, and of one look at a proof: at least 9 are needed to be sure at one of three looks."""
+"""Turns of a heat, and of one look at a proof: at least 9 are needed to be sure at one of three
+looks.
+"""
 
 TOTAL = ""
 """The key of what a whole run takes, where a track says it."""
@@ -58,7 +61,10 @@ class Choice(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Met(Generic[A]):
-    """The alternative that came nearest, and what was found of it; it takes the place where that is ``promoted``."""
+    """The alternative that came nearest, and what was found of it.
+
+    It takes the place where that is ``promoted``.
+    """
 
     alternative: A
     verdict: Verdict
@@ -71,7 +77,10 @@ class Met(Generic[A]):
 
 
 class Track(Protocol[A_contra]):
-    """Where alternatives run: whole models, or kernels alone. ``most`` run at once, what stands not counted."""
+    """Where alternatives run: whole models, or kernels alone.
+
+    ``most`` run at once, what stands not counted.
+    """
 
     @property
     def most(self) -> int:
@@ -83,10 +92,12 @@ class Track(Protocol[A_contra]):
     def turns(
         self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]], rounds: int
     ) -> list[dict[str, Pair]]:
-        """What each alternative of each lineup took, by choice, and what stands in the same turns; also ``TOTAL``.
+        """What each alternative of each lineup took, by choice, and what stands in the same turns.
 
-        Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and CandidateFailure
-        where what stands can not be made.
+        Also ``TOTAL``.
+
+        Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and
+        CandidateFailure where what stands can not be made.
         """
 
     def fresh(self) -> None:
@@ -99,8 +110,9 @@ class Track(Protocol[A_contra]):
 def race(choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf) -> dict[str, Met[A]]:
     """What came nearest, by choice; nothing of one whose alternatives did not run.
 
-    However little time there is until ``deadline_s`` (of the monotonic clock), the first alternatives meet what stands,
-    and who is ahead then has one look of a proof. Raises CandidateFailure where what stands does not run.
+    However little time there is until ``deadline_s`` (of the monotonic clock), the first
+    alternatives meet what stands, and who is ahead then has one look of a proof. Raises
+    CandidateFailure where what stands does not run.
     """
     return _Race([c for c in choices if c.others], track, deadline_s).run()
 
@@ -168,39 +180,49 @@ class _Race(Generic[A]):
     # ---- the proof
 
     def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
-        """What a test says of those that are ahead, on samples of their own; nobody wins who makes the whole slower."""
-        found = {key: self._met(key, i, self._samples[key, i], closed=True) for key, i in leaders.items()}
+        """What a test says of those that are ahead, on samples of their own.
+
+        Nobody wins who makes the whole slower.
+        """
+        found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
         ahead = {key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least}
         proof: dict[str, tuple[list[float], list[float]]] = {}
         if ahead:
             self._track.fresh()
-        for look in range(LOOKS if ahead else 0):
-            if look and not self._time_for(1, PROOF_TURNS):
-                break
+        looks = self._looks()
+        for _ in range(looks if ahead else 0):
             (taken,) = self._turns([ahead], PROOF_TURNS)
             for key, pair in taken.items():
                 _extend(proof.setdefault(key, ([], [])), pair)
-            found |= {key: self._met(key, i, proof[key]) for key, i in ahead.items() if key in taken}
+            found |= {key: self._met(key, i, proof[key], looks) for key, i in ahead.items() if key in taken}
             if not any(found[key].verdict.undecided for key in ahead):
                 break
         slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
         lost = {key for key in ahead if key not in proof}
         return {
-            key: self._met(key, leaders[key], met.samples, closed=True) if slower or key in lost else met
+            key: self._met(key, leaders[key], met.samples, 0) if slower or key in lost else met
             for key, met in found.items()
         }
 
-    def _met(self, key: str, i: int, samples: Pair, closed: bool = False) -> Met[A]:
-        """What a test says of samples; ``closed``: they prove nothing."""
-        v = decide(*samples)
-        verdict = Verdict(False, v.p_value, v.ratio, v.n, v.test, False) if closed else v
+    def _looks(self) -> int:
+        """As many looks at a proof as there is time for, said before the first one."""
+        left_s = self._deadline_s - monotonic()
+        return next((n for n in range(LOOKS, 1, -1) if left_s >= n * 2 * PROOF_TURNS * self._turn_s), 1)
+
+    def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
+        """What a test says of samples, at one of so many looks; 0: they prove nothing."""
+        v = decide(*samples, looks or 1)
+        verdict = v if looks else Verdict(False, v.p_value, v.ratio, v.n, v.test, False)
         return Met(self._others[key][i], verdict, (tuple(samples[0]), tuple(samples[1])))
 
     # ---- turns, and who ends them
 
     def _turns(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> list[dict[str, Pair]]:
-        """Turns of those that are not out; one that fails, and in which nobody does so again, is run once more."""
+        """Turns of those that are not out.
+
+        One that fails, and in which nobody does so again, is run once more.
+        """
         mercy = 1
         while True:
             sound = [self._sound(x) for x in lineups]

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tunegrad import devices
-from tunegrad.candidate import HOOKS, Payload
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
 from tunegrad.devices import Candidate, CompiledCandidate, Device, DeviceMeasurer, Limits, Outcome
 from tunegrad.errors import ConfigError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.planning.variants import allowed
 from tunegrad.recording import read_recording, write_recording, write_t4
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Measurement, Policy
-from tunegrad.variants import allowed
 
 from .points import MOST_POINTS, Point, Vary, points_of, settle_vary, vary_of
 from .workload import Workload, workload_of_spec

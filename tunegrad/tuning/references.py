@@ -3,8 +3,9 @@
     default schedule, sound       the first reference; it stands for what it took
     a candidate, twice as fast    the next one; it stands for ratio x what the one before stood for
 
-Rows of one kernel are ranked by ratio x standing seconds, so that rows of different minutes, and of different
-references, compare. What the first reference took in its moment is a factor that all of them share.
+Rows of one kernel are ranked by ratio x standing seconds, so that rows of different minutes, and of
+different references, compare. What the first reference took in its moment is a factor that all of
+them share.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tunegrad.trial import Measurement, Trial
 __all__ = ["References", "standing"]
 
 _RENEWED = 0.5
-"""A reference is timed as often as its candidates: one of twice the time would take two thirds of all timing."""
+"""A reference is timed as often as its candidates: one of twice the time would take two thirds of
+all timing.
+"""
 
 
 @dataclass(slots=True)
@@ -45,7 +48,8 @@ class References:
 def standing(trials: Sequence[Trial]) -> Trial | None:
     """The reference that the rows of a kernel ended with: its own row says what it stands for.
 
-    Of rows that were timed alone the first one that ran, which is a default's as a rule; None where nothing ran.
+    Of rows that were timed alone the first one that ran, which is a default's as a rule; None where
+    nothing ran.
     """
     ran = [t for t in trials if t.measurement.ran]
     beside = [t.measurement.reference_program for t in ran if t.measurement.reference_samples_s]

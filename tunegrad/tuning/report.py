@@ -12,6 +12,7 @@ from tunegrad.reports import TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
+from .pace import near_s
 from .roofline import Roofline
 from .whole import Whole
 from .workload import Workload
@@ -24,7 +25,7 @@ class Finish:
     """How a session ended: why the search stopped (None: it had no budget), and its times in seconds.
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are trials by status that the
-    searches of the models' kernels do not count.
+    searches of the models' kernels do not count. ``began_s`` is when it began, since the epoch.
     """
 
     interrupted: bool
@@ -33,6 +34,7 @@ class Finish:
     search_s: float
     costs: Mapping[str, float]
     others: Mapping[str, int]
+    began_s: float
 
 
 def report_of(
@@ -45,11 +47,10 @@ def report_of(
     session: str,
     finish: Finish,
     whole: Whole | None,
-    near_s: float | None,
 ) -> TuneReport:
     """The report of one model: a row per kernel, the heaviest first. Uses are those of this model.
 
-    ``whole`` is the whole model where it was measured, ``near_s`` as in ``pace``.
+    ``whole`` is the whole model where it was measured.
     """
     uses = {u.key: u.uses for u in workload.kernels}
     facts = [_facts(s, store.winner(s.task.key, here, s.space.version), whole) for s in searches]
@@ -91,7 +92,7 @@ def report_of(
         interrupted=finish.interrupted,
         seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,
-        near_s=near_s,
+        near_s=near_s([(uses[s.task.key], s.trials) for s in searches], session, finish.began_s),
         costs=finish.costs,
         stopped=finish.stopped or "",
         saved_s=finish.saved_s,

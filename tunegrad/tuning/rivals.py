@@ -26,8 +26,9 @@ from .workload import HasKernels, KernelUse, Workload, shared_kernels, uses_of, 
 __all__ = ["NEAR", "Group", "Rivals", "leave_but", "narrowed_in_rounds"]
 
 NEAR = 1.6
-"""Variants whose parts take at most this much longer than the best one's, by default schedules, are searched: of two
-the one that was 1.25 times slower by default was 1.3 times faster when both were searched (decision 0025).
+"""Variants whose parts take at most this much longer than the best one's, by default schedules, are
+searched: of two the one that was 1.25 times slower by default was 1.3 times faster when both were
+searched (decision 0025).
 """
 
 BEHIND = (1.25, 1.12)
@@ -38,8 +39,8 @@ BEHIND = (1.25, 1.12)
 class Group:
     """Kernels whose variants multiply the same shapes, and the variants that may be best, most hopeful first.
 
-    The direct variant stands, whether it may be best or not: the others have to beat it in whole models. Where it did
-    not run the most hopeful one stands.
+    The direct variant stands, whether it may be best or not: the others have to beat it in whole
+    models. Where it did not run the most hopeful one stands.
     """
 
     keys: tuple[str, ...]
@@ -113,7 +114,10 @@ class Rivals:
         )
 
     def seconds(self, group: Group) -> dict[str, float]:
-        """What all launches of a group take together, by variant; infinity where a part did not run."""
+        """What all launches of a group take together, by variant.
+
+        Infinity where a part did not run.
+        """
         direct, best_s = self._direct, self.best_s
         return {
             v: sum(direct[k].uses * best_s.get(p.key, inf) for k in group.keys for p in parts_of(direct[k].kernel, v))
@@ -121,10 +125,12 @@ class Rivals:
         }
 
     def narrowed(self, found_s: Mapping[str, float], within: float) -> Rivals:
-        """Without the variants that take over ``within`` times the best one's time; the fastest first.
+        """Without the variants that take over ``within`` times the best one's time.
 
-        ``found_s`` are seconds by key that are new. Of variants that take the same time the direct one is first; it
-        alone is left where nothing ran.
+        The fastest first.
+
+        ``found_s`` are seconds by key that are new. Of variants that take the same time the direct
+        one is first; it alone is left where nothing ran.
         """
         found_s = {key: min(s, self.best_s.get(key, inf)) for key, s in found_s.items()}
         told = replace(self, best_s={**self.best_s, **found_s})
@@ -145,7 +151,9 @@ class Rivals:
 
 
 def narrowed_in_rounds(search: ModelSearch, rivals: Sequence[Rivals], until_s: float) -> list[Rivals]:
-    """Rivals after rounds of a search: a batch of each of their kernels, twice; those that are behind leave it.
+    """Rivals after rounds of a search: a batch of each of their kernels, twice.
+
+    Those that are behind leave it.
 
     Rounds end at ``until_s`` of the monotonic clock; a round that does not fit is not held.
     """

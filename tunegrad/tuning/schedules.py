@@ -5,9 +5,10 @@
                 more of the model the kernel takes
     a win       proved faster there, in a fresh process: promoted with the evidence
 
-In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it to the next one; no
-measurement of a kernel alone shows that (decision 0028). Kernels are raced alone where no model runs. A schedule that
-ends a model's process, hangs or spoils what the model computes is withdrawn.
+In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it
+to the next one; no measurement of a kernel alone shows that (decision 0028). Kernels are raced
+alone where no model runs. A schedule that ends a model's process, hangs or spoils what the model
+computes is withdrawn.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from .workload import Workload
 __all__ = ["Schedules"]
 
 _FIELD = 40
-"""Others of the heaviest kernel that are raced where there is time: the best one was found as far as the 38th place of
-the search (decision 0028).
+"""Others of the heaviest kernel that are raced where there is time: the best one was found as far
+as the 38th place of the search (decision 0028).
 """
 
 _CLAIMS = 3
@@ -88,7 +89,10 @@ class Schedules:
     observe: Callable[[Event], None]
 
     def settle(self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf) -> None:
-        """Promote what is proved faster, of every kernel of which something changed; in the first model that has it."""
+        """Promote what is proved faster, of every kernel of which something changed.
+
+        In the first model that has it.
+        """
         fields = [self._verified(f) for s in searches if (f := self._field(s)) is not None]
         fields.sort(key=lambda f: f.model_s, reverse=True)
         for field in fields:
@@ -112,7 +116,10 @@ class Schedules:
     # ---- who is raced
 
     def _field(self, search: KernelSearch) -> _Field | None:
-        """Who meets whom; None where nothing ran, and where nothing new could take the place of what stands."""
+        """Who meets whom.
+
+        None where nothing ran, and where nothing new could take the place of what stands.
+        """
         ranked = search.finalists(1 << 30)
         if not ranked:
             return None

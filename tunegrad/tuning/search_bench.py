@@ -126,11 +126,12 @@ class BenchReport:
     wall_s: float
 
 
-def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
+def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[LoadedSpace, ...]:
     """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``, ``*.jsonl.gz`` and ``*.t4.json``.
 
-    Where none is named, those of the checkout that this package stands in. Raises ConfigError for two of one name.
-    Raises StoreError where there are none, or a file has no sound row.
+    Where none is named, those of the checkout that this package stands in. ``device`` leaves those that were recorded
+    on devices of its family. Raises ConfigError for two of one name, and where none is of that family. Raises
+    StoreError where there are none, or a file has no sound row.
     """
     places = places or (_own(),)
     files = [file for place in places for file in (_files_of(place) if place.is_dir() else (place,))]
@@ -143,7 +144,15 @@ def find_spaces(places: Sequence[Path]) -> tuple[LoadedSpace, ...]:
         if any(space.name == name for space in found):
             raise ConfigError(f"{file}: another recorded space is called {name}, too")
         found.append(LoadedSpace(name, read.recording, tuple(map(str, read.problems))))
-    return tuple(found)
+    return tuple(found if device is None else _of_device(found, device))
+
+
+def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
+    families = [dict(space.recording.fingerprint.fields).get("device", "") for space in spaces]
+    wanted = device.partition(":")[0]
+    if wanted not in families:
+        raise ConfigError(f"device {device!r}: no space was recorded there, but on {', '.join(sorted(set(families)))}")
+    return [space for space, family in zip(spaces, families, strict=True) if family == wanted]
 
 
 def _own() -> Path:

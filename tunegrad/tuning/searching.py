@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import (
-    LEARNED,
     BudgetPolicy,
     KernelSearch,
     Lending,
     ModelSearch,
-    Searcher,
     SearchSpace,
     SearchTask,
     StopRule,
     TrialLog,
-    cost_model_installed,
-    make_searcher,
     taken_over,
 )
 from tunegrad.trial import Policy
@@ -33,7 +28,7 @@ from tunegrad.trial import Policy
 from .account import sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
 from .deciding import OutOfTrialsError
-from .lessons import Teacher, features_of
+from .lessons import Teacher, learns
 from .progress import Progress
 from .references import standing
 from .roofline import needed_flops
@@ -55,7 +50,10 @@ _SHORT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """Makes the searches of one session, and what they share. ``resumed`` are the sessions that it goes on from."""
+    """Makes the searches of one session, and what they share.
+
+    ``resumed`` are the sessions that it goes on from.
+    """
 
     settings: TuneSettings
     site: Site
@@ -67,14 +65,20 @@ class Searching:
     resumed: frozenset[str]
 
     def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
-        """One search a kernel, in order; ``seeded``: the store's other kernels lend seeds and lessons."""
+        """One search a kernel, in order.
+
+        ``seeded``: the store's other kernels lend seeds and lessons.
+        """
         mine = self.resumed | {self.session}
         since = sessions_since(self.store, mine) if seeded else frozenset[str]()
         seeding = Seeding(self.store, self.site.here, self.policy, since)
         trials = ChargedTrials(self.store, self.costs)
         log = TrialLog(trials, self.site.here, self.policy, self.session, time.time, self.resumed)
         with self.costs.part("asking"):
-            teacher = self._teacher(uses, log, since) if seeded else Teacher({})
+            teacher = Teacher({})
+            if seeded and learns(self.settings):
+                others = dict(self.store.kernels(self.site.here))
+                teacher = Teacher.of([use.kernel for use in uses], self.site.target, log, others, since)
         return tuple(self._search(use, log, teacher, seeding if seeded else None) for use in uses)
 
     def _search(self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None) -> KernelSearch:
@@ -82,16 +86,10 @@ class Searching:
         self.store.name_kernel(use.kernel.text, use.name)
         with self.costs.part("asking"):
             space = Space(use.kernel, self.site.target)
-            searcher = ChargedSearcher(_searcher(self.settings, space, use.key, teacher), self.costs)
+            searcher = ChargedSearcher(teacher.searcher(self.settings, space, use.key), self.costs)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
             measurer = self.site.measurer
             return KernelSearch(self._task(use), space, searcher, measurer, log, self.progress.tell, seeds=seeds)
-
-    def _teacher(self, uses: Sequence[KernelUse], log: TrialLog, since: frozenset[str]) -> Teacher:
-        if self.settings.searcher not in LEARNED or not cost_model_installed():
-            return Teacher({})
-        others: Mapping[str, str] = dict(self.store.kernels(self.site.here))
-        return Teacher.of([use.kernel for use in uses], self.site.target, log, others, since)
 
     def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
         with self.costs.part("asking"):
@@ -129,9 +127,12 @@ class Searching:
             self._prime(searches)
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
-        """Seconds of default schedules by key, verified and with their rows; infinity where none ran.
+        """Seconds of default schedules by key, verified and with their rows.
 
-        Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will be searched.
+        Infinity where none ran.
+
+        Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will
+        be searched.
         """
         searches = self.searches([KernelUse(k, k.key, k.name, 1) for k in kernels])
         left = self.trials_left()
@@ -158,8 +159,3 @@ class Searching:
         """Compile the defaults of all kernels in one batch."""
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
         self.site.measurer.prime(work)
-
-
-def _searcher(settings: TuneSettings, space: Space, key: str, teacher: Teacher) -> Searcher:
-    rng = Random(f"{settings.seed} {key}")
-    return make_searcher(settings.searcher, space, rng, features_of(space), teacher.lessons(key))

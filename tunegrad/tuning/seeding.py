@@ -43,7 +43,7 @@ class Seeding:
 
     def seeds(self, kernel: Kernel, space: Space) -> tuple[Schedule, ...]:
         """Schedules to try on a kernel right after its defaults; none where it was searched here before."""
-        stored = self.store.trials(kernel.key, self.here, self.policy)
+        stored = self.store.trials(kernel.key, self.here, self.policy, self.leave_out)
         if _searched([t for t in stored if self._counts(t, space)]):
             return ()
         rows = [list(lent) for lent in self._sources(kernel, space)]
@@ -79,7 +79,7 @@ class Seeding:
     def _by_machine(self, key: str, space: Space, elsewhere: bool) -> Iterator[Sequence[Trial]]:
         """The fastest rows of a kernel: those of this machine, or of each other one. Each program counts once."""
         found: dict[Fingerprint, list[Trial]] = {}
-        for trial in self.store.trials(key, policy=self.policy):
+        for trial in self.store.trials(key, policy=self.policy, without=self.leave_out):
             if (trial.fingerprint != self.here) == elsewhere and self._counts(trial, space):
                 found.setdefault(trial.fingerprint, []).append(trial)
         for place in sorted(found, key=lambda f: (len(f.differences(self.here)), f.text)):

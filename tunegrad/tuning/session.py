@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from tunegrad import __version__, devices
-from tunegrad.candidate import HOOKS
+from tunegrad import __version__
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
@@ -60,12 +60,11 @@ def run_sessions(
 ) -> tuple[TuneReport, ...]:
     """Tune models together: one budget, one search of all their kernels, a report of each.
 
-    The session's row is closed however this ends, and what was measured stays. ``hooks`` are what the workers do with a
-    candidate, ``costs`` a watch that runs already. Raises UserError for an unknown device, a searcher
-    whose packages are not installed, or an unusable store.
+    The session's row is closed however this ends, and what was measured stays. ``hooks`` are what
+    the workers do with a candidate, ``costs`` a watch that runs already. Raises UserError for an
+    unknown device, a searcher whose packages are not installed, or an unusable store.
     """
     check_searcher(settings.searcher)
-    policy = search_policy(workloads, devices.open(settings.device, settings.threads).target)
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
     with ExitStack() as stack:
@@ -74,9 +73,12 @@ def run_sessions(
         store = stack.enter_context(open_store(settings.store, "write"))
         interrupt = stack.enter_context(Interrupt())
         site = stack.enter_context(
-            open_site(settings, policy, _LIMITS, hooks, interrupt, costs, partial(_warn, observers))
+            open_site(
+                settings, partial(search_policy, workloads), _LIMITS, hooks, interrupt, costs, partial(_warn, observers)
+            )
         )
         settings = replace(settings, in_flight=site.in_flight(BATCH))
+        policy = site.policy
         record = session_record(settings, policy)
         row = stack.enter_context(
             store.session(

@@ -8,9 +8,9 @@ from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import Device
 from tunegrad.inference import process_compiler, stale
 from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.planning.variants import picked
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import picked
 
 from .workload import KernelUse, cut_as_stored, with_variants, workload_of_spec
 

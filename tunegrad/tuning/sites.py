@@ -30,25 +30,26 @@ __all__ = ["Site", "open_site"]
 class Site:
     """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
 
+    ``policy`` is how they time.
     ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``bench`` runs whole models, on
     one of those machines. ``close`` stops every worker; calling it again does nothing.
     """
 
     target: Target
     here: Fingerprint
+    policy: Policy
     measurer: SessionMeasurer
     bench: ModelBench
     machine_limits: Callable[[], MachineLimits]
     close: Callable[[], None]
     in_flight: Callable[[int], int]
     machines: int = 1
-    runs_models: bool = True
 
 
 @contextmanager
 def open_site(
     settings: TuneSettings,
-    policy: Policy,
+    policy_of: Callable[[Target], Policy],
     limits: Limits,
     hooks: Hooks,
     interrupt: Interrupt,
@@ -63,9 +64,12 @@ def open_site(
         device = devices.open(settings.device, settings.threads)
         here = device.fingerprint(settings.numerics)
         with DeviceMeasurer(device, hooks, limits, settings.seed) as workers:
+            policy = policy_of(device.target)
             measurer = CandidateMeasurer(workers, policy, interrupt, costs)
             with _bench_on(workers, limits, interrupt) as bench:
-                yield Site(device.target, here, measurer, bench, workers.machine_limits, workers.close, _one_ahead)
+                yield Site(
+                    device.target, here, policy, measurer, bench, workers.machine_limits, workers.close, _one_ahead
+                )
         return
     from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
     from .fleet.cluster import RayCluster
@@ -74,6 +78,7 @@ def open_site(
         crew = cluster.crew(settings.ray_kind)
         for line in crew.left_out:
             warn(f"left out: {line}")
+        policy = policy_of(crew.device.target)
         engine = EngineSpec(
             "tunegrad.tuning.fleet:DeviceEngine", (crew.device, settings.numerics, policy, limits, settings.seed, hooks)
         )
@@ -86,6 +91,7 @@ def open_site(
         yield Site(
             crew.device.target,
             crew.fingerprint,
+            policy,
             fleet,
             FleetBench(dispatcher, interrupt),
             fleet.machine_limits,

@@ -16,23 +16,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.errors import CandidateFailure
 from tunegrad.events import SessionFinished, Warned
 from tunegrad.opts import Space
 from tunegrad.reports import TuneReport
-from tunegrad.search import LEARNED, OPENMP, KernelSearch, StopReason, StopRule, cost_model_installed
+from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
 from .costs import Costs
 from .deciding import Deciding
-from .goal import Goal
+from .goal import goal_of
 from .interrupt import Interrupt
+from .lessons import missing_model
 from .models import Models
-from .pace import near_s
 from .progress import Progress
 from .report import Finish, report_of
 from .rivals import Rivals, leave_but, narrowed_in_rounds
@@ -46,7 +44,9 @@ from .workload import Workload, shared_kernels
 __all__ = ["Stages"]
 
 _ROUNDS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
-"""The parts of a budget in which near variants are searched, and in which whole models choose among them."""
+"""The parts of a budget in which near variants are searched, and in which whole models choose among
+them.
+"""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Stages:
     def _planned(self, left_s: float) -> list[Rivals]:
         """The models as plans that measuring decides on, with the variants that are near."""
         self._expect()
-        share_s = left_s / len(self.workloads) if self.site.runs_models else 0.0
+        share_s = left_s / len(self.workloads)
         return [self._deciding.opened(work, share_s) for work in self.workloads]
 
     def _expect(self) -> None:
@@ -104,7 +104,7 @@ class Stages:
 
         Not where other machines measure: one of them may be this one.
         """
-        if self.site.runs_models and self.settings.ray is None:
+        if self.settings.ray is None:
             try:
                 self.site.bench.expect([(work.fusion.drafts.targets, work.inputs) for work in self.workloads])
             except KeyboardInterrupt:
@@ -115,17 +115,20 @@ class Stages:
 
     def _searches(self, rivals: Sequence[Rivals]) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end."""
-        if self.settings.searcher in LEARNED and not cost_model_installed():
-            no_model = f"searcher {self.settings.searcher}: no cost model: lightgbm can not be imported; {OPENMP}"
-            self._progress.tell(Warned(no_model))
+        if missing := missing_model(self.settings):
+            self._progress.tell(Warned(missing))
         uses = [u for u in shared_kernels(rivals) if not u.kernel.fixed]
         return self.searching.searches(uses, self.settings.warm_start)
 
     def _searched(
         self, searches: tuple[KernelSearch, ...], rivals: list[Rivals], search_s: float, left_s: float
     ) -> StopReason:
-        """Search the kernels of near variants, decide between these, and search on; why that ended."""
-        rule = StopRule(self.settings.patience, self.searching.trials_left(), self._goal(searches))
+        """Search the kernels of near variants, decide between these, and search on.
+
+        Why that ended.
+        """
+        goal = goal_of(self.settings, lambda: _of_models(searches, self.workloads), lambda: self._latency_s(searches))
+        rule = StopRule(self.settings.patience, self.searching.trials_left(), goal)
         search = self.searching.begin(searches, search_s, rule)
         try:
             self.searching.prepare(searches)
@@ -143,34 +146,28 @@ class Stages:
         return search.stopped
 
     def _variants(self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], share_s: float) -> list[Workload]:
-        """Models as races of their variants decide, with the fastest schedules so far; nothing else works meanwhile."""
+        """Models as races of their variants decide, with the fastest schedules so far.
+
+        Nothing else works meanwhile.
+        """
         fastest = {s.task.key: s.winner.actions for s in searches}
         self.site.measurer.settle()
         with self.costs.part("plans"):
             return [self._deciding.decided(r, fastest, share_s / len(rivals)) for r in rivals]
 
-    def _goal(self, searches: tuple[KernelSearch, ...]) -> Goal | None:
-        """Whether the latency that the user wants is reached; None where none is wanted."""
-        if self.settings.target_ms is None:
-            return None
-
-        def measured_s() -> float:
-            self.site.measurer.settle()
-            with self.costs.part("whole model", sealed=True):
-                try:
-                    return latency_s(self.workloads[0], {s.task.key: s.winner.actions for s in searches}, self._models)
-                except CandidateFailure as error:
-                    self._progress.tell(Warned(f"the whole model was not measured: {error}"))
-                    return inf
-
-        return Goal(1e-3 * self.settings.target_ms, lambda: _of_models(searches, self.workloads), measured_s)
+    def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
+        """Of the model with the fastest schedules so far, in seconds; infinity where it does not run."""
+        self.site.measurer.settle()
+        with self.costs.part("whole model", sealed=True):
+            fastest = {s.task.key: s.winner.actions for s in searches}
+            return latency_s(self.workloads[0], fastest, self._models, self._progress.tell)
 
     # ---- race
 
     def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
         """Settle the winner of every kernel."""
         share_s = 0.0 if self.interrupt.requested else RESERVE * self.settings.budget_s
-        models = self._models if self.site.runs_models else None
+        models = self._models
         void, tell = self._withdrawals.trial, self._progress.tell
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
         self.interrupt.forgive()
@@ -184,8 +181,6 @@ class Stages:
     # ---- measure, report
 
     def _measured(self, work: Workload) -> Whole | None:
-        if not self.site.runs_models:
-            return None
         return measured_whole(work, self._models, self._withdrawals, self.interrupt)
 
     def _reported(
@@ -197,7 +192,7 @@ class Stages:
         search_s: float,
     ) -> tuple[TuneReport, ...]:
         others = self._progress.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
-        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, others)
+        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, others, self.began_s)
         pairs = zip(self.workloads, wholes, strict=True)
         reports = tuple(self._report(work, searches, finish, whole) for work, whole in pairs)
         self._progress.tell(SessionFinished(reports[0], reports[1:]))
@@ -208,9 +203,8 @@ class Stages:
     ) -> TuneReport:
         uses = {u.key: u.uses for u in work.kernels}
         mine = tuple(s for s in searches if s.task.key in uses)
-        near = near_s([(uses[s.task.key], s.trials) for s in mine], self.searching.session, self.began_s)
         roofline, session = self._progress.roofline, self.searching.session
-        return report_of(self.settings, work, mine, self.store, self.site.here, roofline, session, finish, whole, near)
+        return report_of(self.settings, work, mine, self.store, self.site.here, roofline, session, finish, whole)
 
     # ---- what the steps share
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
-from tunegrad.candidate import Payload
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Device, Outcome
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel

@@ -47,7 +47,9 @@ def least_s(both_s: float, kernels: int = 0) -> float:
 
 @dataclass(slots=True)
 class ModelTrack(Generic[A]):
-    """Models in turns. ``made`` makes those of lineups, None for one that can not be made; ``places`` is where.
+    """Models in turns.
+
+    ``made`` makes those of lineups, None for one that can not be made; ``places`` is where.
 
     ``blamed`` is told who ended a race. Mutable: it keeps the models of the latest lineups.
     """
@@ -95,7 +97,9 @@ class ModelTrack(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class KernelTrack:
-    """Kernels alone, each challenger in turns with what stands; ``cache`` is what they find, as in the search.
+    """Kernels alone, each challenger in turns with what stands.
+
+    ``cache`` is what they find, as in the search.
 
     ``lost`` is told which one does not run any more.
     """

@@ -4,7 +4,8 @@ every part of every variant, default schedules   -->   verified and timed by the
 sums of parts, of kernels that multiply alike    -->   the near variants: ``Rivals``, whose kernels are searched a while
 whole models of these, launch by launch, in turns  -->   the fastest; a row and a promotion each: ``variant(NAME)``
 
-A variant's constants may be nine times the direct kernel's: only a whole model shows what reading them costs.
+A variant's constants may be nine times the direct kernel's: only a whole model shows what reading
+them costs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning.variants import allowed
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import allowed
 
 from .claims import decided_here, measured_here
 from .contest import PARTS_POLICY
@@ -52,7 +53,8 @@ def rivals_of(
 ) -> Rivals:
     """The variants that each kernel of the workload may run as: what the store has settled, else the near ones.
 
-    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none ran.
+    ``measure`` verifies and times default schedules and gives seconds by key, infinity where none
+    ran.
     """
     names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
     picks = _settled(workload, names, here, store)
@@ -72,9 +74,10 @@ def settle_variants(
 ) -> dict[str, str]:
     """A variant by key for every kernel that has several, raced in whole models of these ``actions`` by kernel key.
 
-    Kernels without actions run as the store or their defaults have them. Where ``deadline_s`` leaves no time for whole
-    models, or they do not run, the favourites are picked, and nothing is settled. Actions that end a race, alone and
-    twice, are told to ``void``; a variant that does so with default schedules has a row that says it.
+    Kernels without actions run as the store or their defaults have them. Where ``deadline_s``
+    leaves no time for whole models, or they do not run, the favourites are picked, and nothing is
+    settled. Actions that end a race, alone and twice, are told to ``void``; a variant that does so
+    with default schedules has a row that says it.
     """
     groups = {g.keys[0]: g for g in rivals.groups if g.others or g.stands != DIRECT}
     both_s = sum(rivals.seconds(g)[v] for g in groups.values() for v in (g.stands, *g.others[:1]))
@@ -127,7 +130,10 @@ def _work_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 class _Track(ModelTrack[str]):
-    """Whole models in which each group runs as one of its variants, the others as picked; actions may be at fault."""
+    """Whole models in which each group runs as one of its variants, the others as picked.
+
+    Actions may be at fault.
+    """
 
     def __init__(
         self,
@@ -162,7 +168,10 @@ class _Track(ModelTrack[str]):
                 self.ready(stands, lineups)
 
     def _withdrawn(self, stands: _Picks, lineups: Sequence[_Picks]) -> bool:
-        """Whether one of the actions is at fault, alone and twice, and no variant; it is withdrawn then."""
+        """Whether one of the actions is at fault, alone and twice, and no variant.
+
+        It is withdrawn then.
+        """
 
         def fails(keys: Sequence[str]) -> CandidateFailure | None:
             self.bench.renew()

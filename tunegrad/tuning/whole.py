@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
-from tunegrad.events import Warned
+from tunegrad.events import Event, Warned
 
 from .conditions import record_latency
 from .interrupt import Interrupt
@@ -34,7 +36,9 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole model: seconds with default schedules and with winners, None where it did not run; and its outputs.
+    """The whole model: seconds with default schedules and with winners, None where it did not run.
+
+    And its outputs.
 
     ``weighed`` are its kernels, by key.
     """
@@ -46,7 +50,10 @@ class Whole:
 
 
 def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt) -> Whole:
-    """The tuned model held to what it must compute, and timed next to its default schedules; that is stored."""
+    """The tuned model held to what it must compute, and timed next to its default schedules.
+
+    That is stored.
+    """
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
     try:
         sound = made_sound(work, models, withdrawals.actions)
@@ -70,10 +77,14 @@ def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, int
     return Whole(None, None, sound, weighed)
 
 
-def latency_s(work: Workload, actions: dict[str, str], models: Models) -> float:
-    """Seconds of a model with these actions by kernel key. Raises CandidateFailure."""
+def latency_s(work: Workload, actions: dict[str, str], models: Models, tell: Callable[[Event], None]) -> float:
+    """Seconds of a model with these actions by kernel key; infinity where it does not run, as ``tell`` hears."""
     used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
-    return median(models.bench.latencies(models.of(work, used), _LATENCY_RUNS))
+    try:
+        return median(models.bench.latencies(models.of(work, used), _LATENCY_RUNS))
+    except CandidateFailure as error:
+        tell(Warned(f"the whole model was not measured: {error}"))
+        return inf
 
 
 def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:

@@ -20,7 +20,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import rewrite
-from tunegrad.planning import prepared, stored_images, stored_toggles
+from tunegrad.planning.plan import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 

@@ -35,12 +35,17 @@ def history(name: str, since: str | None, every: bool, store: str | None, as_jso
     """
     from tunegrad.cli.store.history_tables import history_text
     from tunegrad.db import history as over_time
-    from tunegrad.db import read_contents
+    from tunegrad.db import model_history, open_store, read_contents
 
     since_s = 0.0 if since is None else time.time() - age_s(since, "--since")
     path = store_path(store)
-    contents, problems = read_contents(path)
-    for problem in problems:
-        note(f"{path}: left out: {problem}")
-    found = over_time(contents, name, since_s, every=every)
+    with open_store(path) as opened:
+        latencies = opened.latencies(name)
+    if latencies:
+        found = model_history(name, latencies, since_s)
+    else:
+        contents, problems = read_contents(path)
+        for problem in problems:
+            note(f"{path}: left out: {problem}")
+        found = over_time(contents, name, since_s, every=every)
     emit(found, history_text(found), as_json=as_json)

@@ -24,7 +24,7 @@ from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name
-from tunegrad.render.opencl import render_opencl
+from tunegrad.render.opencl import OPENCL, render_opencl
 from tunegrad.trial import Fingerprint
 
 if TYPE_CHECKING:
@@ -236,9 +236,9 @@ def _identity(raw: Any, cl: Any) -> tuple[tuple[str, str], ...]:
         "version": raw.version,
         "driver": raw.driver_version,
         "type": _type(raw, cl),
-        "clock": str(raw.max_clock_frequency),
-        "memory": str(raw.global_mem_size),
     }
+    if fields["type"] != "cpu":  # a CPU's are what they are just now, with PoCL
+        fields |= {"clock": str(raw.max_clock_frequency), "memory": str(raw.global_mem_size)}
     return tuple(sorted((k, " ".join(str(v).split())) for k, v in fields.items()))
 
 
@@ -248,7 +248,7 @@ def _device(number: int, raw: Any, cl: Any) -> OpenClDevice:
         kind="gpu",
         arch=f"{raw.name} {raw.version}".strip(),
         features=tuple(sorted(raw.extensions.split())),
-        vector_bytes=16,
+        vector_bytes=max(16, min(OPENCL.vector_bytes, 4 * int(raw.native_vector_width_float))),
         registers=64,
         threads=int(raw.max_compute_units),
         l2_bytes=int(raw.global_mem_cache_size),

@@ -1,7 +1,7 @@
 """What OpenCL devices are reckoned to do: one table for CPUs that run OpenCL, one for GPUs.
 
 CPUs: PoCL 3.0 (LLVM 14) on two cores of a Xeon with AMX. Its default schedules of products of 256
-and 512 ran at 2.0 GFLOP/s, where chains of fused multiply-adds reach 8.5 to 9.5; a sum of tensors
+to 1024 ran at 34 to 36 GFLOP/s, 50 by hand (decision 0038); a sum of tensors
 moved 54 to 57 GB/s of what the last cache holds and 11 to 16 of memory; an exponential took as long
 as eight operations of such a product; a launch that does nothing took 1.2 to 1.7 us of the queue.
 
@@ -19,7 +19,7 @@ from tunegrad.ir.target import Rates, Target
 
 __all__ = ["declared"]
 
-_CPU_FLOPS, _CPU_CACHE, _CPU_MEMORY = 1e9, 5.5e10, 1.3e10
+_CPU_FLOPS, _CPU_CACHE, _CPU_MEMORY = 1.5e10, 5.5e10, 1.3e10
 _CPU_LAUNCH_S, _CPU_EXPENSIVE = 1.4e-6, 8
 
 _GPU_FLOPS, _GPU_MEMORY, _GPU_LAUNCH_S, _GPU_EXPENSIVE = 5e11, 3e12 / 132, 3e-6, 8

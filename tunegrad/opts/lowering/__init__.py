@@ -1,5 +1,5 @@
 """Lowering: from a loop tree to a program."""
 
-from .lower import lower
+from .lower import emit
 
-__all__ = ["lower"]
+__all__ = ["emit"]

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Buffer, For, Pack, Program
-from tunegrad.ir.verify_races import verify_races
 
 from ..staging import CopyPlan, copy_plan
 from .builder import Builder
@@ -21,14 +19,13 @@ from .copies import emit_copies
 from .region import Region
 from .shape import axis_shapes, loop_stops
 
-__all__ = ["lower"]
+__all__ = ["emit"]
 
 
-def lower(tree: LoopTree, name: str = "kernel") -> Program:
-    """The program of a schedule, free of races by proof.
+def emit(tree: LoopTree, name: str = "kernel") -> Program:
+    """The program of a loop tree; whether it has races is the next pass's question.
 
-    Raises IllegalAction when a staged copy no longer fits the loops, or when it can not be proved that no two threads
-    or work-items touch what one of them writes.
+    Raises IllegalAction when a staged copy no longer fits the loops.
     """
     plans: dict[tuple[int, str], CopyPlan] = {}
     for s in tree.staged:
@@ -49,12 +46,7 @@ def lower(tree: LoopTree, name: str = "kernel") -> Program:
             unique[a.name] = a
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
     buffers = tuple(params), tuple(unique.values()), tuple(packs)
-    made = Program(name, *buffers, body, threads, tree.items)
-    try:
-        verify_races(made, tree.target.has_work_items)
-    except VerifyError as error:
-        raise IllegalAction(f"kernel {tree.kernel.name}: a race: {error}") from None
-    return made
+    return Program(name, *buffers, body, threads, tree.items)
 
 
 def _pack(p: CopyPlan) -> Pack:

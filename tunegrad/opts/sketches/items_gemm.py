@@ -31,6 +31,9 @@ __all__ = ["sketch_gemm"]
 _SIDE = 16
 """Work-items along the lanes of a product: a square of them reads the least for each result."""
 
+_WINDOWS = 64
+"""Work-items of a group where nothing is shared (pooling): two warps."""
+
 _ROWS = 4
 """Rows of a work-item's register tile: with 4 lanes 16 accumulators, which leave a GPU's registers
 to 8 groups a unit. 8 rows were slower on PoCL (15 against 16 GFLOP/s)."""
@@ -101,10 +104,12 @@ class _Gemm:
         ask, target = self.ask, self.target
         lanes = target.lanes(self.kernel.reduces[0].dtype.itemsize)
         every, tall = each_counts(lane.extent), each_counts(row.extent) if row else [1]
-        each = ask.pick("lane.each", every, nearest(every, lanes if wide else 1))
+        beside = all(x.stride(lane.name) == 1 for x in self.found)
+        each = ask.pick("lane.each", every, nearest(every, lanes if wide or beside else 1))
         rows = ask.pick("row.each", tall, nearest(tall, _ROWS if wide else 1))
         counts = item_counts(target, -(-lane.extent // each))
-        items, ranks = counts[nearest(counts, _SIDE if wide else GROUP_ITEMS // 4)], 1
+        items = counts[nearest(counts, _SIDE if wide else _WINDOWS)]
+        ranks = max(1, _WINDOWS // items)
         if wide and row:
             ranks = min(2 * _SIDE, GROUP_ITEMS // items)
             items, ranks = self._spread((lane.extent, row.extent), (each, rows), (items, ranks))

@@ -86,11 +86,6 @@ class FleetBench:
         found: list[Turns] = self._run("profiled", models, rounds)
         return found
 
-    def interleaved(self, a: WholeModel, b: WholeModel, rounds: int) -> _Pair:
-        """See ``ModelBench``."""
-        found: _Pair = self._run("interleaved", [a, b], rounds)
-        return found
-
     def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> _Pair:
         """See ``ModelBench``."""
         found: _Pair = self._run("paired", [a, b], budget_s)

@@ -23,7 +23,7 @@ from .parts import Missing, ModelRef, Part, unpacked
 
 __all__ = ["ModelHost", "Run"]
 
-Run = Literal["check", "interleaved", "judged", "latencies", "paired", "profiled"]
+Run = Literal["check", "judged", "latencies", "paired", "profiled"]
 """The methods of a ``ModelBench`` that are about whole models."""
 
 _MOST_PARTS = 256
@@ -71,8 +71,6 @@ class ModelHost:
         match method:
             case "profiled":
                 return self._bench.profiled(models, *arguments)
-            case "interleaved":
-                return self._bench.interleaved(models[0], models[1], *arguments)
             case "paired":
                 return self._bench.paired(models[0], models[1], *arguments)
             case "latencies":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from tunegrad.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import Numerics
 from tunegrad.devices import CompiledCandidate, Device, DeviceMeasurer, Hooks, Limits, MachineLimits, Outcome
 from tunegrad.devices.verifying.dataset import load_hook

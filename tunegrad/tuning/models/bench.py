@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tunegrad.candidate import Payload
+from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits, Outcome
 from tunegrad.devices.processes.ending import Died, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
@@ -80,9 +80,6 @@ class ModelBench(Protocol):
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
         """Seconds of every launch, by model and turn, of models that run in turns."""
-
-    def interleaved(self, a: WholeModel, b: WholeModel, rounds: int) -> tuple[list[float], list[float]]:
-        """Seconds of runs of two models in turns, one of each a turn."""
 
     def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
         """Seconds of runs of two models in turns, for about so long."""
@@ -160,12 +157,7 @@ class LocalBench:
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
         """See ``ModelBench``."""
-        return list(self._timed(models, work.turns, rounds, True, runs=rounds * RUNS))
-
-    def interleaved(self, a: WholeModel, b: WholeModel, rounds: int) -> tuple[list[float], list[float]]:
-        """See ``ModelBench``."""
-        first, second = self._timed([a, b], work.turns, rounds, False, runs=rounds * RUNS)
-        return [s for (s,) in first], [s for (s,) in second]
+        return list(self._timed(models, work.turns, rounds, runs=rounds * RUNS))
 
     def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
         """See ``ModelBench``."""

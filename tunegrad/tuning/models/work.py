@@ -230,18 +230,16 @@ def check(orders: Sequence[Order]) -> Answer:
     return _asked(orders, checked)
 
 
-def turns(orders: Sequence[Order], rounds: int, each: bool) -> Answer:
-    """Times of models that run in turns: seconds of every launch (``each``), or of the faster of two whole runs."""
+def turns(orders: Sequence[Order], rounds: int) -> Answer:
+    """Seconds of every launch of models that run in turns, the faster of two runs."""
 
     def timed(models: Sequence[_Held]) -> Answer:
         found: list[list[tuple[float, ...]]] = [[] for _ in models]
         for turn in range(rounds):
             for i in turn_order(len(models), turn):
-                if each:
-                    models[i].seconds(1)
-                    found[i].append(models[i].launches_s(RUNS - 1))
-                else:
-                    found[i].append((min(models[i].seconds(RUNS)[1:]),))
+                models[i].seconds(1)
+                took_s = [models[i].launches_s(1) for _ in range(RUNS - 1)]
+                found[i].append(tuple(map(min, *took_s)))
         return Answer(turns=tuple(map(tuple, found)))
 
     return _asked(orders, timed)

@@ -1,7 +1,7 @@
 """A schedule of a kernel as code of a device, with all that launching it needs: the one place where they meet.
 
-    kernel, schedule, target   -->   loop tree   -->   program   -->   Lowered(text, entry, io, scratch, geometry)
-                                                                -->   image (once on a machine)   -->   Code
+    kernel, schedule, target   --opts.PASSES-->   Lowered(text, entry, io, scratch, geometry)
+                                           -->   image (once on a machine)   -->   Code
 
 ``build`` is a pure function: the search's workers and a loaded model get byte-identical text for the same action list.
 """
@@ -17,36 +17,26 @@ from typing import Any
 
 from tunegrad.devices import Code as Loaded
 from tunegrad.devices import Device, Engine, Lowered, program_hash
-from tunegrad.errors import IllegalAction, OutOfResources
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program import Program, size
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import PASSES, Context, Observer, Schedule, run_passes
 from tunegrad.runtime import Code, ObjectCache
 
-__all__ = ["MAX_INSTRUCTIONS", "Compiler", "Counts", "build", "lowered", "object_key"]
-
-MAX_INSTRUCTIONS = 20_000
-"""Instructions of a program, at most: LLVM needs about a second for as many vector ones, and longer for scalar ones."""
+__all__ = ["Compiler", "Counts", "build", "object_key"]
 
 
-def build(kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
-    """The schedule as text for a device.
+def build(
+    kernel: Kernel,
+    schedule: Schedule,
+    device: Device,
+    observe: Observer | None = None,
+) -> Lowered:
+    """The schedule as text for a device; ``observe`` is told of every pass on the way.
 
     Raises IllegalAction for one that is not legal there, OutOfResources for one that is too large.
     """
-    program = Space(kernel, device.target).lower(schedule)
-    try:
-        return lowered(program, device)
-    except IllegalAction as error:
-        raise IllegalAction(f"{schedule.text}: {error}") from error
-
-
-def lowered(program: Program, device: Device) -> Lowered:
-    """A program as text. Raises OutOfResources for one of more than ``MAX_INSTRUCTIONS``."""
-    count = size(program.body)
-    if count > MAX_INSTRUCTIONS:
-        raise OutOfResources(f"program of {count} instructions: at most {MAX_INSTRUCTIONS}")
-    return device.lower(program)
+    context = Context(kernel, device.target, schedule.actions, device.lower)
+    made: Lowered = run_passes(PASSES, kernel, context, observe)
+    return made
 
 
 _PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8

@@ -29,8 +29,8 @@ from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning.variants import expected, pick_variants
 from tunegrad.trial import Fingerprint
-from tunegrad.variants import expected, pick_variants
 
 __all__ = [
     "RULES",

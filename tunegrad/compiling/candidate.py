@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad import devices
-from tunegrad.artifact import build
+from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
 from tunegrad.devices.verifying.inputs import Kind
@@ -47,9 +47,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-HOOKS = Hooks(
-    "tunegrad.candidate:lower", "tunegrad.candidate:inputs", "tunegrad.candidate:reference", "tunegrad.candidate:kinds"
-)
+HOOKS = Hooks(*(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds")))
 
 SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""

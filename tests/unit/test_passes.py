@@ -1,0 +1,149 @@
+"""The passes of a kernel: their order, their observers, the corpus verified between every two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from benchmarks.hand_schedules import AVX512, GPU
+from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
+from tunegrad.compiling.artifact import build
+from tunegrad.devices import Lowered
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.null.device import NullDevice
+from tunegrad.errors import IllegalAction, OutOfResources, VerifyError
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.looptree import LoopTree
+from tunegrad.ir.program import Alloc, Program
+from tunegrad.opts import PASSES, Schedule, Seconds, Space
+from tunegrad.opts.observers import dump_to_folder, dump_to_stream, verifying
+from tunegrad.search import RandomChooser
+
+DEVICES = {"cpu": CpuDevice(AVX512), "gpu": NullDevice(GPU)}
+TILED = Schedule.parse("tile(axis=b, size=4) thread(axis=a, count=2)")
+DRAWS = 3
+
+
+def _drawn(space: Space) -> list[Schedule]:
+    found = []
+    for seed in range(DRAWS):
+        try:
+            found.append(space.sample(RandomChooser(Random(seed))))
+        except IllegalAction:  # answers that do not go together
+            continue
+    return found
+
+
+def _verified(kernel: Kernel, schedule: Schedule, name: str) -> bool:
+    """Whether it came to text, every form on the way verified; False for no candidate."""
+    device = DEVICES[name]
+    try:
+        build(kernel, schedule, device, verifying(device.target))
+    except (IllegalAction, OutOfResources):
+        return False
+    return True
+
+
+def test_passes_run_in_this_order() -> None:
+    seen = []
+    kernel = corpus_kernel("gemm")
+    build(kernel, TILED, DEVICES["cpu"], lambda name, _, after: seen.append((name, type(after))))
+    assert seen == [
+        ("loops", LoopTree),
+        ("schedule", LoopTree),
+        ("lower", Program),
+        ("races", Program),
+        ("limit", Program),
+        ("render", Lowered),
+    ]
+    assert [name for name, _ in seen] == [p.name for p in PASSES]
+
+
+def test_passes_hand_each_other_what_they_made() -> None:
+    seen: list[tuple[object, object]] = []
+    kernel = corpus_kernel("gemm")
+    made = build(kernel, TILED, DEVICES["cpu"], lambda _, *forms: seen.append(forms))
+    assert seen[0][0] is kernel
+    assert seen[-1][1] is made
+    assert all(after is before for (_, after), (before, _) in pairwise(seen))
+
+
+def test_passes_make_the_same_text_when_nobody_looks() -> None:
+    kernel = corpus_kernel("gemm")
+    assert build(kernel, TILED, DEVICES["cpu"], Seconds()) == build(kernel, TILED, DEVICES["cpu"])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_of_the_corpus_verify_between_every_two(name: str, device: str) -> None:
+    for kernel in kernels_of(name):
+        space = Space(kernel, DEVICES[device].target)
+        assert all(_verified(kernel, s, device) for s in (Schedule(()), *space.defaults()))
+        for schedule in _drawn(space):
+            _verified(kernel, schedule, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_passes_verify_drawn_schedules_to_their_text(device: str) -> None:
+    spaces = [Space(k, DEVICES[device].target) for name in NAMES[::6] for k in kernels_of(name)]
+    drawn = [(space.kernel, s) for space in spaces for s in _drawn(space)]
+    assert sum(_verified(kernel, s, device) for kernel, s in drawn) > len(drawn) / 2
+
+
+def test_passes_a_broken_form_is_named_where_it_is_made() -> None:
+    observe = verifying(AVX512)
+    seen: list[tuple[str, object, object]] = []
+    build(corpus_kernel("gemm"), TILED, DEVICES["cpu"], lambda *told: seen.append(told))
+    forms = {name: after for name, _, after in seen}
+    tree, program = forms["schedule"], forms["races"]
+    assert isinstance(tree, LoopTree)
+    assert isinstance(program, Program)
+    with pytest.raises(VerifyError, match="loop tree of kernel"):
+        observe("schedule", tree, replace(tree, loops=(*tree.loops, tree.loops[0])))
+    twice = (Alloc("s", F32, 4, "thread"),) * 2
+    with pytest.raises(VerifyError, match="program kernel"):
+        observe("races", program, replace(program, allocs=twice))
+
+
+def test_passes_dump_every_form_to_a_folder(tmp_path) -> None:
+    kernel, device = corpus_kernel("gemm"), DEVICES["cpu"]
+    made = build(kernel, TILED, device, dump_to_folder(tmp_path / "forms"))
+    space = Space(kernel, device.target)
+    assert {p.name: p.read_text() for p in (tmp_path / "forms").iterdir()} == {
+        "0-kernel.txt": f"{kernel.text.rstrip()}\n",
+        "1-loops.txt": f"{space.tree(Schedule(()))!s}".rstrip() + "\n",
+        "2-schedule.txt": f"{space.tree(TILED)!s}".rstrip() + "\n",
+        "3-lower.txt": f"{space.lower(TILED).text.rstrip()}\n",
+        "6-render.txt": f"{made.text.rstrip()}\n",
+    }
+
+
+def test_passes_dump_what_was_made_before_one_refused(tmp_path) -> None:
+    with pytest.raises(IllegalAction, match="nothing"):
+        build(
+            corpus_kernel("gemm"), Schedule.parse("upcast(axis=nothing)"), DEVICES["cpu"],
+            dump_to_folder(tmp_path),
+        )  # fmt: skip
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0-kernel.txt", "1-loops.txt"]
+
+
+def test_passes_dump_to_a_stream_under_headings() -> None:
+    stream = StringIO()
+    build(corpus_kernel("gemm"), TILED, DEVICES["cpu"], dump_to_stream(stream))
+    heads = [line for line in stream.getvalue().splitlines() if line.startswith("== ")]
+    made = ("0-kernel", "1-loops", "2-schedule", "3-lower", "6-render")
+    assert heads == [f"== {name} ==" for name in made]
+
+
+def test_passes_time_each_by_name() -> None:
+    ticks = iter(range(100))
+    seconds = Seconds(lambda: float(next(ticks)))
+    for _ in range(2):
+        seconds.start()
+        build(corpus_kernel("gemm"), TILED, DEVICES["cpu"], seconds)
+    assert seconds.of == {p.name: 2.0 for p in PASSES}

@@ -1,0 +1,27 @@
+"""``search-bench --device`` leaves the spaces that were recorded on one family of devices."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from tunegrad.cli.app import root
+from tunegrad.errors import ConfigError
+from tunegrad.tuning.search_bench import find_spaces
+
+
+def test_spaces_of_a_family_are_left():
+    every, cpu = find_spaces([]), find_spaces([], "cpu")
+    assert cpu
+    assert {s.name for s in cpu} == {s.name for s in every if ("device", "cpu") in s.recording.fingerprint.fields}
+
+
+def test_family_that_nothing_was_recorded_on_is_named_with_those_that_there_are():
+    with pytest.raises(ConfigError, match="device 'abacus:1': no space was recorded there, but on cpu"):
+        find_spaces([], "abacus:1")
+
+
+def test_search_bench_ends_with_that_error():
+    found = CliRunner().invoke(root, ["search-bench", "--device", "abacus"])
+    assert found.exit_code == 1
+    assert isinstance(found.exception, ConfigError)
