@@ -8,7 +8,7 @@
 
 Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one batch ahead of their
 measuring, and computes their references, so that short batches leave no core idle. The code of each kernel's first and
-fastest few is kept for the finals. Candidates are timed in turns with what ``references`` says.
+fastest few is kept for a race of kernels alone. Candidates are timed in turns with what ``references`` says.
 """
 
 from __future__ import annotations
