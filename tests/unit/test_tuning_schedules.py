@@ -146,13 +146,14 @@ class Race:
     def run(self) -> list[str]:
         """Texts of all promotions of the first kernel so far."""
         machine: Any = self.machine
-        models = machine if self.in_models else None
-        schedules = Schedules(machine, models, self.store, HERE, lambda t, _: self.voided.append(t), self.events.append)
+        schedules = Schedules(
+            machine, machine, self.store, HERE, lambda t, _: self.voided.append(t), self.events.append
+        )
         launches = [SimpleNamespace(kernel=SimpleNamespace(key=key_of(s.name))) for s in self.searches]
         uses = [SimpleNamespace(key=key_of(s.name), kernel=s.name) for s in self.searches]
         plan = SimpleNamespace(launches=launches, buffers=())
         work = SimpleNamespace(name="model", plan=plan, kernels=uses)
-        schedules.settle(cast(Any, self.searches), [cast(Any, work)])
+        schedules.settle(cast(Any, self.searches), [cast(Any, work)] if self.in_models else [])
         return self.promoted(self.searches[0].name)
 
     def promoted(self, name: str) -> list[str]:

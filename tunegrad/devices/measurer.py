@@ -1,7 +1,7 @@
-"""The CPU measurer: candidates are compiled in parallel, then verified and timed one by one, alone on the machine.
+"""Measuring on a device: candidates are compiled in parallel, then verified and timed one by one.
 
     begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
-    measure_compiled, compare, machine_limits: first wait for what still compiles, then run alone
+    measure_compiled, compare, machine_limits    where the device shares cores with what compiles, they wait for that
 
 Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and the referee, which
 has what they must compute. A crash is tried once more, in a fresh bench, and so is whatever failed in a bench that had
@@ -73,8 +73,8 @@ class DeviceMeasurer:
     """Measures candidates on a device in processes that can be killed. Use it as a context manager.
 
     Workers start with the first call and are gone after ``close``, also when this process is killed. Calls are not to
-    be made from two threads at once, and all but ``begin_compile`` block. A compile never runs while something is
-    timed: what is under way is waited for first.
+    be made from two threads at once, and all but ``begin_compile`` block. On an exclusive device no
+    compile runs while something is timed: what is under way is waited for first.
     """
 
     def __init__(

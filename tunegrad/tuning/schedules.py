@@ -76,13 +76,10 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Settles which schedule of every kernel wins. ``models`` is None where no model runs.
-
-    ``void`` withdraws a trial for what it did in a model.
-    """
+    """Settles which schedule of every kernel wins; ``void`` withdraws a trial for what it did in a model."""
 
     measurer: SessionMeasurer
-    models: Models | None
+    models: Models
     store: Store
     here: Fingerprint
     void: Void
@@ -100,12 +97,10 @@ class Schedules:
                 samples_s = field.stands.measurement.samples_s
                 self._promote(field.stands, Evidence(_FIRST, 1.0, (), samples_s, cold=_cold(field)))
         left = {f.key: f for f in fields if f.others}
-        models = self.models
-        for work in works if models is not None else ():
-            assert models is not None
+        for work in works:
             mine = [left[u.key] for u in work.kernels if u.key in left]
             try:
-                self._crown(mine, race(_choices(mine), self.in_model(models, work), deadline_s))
+                self._crown(mine, race(_choices(mine), self.in_model(self.models, work), deadline_s))
             except CandidateFailure as error:
                 self.observe(Warned(f"model {work.name}: its kernels are raced alone: {error}"))
                 continue
