@@ -144,11 +144,6 @@ def _exp2_normal(b: Body, x: Val) -> Val:
     return b.cast("bitcast", b.add(b.cast("bitcast", mantissa, "i32"), scale), "float")
 
 
-def _power_of_two(b: Body, k: Val) -> Val:
-    """2^k for -126 <= k <= 127."""
-    return b.cast("bitcast", b.bits("shl", b.add(k, _ONE_EXPONENT), 23), "float")
-
-
 def _split(b: Body, x: Val) -> tuple[Val, Val]:
     """(z, e) with x = (1 + z) * 2^e and 1 + z in [2/3, 4/3), for positive finite x."""
     tiny = b.compare("olt", x, 2.0**-126)

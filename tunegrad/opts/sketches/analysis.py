@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from math import prod
 from typing import TypeVar, cast
 
-from tunegrad.ir.kernel import Kernel, Reduce, Stage, loads
+from tunegrad.ir.kernel import Kernel, Stage, loads
 
-__all__ = ["Access", "accesses", "contiguous_axes", "once", "output_stride", "reduce_work"]
+__all__ = ["Access", "accesses", "contiguous_axes", "once", "output_stride"]
 
 
 T = TypeVar("T")
@@ -104,8 +103,3 @@ def output_stride(kernel: Kernel, axis: str) -> int | None:
 def contiguous_axes(kernel: Kernel, names: list[str]) -> list[str]:
     """The axes along which the first store is contiguous."""
     return [n for n in names if output_stride(kernel, n) == 1]
-
-
-def reduce_work(kernel: Kernel) -> int:
-    """Fold steps of the whole kernel."""
-    return sum(kernel.points * prod(a.extent for a in s.axes) for s in kernel.stages if isinstance(s, Reduce))
