@@ -1,4 +1,6 @@
-"""The one fact of the build that pyproject.toml can not say: configs/ ships inside the wheel as tunegrad/configs."""
+"""The one fact of the build that pyproject.toml can not say: configs/ ships inside the wheel as
+tunegrad/configs.
+"""
 
 from setuptools import find_packages, setup
 

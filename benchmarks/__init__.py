@@ -1,1 +1,4 @@
-"""Benchmarks: tunegrad next to its peers, interleaved, on this machine. Not shipped; see ``benchmarks/README.md``."""
+"""Benchmarks: tunegrad next to its peers, interleaved, on this machine.
+
+Not shipped; see ``benchmarks/README.md``.
+"""

@@ -1,9 +1,12 @@
 """Do two tunes of one model, from empty stores and with equal budgets, end at the same time?
 
-    store A:  tune, seed 1      store B:  tune, seed 2      each loaded three times, in turns:  A B A B A B   B A B ...
+    store A:  tune, seed 1
+    store B:  tune, seed 2
+    each loaded three times, in turns:  A B A B A B  B A B ...
 
-Where a process puts code and constants makes one load of a store some per cent faster than another: a store's figure is
-the median of its loads, and how far these are apart is what this machine can not tell.
+Where a process puts code and constants makes one load of a store some per cent faster than another:
+a store's figure is the median of its loads, and how far these are apart is what this machine can
+not tell.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ _DIFFERS = 3
 class Agreement:
     """``loads_ms``: of each store, the milliseconds of every time that it was loaded.
 
-    ``gap``: the slower store over the faster, less 1. ``noise``: the same of the loads of one store.
+    ``gap``: the slower store over the faster, less 1. ``noise``: the same of the loads of one
+    store.
     """
 
     model: str
@@ -62,7 +66,10 @@ class Agreement:
 
 
 def in_turns(timers: Sequence[Callable[[int], Sequence[float]]], rounds: int) -> list[float]:
-    """Median seconds of each. A turn's first runs only warm the caches: after another model they take some."""
+    """Median seconds of each.
+
+    A turn's first runs only warm the caches: after another model they take some.
+    """
     turns: list[list[float]] = [[] for _ in timers]
     for turn in range(rounds):
         for i in turn_order(len(timers), turn):
@@ -70,9 +77,13 @@ def in_turns(timers: Sequence[Callable[[int], Sequence[float]]], rounds: int) ->
     return [statistics.median(t) for t in turns]
 
 
-def compared(model: str, stores: Sequence[Path], threads: int, rounds: int, loads: int) -> list[tuple[float, ...]]:
+def compared(
+    model: str, stores: Sequence[Path], threads: int, rounds: int, loads: int
+) -> list[tuple[float, ...]]:
     """Milliseconds of every load of each store."""
-    loaded = [tunegrad.load(model, store=store, threads=threads) for _ in range(loads) for store in stores]
+    loaded = [
+        tunegrad.load(model, store=store, threads=threads) for _ in range(loads) for store in stores
+    ]
     took_ms = [1e3 * s for s in in_turns([m.benchmark_s for m in loaded], rounds)]
     return [tuple(took_ms[i :: len(stores)]) for i in range(len(stores))]
 
@@ -89,7 +100,9 @@ def agreement(
     """Tune twice into ``folder``, where no stores may be yet, and time what came of it."""
     stores = (folder / "a.db", folder / "b.db")
     if any(store.exists() for store in stores):
-        raise SystemExit(f"agreement: {folder} holds stores already; the tunes start from empty ones")
+        raise SystemExit(
+            f"agreement: {folder} holds stores already; the tunes start from empty ones"
+        )
     counts = []
     for store, seed in zip(stores, seeds, strict=True):
         report = tunegrad.tune(model, budget_s=budget_s, store=store, threads=threads, seed=seed)
@@ -106,23 +119,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs=2, default=(1, 2))
     parser.add_argument("--rounds", type=int, default=60, help="turns of each load (default 60)")
-    parser.add_argument("--loads", type=int, default=3, help="how often each store is loaded (default 3)")
-    parser.add_argument("--keep", type=Path, help="a folder for the two stores; a temporary one without")
+    parser.add_argument(
+        "--loads", type=int, default=3, help="how often each store is loaded (default 3)"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for the two stores; a temporary one without"
+    )
     parser.add_argument("--json", type=Path, help="write the figures here too")
     given = parser.parse_args(arguments)
     with ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         seeds = (given.seeds[0], given.seeds[1])
-        found = agreement(given.model, given.budget, given.threads, folder, seeds, given.rounds, given.loads)
+        found = agreement(
+            given.model, given.budget, given.threads, folder, seeds, given.rounds, given.loads
+        )
     a, b = found.tuned_ms
-    print(f"{found.model}, {found.threads} threads, {found.budget_s:g} s each, seeds {seeds[0]} and {seeds[1]}")
-    print(f"{found.candidates[0]} and {found.candidates[1]} candidates; whole model {a:.3f} and {b:.3f} ms")
+    print(
+        f"{found.model}, {found.threads} threads, {found.budget_s:g} s each, seeds {seeds[0]} "
+        f"and {seeds[1]}"
+    )
+    print(
+        f"{found.candidates[0]} and {found.candidates[1]} candidates; whole model {a:.3f} and "
+        f"{b:.3f} ms"
+    )
     for name, loads_ms in zip("ab", found.loads_ms, strict=True):
         print(f"loads of store {name}: {' '.join(f'{ms:.3f}' for ms in loads_ms)} ms")
     print(f"gap {100 * found.gap:.1f} %; loads of one store up to {100 * found.noise:.1f} % apart")
     if given.json:
-        figures = {**asdict(found), "tuned_ms": found.tuned_ms, "gap": found.gap, "noise": found.noise}
+        figures = {
+            **asdict(found),
+            "tuned_ms": found.tuned_ms,
+            "gap": found.gap,
+            "noise": found.noise,
+        }
         record = {"machine": describe(sys.argv, given.threads), **figures}
         given.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return 0 if found.gap <= WITHIN else _DIFFERS

@@ -45,7 +45,16 @@ def _trials(work: Workload, here: Fingerprint, device: DeviceMeasurer) -> dict[s
         actions = Space(use.kernel, device.device.target).defaults()[0].text
         measured = Measurement(Status.OK, (1.0,))
         found[use.key] = Trial(
-            use.key, use.kernel.text, here, actions, "", SPACE_VERSION, policy, measured, "alike", "default"
+            use.key,
+            use.kernel.text,
+            here,
+            actions,
+            "",
+            SPACE_VERSION,
+            policy,
+            measured,
+            "alike",
+            "default",
         )
     return found
 
@@ -54,7 +63,9 @@ def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
     raise InternalError(f"kernel {key}: {failure}")
 
 
-def _alone(work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int) -> tuple[int, int]:
+def _alone(
+    work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
+) -> tuple[int, int]:
     """How many of how many races were won by an equal, kernel by kernel."""
     policy = search_policy([work], device.device.target)
     measurer = CandidateMeasurer(device, policy)
@@ -67,18 +78,26 @@ def _alone(work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, 
     return won, races
 
 
-def _in_model(work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int) -> tuple[int, int]:
+def _in_model(
+    work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
+) -> tuple[int, int]:
     """The same in models, in which all kernels race at once."""
-    bench = LocalBench(device.device, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt())
+    bench = LocalBench(
+        device.device, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt()
+    )
     store = open_store(":memory:", "write")
     models = Models(store, device.device.target, next(iter(trials.values())).fingerprint, bench)
     launches = [launch.kernel.key for launch in work.plan.launches]
 
     def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
-        return [models.of(work, {key: t.actions for key, t in x.items()}, stored=False) for x in lineups]
+        return [
+            models.of(work, {key: t.actions for key, t in x.items()}, stored=False) for x in lineups
+        ]
 
     def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
-        return {key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup}
+        return {
+            key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup
+        }
 
     won = held = 0
     try:
@@ -106,7 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         won, held = (_in_model if asked.in_model else _alone)(work, trials, device, asked.races)
     where = "in models" if asked.in_model else "alone"
     took_s = time.monotonic() - began_s
-    sys.stdout.write(f"{where}: {won} of {held} races of equals were won, {LOOKS} looks each, {took_s:.0f} s\n")
+    sys.stdout.write(
+        f"{where}: {won} of {held} races of equals were won, {LOOKS} looks each, {took_s:.0f} s\n"
+    )
     return _TOO_MANY if won > _MOST * held else 0
 
 

@@ -1,4 +1,6 @@
-"""What takes part: something that can be timed for a number of calls, and whose result can be read."""
+"""What takes part: something that can be timed for a number of calls, and whose result can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ __all__ = ["CallContestant", "Contestant", "disagreement"]
 class Contestant(Protocol):
     """One configuration of one peer, ready to run: compiled, its buffers allocated.
 
-    ``peer`` names the column. Several contestants of one column are its variants (memory formats, compile modes):
-    all are timed, the fastest stands for the peer. ``layout`` is that of its input and output images: "nchw" or
-    "nhwc"; empty where there are no images.
+    ``peer`` names the column. Several contestants of one column are its variants (memory formats,
+    compile modes): all are timed, the fastest stands for the peer. ``layout`` is that of its input
+    and output images: "nchw" or "nhwc"; empty where there are no images.
     """
 
     @property
@@ -42,7 +44,9 @@ class Contestant(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallContestant:
-    """A contestant that is a Python call: ``run`` leaves or returns a result, ``read`` makes it an array."""
+    """A contestant that is a Python call: ``run`` leaves or returns a result, ``read`` makes it an
+    array.
+    """
 
     peer: str
     variant: str
@@ -64,11 +68,16 @@ class CallContestant:
 
 
 def disagreement(result: Array, reference: Array, tolerance: float) -> str:
-    """Why ``result`` is not ``reference``; empty when they agree to ``tolerance`` of the largest reference value."""
+    """Why ``result`` is not ``reference``; empty when they agree to ``tolerance`` of the largest
+    reference value.
+    """
     if result.shape != reference.shape:
         return f"result has shape {result.shape}, PyTorch's has {reference.shape}"
     scale = float(np.abs(reference).max())
     worst = float(np.abs(result.astype(np.float64) - reference).max())
     if worst <= tolerance * scale:
         return ""
-    return f"result is off by {worst:.3g} where PyTorch's largest value is {scale:.3g} (allowed: {tolerance:g} of it)"
+    return (
+        f"result is off by {worst:.3g} where PyTorch's largest value is {scale:.3g} "
+        f"(allowed: {tolerance:g} of it)"
+    )

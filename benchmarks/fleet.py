@@ -1,9 +1,11 @@
-"""How busy a search keeps many machines, on recorded timings: ``python -m benchmarks.fleet --machines 1000``.
+"""How busy a search keeps many machines, on recorded timings: ``python -m benchmarks.fleet
+--machines 1000``.
 
-Real: the budget over kernels, the searchers, the store, the dispatcher, and with ``--ray`` Ray's transport and this
-machine's clock. Not real: the machines, which answer from recordings after ``--trial`` seconds for each schedule; and
-without ``--ray`` the clock, on which the driver's own measured seconds pass, and ``--message`` for each call sent or
-answer taken. Prints one line of JSON.
+Real: the budget over kernels, the searchers, the store, the dispatcher, and with ``--ray`` Ray's
+transport and this machine's clock. Not real: the machines, which answer from recordings after
+``--trial`` seconds for each schedule; and without ``--ray`` the clock, on which the driver's own
+measured seconds pass, and ``--message`` for each call sent or answer taken. Prints one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +44,15 @@ from tunegrad.search import (
 )
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.tuning.costs import ChargedSearcher, ChargedTrials, Costs
-from tunegrad.tuning.fleet import Answer, Call, Dispatcher, FleetMeasurer, Stations, in_flight, job_size
+from tunegrad.tuning.fleet import (
+    Answer,
+    Call,
+    Dispatcher,
+    FleetMeasurer,
+    Stations,
+    in_flight,
+    job_size,
+)
 
 __all__: list[str] = []
 
@@ -70,14 +80,21 @@ class Recorded:
         self._replays = {key: ReplayMeasurer(r) for key, r in recordings.items()}
 
     def measure(
-        self, kernel: NamedKernel, texts: list[str], _best_s: float, _known: frozenset[str], _code: object
+        self,
+        kernel: NamedKernel,
+        texts: list[str],
+        _best_s: float,
+        _known: frozenset[str],
+        _code: object,
     ) -> list[Measured | None]:
         """The recorded results."""
         return [self._replays[kernel.recording].take(text, set()) for text in texts]
 
 
 class Host:
-    """Many machines in one process: each answers its calls one after the other, after the time they take."""
+    """Many machines in one process: each answers its calls one after the other, after the time they
+    take.
+    """
 
     def __init__(self, recordings: dict[str, Recording], trial_s: float) -> None:
         self._engine, self._trial_s = Recorded(recordings), trial_s
@@ -96,7 +113,9 @@ class Host:
 class RayHosts:
     """``Stations`` of machines that are played by a few actors of Ray."""
 
-    def __init__(self, ray: Any, machines: int, recordings: dict[str, Recording], trial_s: float) -> None:
+    def __init__(
+        self, ray: Any, machines: int, recordings: dict[str, Recording], trial_s: float
+    ) -> None:
         self._ray, self.trials = ray, 0
         actor = ray.remote(Host).options(num_cpus=0, max_concurrency=2 * machines + 10)
         hosts = [actor.remote(recordings, trial_s) for _ in range(_HOSTS)]
@@ -129,7 +148,11 @@ class RayHosts:
     def done(self, tickets: tuple[Any, ...], timeout_s: float) -> list[Any]:
         """Calls that ended."""
         ready, _ = self._ray.wait(list(tickets), num_returns=1, timeout=timeout_s)
-        return list(self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)[0]) if ready else []
+        return (
+            list(self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)[0])
+            if ready
+            else []
+        )
 
     def take(self, ticket: Any) -> Answer:
         """What a call gave."""
@@ -148,8 +171,16 @@ def main() -> None:
     if options.ray:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray = import_module("ray")
-        ray.init("local", include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20, num_cpus=2)
-        report = _run(options, recordings, RayHosts(ray, options.machines, recordings, options.trial), costs)
+        ray.init(
+            "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 << 20,
+            num_cpus=2,
+        )
+        report = _run(
+            options, recordings, RayHosts(ray, options.machines, recordings, options.trial), costs
+        )
         ray.shutdown()
     else:
         engine = Recorded(recordings)
@@ -170,16 +201,23 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kernels", type=int, default=60)
     parser.add_argument("--searcher", default="beam")
     parser.add_argument(
-        "--message", type=float, default=0.00025, help="seconds of the driver for a call, and an answer"
+        "--message",
+        type=float,
+        default=0.00025,
+        help="seconds of the driver for a call, and an answer",
     )
     parser.add_argument(
-        "--memory", action="store_true", help="keep rows in memory: what the store costs, by comparison"
+        "--memory",
+        action="store_true",
+        help="keep rows in memory: what the store costs, by comparison",
     )
     parser.add_argument("--ray", action="store_true")
     return parser.parse_args()
 
 
-def _run(options: argparse.Namespace, recordings: dict[str, Recording], stations: Any, costs: Costs) -> dict[str, Any]:
+def _run(
+    options: argparse.Namespace, recordings: dict[str, Recording], stations: Any, costs: Costs
+) -> dict[str, Any]:
     clock = stations if isinstance(stations, Simulated) else time.monotonic
     size, ahead = job_size(options.machines), in_flight(options.machines)
     transport: Stations = stations
@@ -206,7 +244,9 @@ def _run(options: argparse.Namespace, recordings: dict[str, Recording], stations
             kernel = NamedKernel(key_of(text), f"{r.kernel_name} {i}", key)
             task = SearchTask(kernel, kernel.name, kernel.key, text, 1, 1000, 1000)  # type: ignore[arg-type]
             space = spaces[key]
-            searcher = ChargedSearcher(make_searcher(options.searcher, space, Random(str(i))), costs)
+            searcher = ChargedSearcher(
+                make_searcher(options.searcher, space, Random(str(i))), costs
+            )
             searches.append(KernelSearch(task, space, searcher, measurer, log, observe))
         budget = BudgetPolicy(reserve=0.0, in_flight=ahead, machines=options.machines)
         if isinstance(stations, Simulated):
@@ -223,7 +263,8 @@ def _run(options: argparse.Namespace, recordings: dict[str, Recording], stations
     first, last = 10, int(options.seconds)
     rate = sum(told[s] for s in range(first, last)) / max(1, last - first)
     return {
-        "machines": options.machines, "ray": options.ray, "searcher": options.searcher, "kernels": options.kernels,
+        "machines": options.machines, "ray": options.ray, "searcher": options.searcher,
+        "kernels": options.kernels,
         "job": size, "in_flight": ahead, "trials": rows, "took_s": round(took_s, 1),
         "trials_per_s": round(rate, 1), "busy": round(rate * options.trial / options.machines, 3),
         "driver_cpu_s": round(cpu_s, 1), "driver_ms_a_trial": round(1e3 * cpu_s / max(1, rows), 3),

@@ -1,8 +1,11 @@
-"""Stations of a fleet in simulated time: what the driver does is real, what machines and the network do is counted.
+"""Stations of a fleet in simulated time: what the driver does is real, what machines and the
+network do is counted.
 
-    driver's own seconds (measured)  +  seconds a message takes (given)  -->  one clock  <--  calls that end (events)
+    driver's own seconds (measured)  +  seconds a message takes (given)  -->  one clock  <--  calls
+    that end (events)
 
-Calls of a station run one after the other. Machines can be told to die, to hang and to come back at a time.
+Calls of a station run one after the other. Machines can be told to die, to hang and to come back at
+a time.
 """
 
 from __future__ import annotations
@@ -37,11 +40,17 @@ class SimulatedMachine:
 class Simulated:
     """``Stations`` of simulated machines, and the clock that goes with them.
 
-    With ``driver_s`` the seconds between two calls of this object, in which the driver worked, pass on the clock as
-    well, times that factor. ``message_s`` passes for each call that is sent and each answer that is taken.
+    With ``driver_s`` the seconds between two calls of this object, in which the driver worked, pass
+    on the clock as well, times that factor. ``message_s`` passes for each call that is sent and
+    each answer that is taken.
     """
 
-    def __init__(self, machines: Mapping[str, SimulatedMachine], driver_s: float = 0.0, message_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        machines: Mapping[str, SimulatedMachine],
+        driver_s: float = 0.0,
+        message_s: float = 0.0,
+    ) -> None:
         self.machines = dict(machines)
         self.now_s = 0.0
         self.worked_s = 0.0
@@ -53,7 +62,9 @@ class Simulated:
         self._open: dict[int, tuple[str, Call, float]] = {}
         self._lost: dict[int, str] = {}
         self._ended: set[int] = set()
-        self._deaths = sorted((at_s, name) for name, m in self.machines.items() for at_s in m.dies_s)
+        self._deaths = sorted(
+            (at_s, name) for name, m in self.machines.items() for at_s in m.dies_s
+        )
         self._left_s = time.perf_counter()
 
     def __call__(self) -> float:
@@ -116,7 +127,10 @@ class Simulated:
         self._driver_worked()
         self._happen()
         if not self._ended:
-            next_s = min([at_s for at_s, _ in (self._ends[:1] + self._deaths[:1])], default=self.now_s + timeout_s)
+            next_s = min(
+                [at_s for at_s, _ in (self._ends[:1] + self._deaths[:1])],
+                default=self.now_s + timeout_s,
+            )
             self.now_s = max(self.now_s, min(next_s, self.now_s + timeout_s))
             self._happen()
         found = [t for t in self._ended if t in self._open]

@@ -1,10 +1,11 @@
-"""The hand-written GEMM and convolution at full size, next to the FMA peak measured in the same process.
+"""The hand-written GEMM and convolution at full size, next to the FMA peak measured in the same
+process.
 
     python -m benchmarks.hand [--threads N] [--rounds N]
 
-They run through the same lowering, renderer, compiler and thread team as everything the search finds. Results are
-checked against the interpreter on sampled outputs first. Peak and workloads are measured in turns; shares are of the
-best peak of the run.
+They run through the same lowering, renderer, compiler and thread team as everything the search
+finds. Results are checked against the interpreter on sampled outputs first. Peak and workloads are
+measured in turns; shares are of the best peak of the run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ __all__ = ["entries", "main", "worst_error"]
 
 _SAMPLES = 5
 _TEAM = {"packed_gemm": ("size=144", "size=132", "m0"), "direct_conv": ("", "", "y0")}
-"""For more than one thread: a row block that gives every thread as many, and the loop to share out."""
+"""For more than one thread: a row block that gives every thread as many, and the loop to share
+out.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,14 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     written = FULL["packed_gemm"].target.vector_bytes
     if target.vector_bytes != written:
         print(
-            f"the schedules are for vectors of {written} bytes, this machine has {target.vector_bytes}", file=sys.stderr
+            f"the schedules are for vectors of {written} bytes, this machine has "
+            f"{target.vector_bytes}",
+            file=sys.stderr,
         )
     print(f"{about['cpu']}, {target.arch}, {about['cores']} cores", file=sys.stderr)
     return 0
 
 
 def entries(threads: int) -> list[HandSchedule]:
-    """The schedules to time, shared over ``threads``. They are lowered for the machine that they are written for.
+    """The schedules to time, shared over ``threads``.
+
+    They are lowered for the machine that they are written for.
 
     Another one runs the same program, compiled for its own vectors: right, and slower.
     """
@@ -87,7 +94,9 @@ def _prepare(entry: HandSchedule, target: Target, team: Team) -> SingleKernel:
 
 
 def worst_error(entry: HandSchedule, loaded: SingleKernel, points: int = 200) -> float:
-    """The largest relative error on sampled outputs, corners included; infinite when a guard zone was written."""
+    """The largest relative error on sampled outputs, corners included; infinite when a guard zone
+    was written.
+    """
     kernel, rng = entry.kernel, np.random.default_rng(1)
     corners = np.indices((2,) * len(kernel.axes)).reshape(len(kernel.axes), -1)
     at = {
@@ -105,7 +114,9 @@ def worst_error(entry: HandSchedule, loaded: SingleKernel, points: int = 200) ->
     return worst
 
 
-def _report(kernels: list[tuple[HandSchedule, SingleKernel]], target: Target, team: Team, rounds: int) -> None:
+def _report(
+    kernels: list[tuple[HandSchedule, SingleKernel]], target: Target, team: Team, rounds: int
+) -> None:
     seconds: dict[str, list[float]] = {entry.name: [] for entry, _ in kernels}
     peaks: list[float] = []
     for _ in range(rounds):
@@ -118,8 +129,13 @@ def _report(kernels: list[tuple[HandSchedule, SingleKernel]], target: Target, te
     for entry, _ in kernels:
         median = statistics.median(seconds[entry.name])
         flops = entry.kernel.flops / median / 1e9
-        share, best = (entry.kernel.flops / s / max(peaks) for s in (median, min(seconds[entry.name])))
-        print(f"{entry.kernel.name:<28} {median * 1e3:>8.3f} {flops:>9.1f} {share:>10.1%} {best:>10.1%}")
+        share, best = (
+            entry.kernel.flops / s / max(peaks) for s in (median, min(seconds[entry.name]))
+        )
+        print(
+            f"{entry.kernel.name:<28} {median * 1e3:>8.3f} {flops:>9.1f} {share:>10.1%} "
+            f"{best:>10.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Schedules written by hand: known good ones that the space must be able to say. Tests and documents use them.
+"""Schedules written by hand: known good ones that the space must be able to say.
 
-Each entry is a kernel, the target it is meant for and an action list as text. ``FULL`` has them at the sizes people
-quote, ``SMALL`` the same forms at sizes that the interpreter runs in a moment, mostly with tails in every blocked axis.
+Tests and documents use them.
+
+Each entry is a kernel, the target it is meant for and an action list as text. ``FULL`` has them at
+the sizes people quote, ``SMALL`` the same forms at sizes that the interpreter runs in a moment,
+mostly with tails in every blocked axis.
 """
 
 from __future__ import annotations
@@ -17,7 +20,17 @@ from tunegrad.ir.layout import Layout
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 
-__all__ = ["AVX512", "FULL", "GPU", "SMALL", "HandSchedule", "conv3x3", "gemm", "row_sum", "softmax"]
+__all__ = [
+    "AVX512",
+    "FULL",
+    "GPU",
+    "SMALL",
+    "HandSchedule",
+    "conv3x3",
+    "gemm",
+    "row_sum",
+    "softmax",
+]
 
 AVX512 = declared(
     Target(
@@ -25,7 +38,9 @@ AVX512 = declared(
         l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20,
     )
 )  # fmt: skip
-"""A core with 32 vector registers of 16 f32; an LLVM name, so that any x86 machine compiles for it."""
+"""A core with 32 vector registers of 16 f32; an LLVM name, so that any x86 machine compiles for
+it.
+"""
 
 GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=256)
 """The least that OpenCL devices have: groups of 256 work-items, 32 KiB of shared memory."""
@@ -56,12 +71,17 @@ def gemm(rows: int, columns: int, depth: int) -> Kernel:
         Param.dense("A", F32, (rows, depth), "in"),
         Param.dense("B", F32, (depth, columns), "in"),
     )
-    stages = (Reduce("v0", Op.ADD, (k,), product, F32), Store("C", (m.index, n.index), Value("v0", F32)))
+    stages = (
+        Reduce("v0", Op.ADD, (k,), product, F32),
+        Store("C", (m.index, n.index), Value("v0", F32)),
+    )
     return Kernel(params, (m, n), stages, f"gemm {rows}x{columns}x{depth}")
 
 
 def conv3x3(channels: int, filters: int, size: int) -> Kernel:
-    """A 3x3 convolution, stride 1, zero padding 1, channels last; ``W`` is a constant (filters, channels, 3, 3)."""
+    """A 3x3 convolution, stride 1, zero padding 1, channels last; ``W`` is a constant (filters,
+    channels, 3, 3).
+    """
     y, x, o = Axis("y", size), Axis("x", size), Axis("o", filters)
     c, r, s = Axis("c", channels), Axis("r", 3), Axis("s", 3)
     row, column = y.index + r.index - 1, x.index + s.index - 1
@@ -71,15 +91,25 @@ def conv3x3(channels: int, filters: int, size: int) -> Kernel:
     params = (
         Param.dense("Y", F32, (size, size, filters), "out"),
         Param.dense("X", F32, (size, size, channels), "in"),
-        Param("W", F32, (filters, channels, 3, 3), "const", Layout.row_major((filters, channels, 3, 3))),
+        Param(
+            "W",
+            F32,
+            (filters, channels, 3, 3),
+            "const",
+            Layout.row_major((filters, channels, 3, 3)),
+        ),
     )
     store = Store("Y", (y.index, x.index, o.index), Value("v0", F32))
     reduce = Reduce("v0", Op.ADD, (r, s, c), product, F32)
-    return Kernel(params, (y, x, o), (reduce, store), f"conv3x3 {channels}->{filters} {size}x{size}")
+    return Kernel(
+        params, (y, x, o), (reduce, store), f"conv3x3 {channels}->{filters} {size}x{size}"
+    )
 
 
 def softmax(rows: int, columns: int) -> Kernel:
-    """``Y[i, :] = softmax(X[i, :])``: the row's maximum, the sum of exponentials, the division, as three stages."""
+    """``Y[i, :] = softmax(X[i, :])``: the row's maximum, the sum of exponentials, the division, as
+    three stages.
+    """
     i, p, q, t = Axis("i", rows), Axis("p", columns), Axis("q", columns), Axis("t", columns)
     top = Value("top", F32)
 
@@ -87,7 +117,10 @@ def softmax(rows: int, columns: int) -> Kernel:
         shifted = Apply(Op.SUB, (Load("X", (i.index, axis.index), F32), top), F32)
         return Apply(Op.EXP, (shifted,), F32)
 
-    params = (Param.dense("Y", F32, (rows, columns), "out"), Param.dense("X", F32, (rows, columns), "in"))
+    params = (
+        Param.dense("Y", F32, (rows, columns), "out"),
+        Param.dense("X", F32, (rows, columns), "in"),
+    )
     stages = (
         Reduce("top", Op.MAX, (p,), Load("X", (i.index, p.index), F32), F32),
         Reduce("total", Op.ADD, (q,), power(q), F32),
@@ -101,7 +134,10 @@ def row_sum(rows: int, columns: int) -> Kernel:
     i, k = Axis("i", rows), Axis("k", columns)
     params = (Param.dense("S", F32, (rows,), "out"), Param.dense("X", F32, (rows, columns), "in"))
     half = _mul(Value("v0", F32), Const(0.5, F32))
-    stages = (Reduce("v0", Op.ADD, (k,), Load("X", (i.index, k.index), F32), F32), Store("S", (i.index,), half))
+    stages = (
+        Reduce("v0", Op.ADD, (k,), Load("X", (i.index, k.index), F32), F32),
+        Store("S", (i.index,), half),
+    )
     return Kernel(params, (i,), stages, f"row sum {rows}x{columns}")
 
 
@@ -117,7 +153,8 @@ _GEMM = (
 )
 _CONV = (
     "tile(axis=y, size={y}) tile(axis=x, size={x}) tile(axis=o, size=32) tile(axis=o1, size=16) "
-    "reorder(order=(y0, o0, y1, x0, r, s, c, x1, o1, o2)) upcast(axis=x1) upcast(axis=o1) vectorize(axis=o2) "
+    "reorder(order=(y0, o0, y1, x0, r, s, c, x1, o1, o2)) upcast(axis=x1) "
+    "upcast(axis=o1) vectorize(axis=o2) "
     "stage(param=X, at=y0, layout=()) stage(param=W, at=load, layout=(o0, r, s, c, o1, o2))"
 )
 _SOFTMAX = (
@@ -130,25 +167,32 @@ _SOFTMAX_GPU = (
     "thread(axis=i) group(axis=p1) group(axis=q1) local(axis=t1) vectorize(axis=t2)"
 )
 _GEMM_GPU = (
-    "tile(axis=m, size={b}) tile(axis=m1, size=4) tile(axis=n, size={b}) tile(axis=n1, size=4) tile(axis=k, size={k}) "
-    "reorder(order=(m0, n0, m1, n1, k0, k1, m2, n2)) thread(axis=m0) thread(axis=n0) local(axis=m1) local(axis=n1) "
+    "tile(axis=m, size={b}) tile(axis=m1, size=4) tile(axis=n, size={b}) tile(axis=n1, "
+    "size=4) tile(axis=k, size={k}) "
+    "reorder(order=(m0, n0, m1, n1, k0, k1, m2, n2)) thread(axis=m0) thread(axis=n0) "
+    "local(axis=m1) local(axis=n1) "
     "upcast(axis=m2) vectorize(axis=n2) "
     "stage(param=A, at=k0, layout=(k1, m1, m2)) stage(param=B, at=k0, layout=(k1, n1, n2))"
 )
 _ROW_SUM_GPU = "tile(axis=k, size={k}) thread(axis=i) group(axis=k1)"
 
 _WHY = {
-    "packed_gemm": "The GEMM of GotoBLAS and BLIS: B packed in slivers of 32 columns once for each block of k, A in "
+    "packed_gemm": "The GEMM of GotoBLAS and BLIS: B packed in slivers of 32 columns once for "
+    "each block of k, A in "
     "blocks that stay in the second-level cache, and a register tile of 12 rows by 2 vectors: 24 "
     "accumulators, 2 vectors of B, broadcasts of A.",
     "direct_conv": (
-        "Output channels in the lanes, a row of 14 pixels by 2 vectors in registers (28 accumulators), the "
-        "input rows of a band staged with their zero padding, so that the inner loops test nothing, and the "
+        "Output channels in the lanes, a row of 14 pixels by 2 vectors in registers (28 "
+        "accumulators), the "
+        "input rows of a band staged with their zero padding, so that the inner loops test "
+        "nothing, and the "
         "weights re-laid when the model is loaded."
     ),
     "softmax_rows": (
-        "One kernel and one trip through memory: a row is read three times, the second and third time from "
-        "the first-level cache. Both reductions run in 4 vectors of partial results, folded at the end of the "
+        "One kernel and one trip through memory: a row is read three times, the second and "
+        "third time from "
+        "the first-level cache. Both reductions run in 4 vectors of partial results, folded "
+        "at the end of the "
         "row."
     ),
     "softmax_group": (
@@ -160,7 +204,8 @@ _WHY = {
         "group copies the operands of each step of k to shared memory, between two barriers: whole "
         "vectors of B, and A in the order in which it lies, into rows with one element to spare."
     ),
-    "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and combine them in shared "
+    "group_row_sum": "A work-group for each row; its work-items add up shares of the row, and "
+    "combine them in shared "
     "memory.",
 }
 

@@ -1,9 +1,10 @@
-"""A whole model with its images in each form, not tuned: every kernel with its default schedule, the forms in turns.
+"""A whole model with its images in each form, not tuned: every kernel with its default schedule,
+the forms in turns.
 
     python -m benchmarks.images [MODEL] [--threads N] [--rounds N] [--direct] [--kernels]
 
-``--direct`` leaves every kernel direct; without it each is the variant that is expected to be fastest. ``--kernels``
-lists what each kernel takes. Results of all forms are compared first.
+``--direct`` leaves every kernel direct; without it each is the variant that is expected to be
+fastest. ``--kernels`` lists what each kernel takes. Results of all forms are compared first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _TOLERANCE = 1e-3
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 when results differ."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.images")
-    parser.add_argument("model", nargs="?", default="resnet18", help="a model's name (default resnet18)")
+    parser.add_argument(
+        "model", nargs="?", default="resnet18", help="a model's name (default resnet18)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads of the team (default 1)")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each form (default 9)")
     parser.add_argument("--direct", action="store_true", help="no variants")
@@ -47,10 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _agree(models):
         return 1
     samples = _in_turns(models, options.rounds)
-    print(f"{work.name}, {options.threads} threads, {'direct' if options.direct else 'variants'}, ms, median of turns")
+    print(
+        f"{work.name}, {options.threads} threads, "
+        f"{'direct' if options.direct else 'variants'}, ms, median of turns"
+    )
     for fusion, found in zip(forms, samples, strict=True):
         ratio = median(s / last for s, last in zip(found, samples[0], strict=True))
-        print(f"{fusion.images!s:10} {median(found) * 1e3:8.3f}  {ratio:5.2f}x  {fusion.conversions} conversions")
+        print(
+            f"{fusion.images!s:10} {median(found) * 1e3:8.3f}  {ratio:5.2f}x  "
+            f"{fusion.conversions} conversions"
+        )
     for fusion, model in zip(forms if options.kernels else (), models, strict=False):
         print(fusion.images)
         for name, seconds in model.profile_s():

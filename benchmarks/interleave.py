@@ -4,10 +4,10 @@
     round 2:  B  C  A                  warm calls (caches hot, threads awake), not counted,
     round 3:  C  A  B  ...             timed calls; their median is the turn's figure
 
-The start goes round, and then the direction changes: nobody always follows the same one, or itself more often than
-others do. A figure is the median of a contestant's turns.
-Of the variants of one peer only the fastest counts: those that trail it clearly after a few rounds are left out of
-the rest, and keep the figure they have. So is who takes many times as long as the fastest.
+The start goes round, and then the direction changes: nobody always follows the same one, or itself
+more often than others do. A figure is the median of a contestant's turns. Of the variants of one
+peer only the fastest counts: those that trail it clearly after a few rounds are left out of the
+rest, and keep the figure they have. So is who takes many times as long as the fastest.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ __all__ = ["FULL", "QUICK", "Pace", "Timing", "interleave", "rest_until_quiet"]
 class Pace:
     """How long to go on.
 
-    At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every median is within
-    ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about ``turn_s``. After ``trial_rounds``, a
-    variant whose fastest turn is slower by the share ``trail`` than the median of its peer's best one is left out, and
-    so is whoever takes ``hopeless`` times as long as the fastest of all. Calls of ``warm_s`` tenfold need no warm ones.
+    At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every
+    median is within ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about
+    ``turn_s``. After ``trial_rounds``, a variant whose fastest turn is slower by the share
+    ``trail`` than the median of its peer's best one is left out, and so is whoever takes
+    ``hopeless`` times as long as the fastest of all. Calls of ``warm_s`` tenfold need no warm ones.
     """
 
     min_rounds: int = 15
@@ -48,7 +49,9 @@ class Pace:
 
 
 FULL = Pace()
-QUICK = Pace(min_rounds=9, max_rounds=12, min_s=0.0, max_s=3.0, turn_s=0.012, warm_s=0.003, tolerance=0.02)
+QUICK = Pace(
+    min_rounds=9, max_rounds=12, min_s=0.0, max_s=3.0, turn_s=0.012, warm_s=0.003, tolerance=0.02
+)
 """For many rows in few minutes: medians of at least 9 turns, intervals of about 2 %."""
 
 
@@ -56,8 +59,8 @@ QUICK = Pace(min_rounds=9, max_rounds=12, min_s=0.0, max_s=3.0, turn_s=0.012, wa
 class Timing:
     """What one contestant did. ``seconds`` is infinite when it failed, and ``error`` says why.
 
-    ``interval`` is about half the 95 % interval of the median, as a share of it. ``restless`` means that threads of
-    this contestant were still busy when the rest after its turn was cut short.
+    ``interval`` is about half the 95 % interval of the median, as a share of it. ``restless`` means
+    that threads of this contestant were still busy when the rest after its turn was cut short.
     """
 
     peer: str
@@ -89,7 +92,9 @@ class _Lane:
         if estimate_s < 10 * pace.warm_s:
             estimate_s = max(min(self.contestant.time(3)), 1e-7)
         self.calls = max(1, min(1000, round(pace.turn_s / estimate_s)))
-        self.warm_calls = min(1000, math.ceil(pace.warm_s / estimate_s)) if estimate_s < 10 * pace.warm_s else 0
+        self.warm_calls = (
+            min(1000, math.ceil(pace.warm_s / estimate_s)) if estimate_s < 10 * pace.warm_s else 0
+        )
 
     def turn(self) -> None:
         if self.warm_calls:
@@ -100,7 +105,9 @@ class _Lane:
 
     @property
     def interval(self) -> float:
-        """Half the 95 % interval of the median, from its ranks (normal approximation), as a share of it."""
+        """Half the 95 % interval of the median, from its ranks (normal approximation), as a share
+        of it.
+        """
         ordered = sorted(self.medians)
         reach = 0.98 * math.sqrt(len(ordered))
         middle = (len(ordered) - 1) / 2
@@ -116,17 +123,23 @@ class _Lane:
     def timing(self) -> Timing:
         c, rounds = self.contestant, len(self.medians)
         if self.error or not self.medians:
-            return Timing(c.peer, c.variant, math.inf, math.inf, rounds, self.error, self.restless, c.layout)
-        return Timing(c.peer, c.variant, self.median, self.interval, rounds, "", self.restless, c.layout)
+            return Timing(
+                c.peer, c.variant, math.inf, math.inf, rounds, self.error, self.restless, c.layout
+            )
+        return Timing(
+            c.peer, c.variant, self.median, self.interval, rounds, "", self.restless, c.layout
+        )
 
 
 def interleave(
-    contestants: Sequence[Contestant], pace: Pace | None = None, rest: Callable[[], bool] | None = None
+    contestants: Sequence[Contestant],
+    pace: Pace | None = None,
+    rest: Callable[[], bool] | None = None,
 ) -> tuple[Timing, ...]:
     """Time the contestants round robin; results in their order.
 
-    ``rest`` is called before every turn and says whether the process became quiet. A contestant that raises is out,
-    with the reason in its timing; the others go on.
+    ``rest`` is called before every turn and says whether the process became quiet. A contestant
+    that raises is out, with the reason in its timing; the others go on.
     """
     pace, rest = pace or Pace(), rest or rest_until_quiet
     lanes = [_Lane(c) for c in contestants]
@@ -149,10 +162,14 @@ def _running(lanes: Sequence[_Lane]) -> list[_Lane]:
 
 
 def _leave_behind(lanes: Sequence[_Lane], pace: Pace) -> None:
-    """Mark the variants that can no longer stand for their peer, and who is out of the race: a few turns are enough."""
+    """Mark the variants that can no longer stand for their peer, and who is out of the race: a few
+    turns are enough.
+    """
     fastest_s = min((lane.median for lane in lanes), default=0.0)
     for lane in lanes:
-        leader_s = min(other.median for other in lanes if other.contestant.peer == lane.contestant.peer)
+        leader_s = min(
+            other.median for other in lanes if other.contestant.peer == lane.contestant.peer
+        )
         limit_s = min((1 + pace.trail) * leader_s, pace.hopeless * fastest_s)
         lane.trailing = min(lane.medians) > limit_s
 
@@ -180,11 +197,13 @@ def rest_until_quiet(
     cpu_s: Callable[[], float] = time.process_time,
     restore: frozenset[int] | None = None,
 ) -> bool:
-    """Sleep until every thread of this process sleeps too; False if some still ran after ``limit_s``.
+    """Sleep until every thread of this process sleeps too; False if some still ran after
+    ``limit_s``.
 
-    Thread pools spin for a while after their last job, each for a time of its own. On few cores a spinning thread takes
-    its core from the next contestant. Waiting for silence costs no contestant anything, and needs no setting that would
-    slow one of them down. ``restore`` is the set of cores to give back to this thread, which a peer may have pinned.
+    Thread pools spin for a while after their last job, each for a time of its own. On few cores a
+    spinning thread takes its core from the next contestant. Waiting for silence costs no contestant
+    anything, and needs no setting that would slow one of them down. ``restore`` is the set of cores
+    to give back to this thread, which a peer may have pinned.
     """
     if restore:
         os.sched_setaffinity(0, restore)

@@ -1,4 +1,6 @@
-"""From names of peers to timed figures: build the contestants, check their results, time them, fold them into a row."""
+"""From names of peers to timed figures: build the contestants, check their results, time them, fold
+them into a row.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Source = Callable[[], Iterable[Contestant]]
 def gather(
     sources: Mapping[str, Source], layouts: Container[str]
 ) -> tuple[list[Contestant], list[Timing], dict[str, float]]:
-    """Build the contestants of every source that work in ``layouts``; failures; and seconds by source.
+    """Build the contestants of every source that work in ``layouts``; failures; and seconds by
+    source.
 
     One that can not be imported, built or compiled becomes a failure.
     """
@@ -40,7 +43,9 @@ def gather(
 def check(
     contestants: Sequence[Contestant], reference: Array, tolerance: float
 ) -> tuple[list[Contestant], list[Timing]]:
-    """Split into those that agree with the reference and failures that say by how much they do not."""
+    """Split into those that agree with the reference and failures that say by how much they do
+    not.
+    """
     right: list[Contestant] = []
     failures: list[Timing] = []
     for contestant in contestants:
@@ -89,7 +94,9 @@ def reason(error: Exception) -> str:
 
 
 def _pairing(workload: Workload, layouts: Sequence[str]) -> str:
-    """The layout of a row: "best" where each contestant had the choice, else the only one; empty without images."""
+    """The layout of a row: "best" where each contestant had the choice, else the only one; empty
+    without images.
+    """
     if not workload.has_images:
         return ""
     return layouts[0] if len(layouts) == 1 else "best"

@@ -1,12 +1,14 @@
-"""What it costs to add up long f32 sums in blocks, and what it brings: the same schedule with and without, in turns.
+"""What it costs to add up long f32 sums in blocks, and what it brings: the same schedule with and
+without, in turns.
 
     python -m benchmarks.long_sums [--threads N] [--rounds N] [--blocks 64,128,512,1024]
     python -m benchmarks.long_sums --errors
 
-For each kernel, default schedules: the time over that of one chain (the median of the rounds' ratios; below 1 is
-faster), and the relative error of uniform numbers. ``again`` is the chain against itself: the noise. The last ratio and
-the last error are those of ``chains.BLOCK``. ``--errors`` prints relative errors of sums of 2^24 numbers, in one serial
-loop and in 64 lanes, as one chain and in blocks.
+For each kernel, default schedules: the time over that of one chain (the median of the rounds'
+ratios; below 1 is faster), and the relative error of uniform numbers. ``again`` is the chain
+against itself: the noise. The last ratio and the last error are those of ``chains.BLOCK``.
+``--errors`` prints relative errors of sums of 2^24 numbers, in one serial loop and in 64 lanes, as
+one chain and in blocks.
 """
 
 from __future__ import annotations
@@ -46,8 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_sums")
     parser.add_argument("--threads", type=int, default=1, help="threads of the team (default 1)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each program (default 15)")
-    parser.add_argument("--blocks", default="64,128,512,1024", help="terms of other blocks, comma-separated")
-    parser.add_argument("--errors", action="store_true", help="relative errors of sums of 2^24 numbers instead")
+    parser.add_argument(
+        "--blocks", default="64,128,512,1024", help="terms of other blocks, comma-separated"
+    )
+    parser.add_argument(
+        "--errors", action="store_true", help="relative errors of sums of 2^24 numbers instead"
+    )
     args = parser.parse_args(argv)
     target = host_target(args.threads)
     if args.errors:
@@ -56,16 +62,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), chains.BLOCK]
     names = ["chain", "again", *(str(n) for n in sizes[2:])]
     about = describe(("python", "-m", "benchmarks.long_sums"), args.threads)
-    print(f"{about['cpu']}, {args.threads} threads, errors of blocks of {chains.BLOCK}; {about['command']}\n")
+    print(
+        f"{about['cpu']}, {args.threads} threads, errors of blocks of {chains.BLOCK}; "
+        f"{about['command']}\n"
+    )
     print("| kernel | chain, ms | " + " | ".join(names[1:]) + " | error, chain | error, blocks |")
     print("|" + "---|" * (len(names) + 4))
     for name, (kernel, wanted, arrays) in _cases().items():
         programs = [_lowered(kernel, target, size) for size in sizes]
         times, outputs = _in_turns(programs, target, arrays, args.rounds)
-        ratios = [f"{median(t / c for t, c in zip(ts, times[0], strict=True)):.3f}" for ts in times[1:]]
+        ratios = [
+            f"{median(t / c for t, c in zip(ts, times[0], strict=True)):.3f}" for ts in times[1:]
+        ]
         errors = [float(np.max(np.abs(o.astype(np.float64) - wanted) / wanted)) for o in outputs]
         shown = f"{errors[0]:.1e} | {errors[-1]:.1e}"
-        print(f"| {name} | {median(times[0]) * 1e3:.2f} | {' | '.join(ratios)} | {shown} |", flush=True)
+        print(
+            f"| {name} | {median(times[0]) * 1e3:.2f} | {' | '.join(ratios)} | {shown} |",
+            flush=True,
+        )
     return 0
 
 
@@ -84,7 +98,11 @@ def _cases() -> dict[str, tuple[Kernel, NDArray[np.float64], Mapping[str, NDArra
     product = a.reshape(m, k).astype(np.float64) @ b.reshape(k, n).astype(np.float64)
     return {
         "sum of 2^26": (direct, x.sum(dtype=np.float64, keepdims=True), {given: x}),
-        "sum of 2^26 in 64 chunks": (parts.partial, x.reshape(64, -1).sum(axis=1, dtype=np.float64), {half: x}),
+        "sum of 2^26 in 64 chunks": (
+            parts.partial,
+            x.reshape(64, -1).sum(axis=1, dtype=np.float64),
+            {half: x},
+        ),
         f"product {m}x{n}x{k}": (gemm(m, n, k), product.reshape(-1), {"A": a, "B": b}),
     }
 
@@ -100,11 +118,16 @@ def _print_errors(target: Target) -> None:
     (launch,) = schedule((Tensor.input("x", (count,)).sum().node,)).launches
     (given,) = (p.name for p in launch.kernel.params if p.role == "in")
     print(
-        "| numbers | chain, serial | blocks, serial | chain, lanes | blocks, lanes | numpy |\n|---|---|---|---|---|---|"
+        "| numbers | chain, serial | blocks, serial | chain, lanes | blocks, lanes | numpy "
+        "|\n|---|---|---|---|---|---|"
     )
     for name, x in numbers.items():
         wanted = x.sum(dtype=np.float64)
-        programs = [_lowered(launch.kernel, target, n, text) for text in ("", _LANES) for n in (_CHAIN, chains.BLOCK)]
+        programs = [
+            _lowered(launch.kernel, target, n, text)
+            for text in ("", _LANES)
+            for n in (_CHAIN, chains.BLOCK)
+        ]
         _, outputs = _in_turns(programs, target, {given: x}, 0)
         found = [*(o.item() for o in outputs), float(x.sum())]
         print(f"| {name} | {' | '.join(f'{abs(f - wanted) / wanted:.1e}' for f in found)} |")

@@ -1,4 +1,6 @@
-"""The process and the machine: settings that must stand before any peer is imported, and what to print about them."""
+"""The process and the machine: settings that must stand before any peer is imported, and what to
+print about them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ def cores() -> frozenset[int]:
 
 
 def prepare(threads: int, scratch: Path) -> None:
-    """Set thread counts, where Inductor compiles (``scratch``) and how memory is had. Call before importing any peer.
+    """Set thread counts, where Inductor compiles (``scratch``) and how memory is had.
 
-    PyTorch allocates its results on every call. With glibc's defaults, large ones are fresh pages each time, and the
-    page faults (1.6 us a page) would be timed instead of the operation. Kept memory serves every contestant alike.
-    So do huge pages, which numpy and tunegrad ask for by themselves.
+    Call before importing any peer.
+
+    PyTorch allocates its results on every call. With glibc's defaults, large ones are fresh pages
+    each time, and the page faults (1.6 us a page) would be timed instead of the operation. Kept
+    memory serves every contestant alike. So do huge pages, which numpy and tunegrad ask for by
+    themselves.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
@@ -42,7 +47,9 @@ def prepare(threads: int, scratch: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A moment's clocks, in seconds: the wall's, all cores' busy time, this process with its finished children."""
+    """A moment's clocks, in seconds: the wall's, all cores' busy time, this process with its
+    finished children.
+    """
 
     wall_s: float
     busy_s: float
@@ -54,24 +61,34 @@ class Usage:
 
 
 def bystanders(before: Usage, after: Usage, processors: int) -> tuple[str, ...]:
-    """One line when other processes used more than 3 % of the processors, which no interleaving can make fair.
+    """One line when other processes used more than 3 % of the processors, which no interleaving can
+    make fair.
 
-    ``processors`` are all of the machine's, for their busy time is counted, whichever this process may use.
-    Linux counts busy time in ticks of 10 ms, so the two moments must be seconds apart.
+    ``processors`` are all of the machine's, for their busy time is counted, whichever this process
+    may use. Linux counts busy time in ticks of 10 ms, so the two moments must be seconds apart.
     """
     others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     share = others_s / ((after.wall_s - before.wall_s) * processors)
     if share <= 0.03:
         return ()
-    return (f"other processes used {share:.0%} of the cores meanwhile: time again when the machine is idle",)
+    return (
+        (
+            f"other processes used {share:.0%} of the cores meanwhile: time again when the "
+            "machine is idle"
+        ),
+    )
 
 
 def _busy_s() -> float:
-    """Seconds that all cores were not idle since the machine started; 0 where Linux does not say."""
+    """Seconds that all cores were not idle since the machine started; 0 where Linux does not
+    say.
+    """
     path = Path("/proc/stat")
     if not path.exists():
         return 0.0
-    user, nice, system, _idle, _iowait, irq, softirq = map(int, path.read_text().split("\n", 1)[0].split()[1:8])
+    user, nice, system, _idle, _iowait, irq, softirq = map(
+        int, path.read_text().split("\n", 1)[0].split()[1:8]
+    )
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
@@ -102,10 +119,14 @@ def _version(package: str) -> str:
 
 
 def _cpu_name() -> str:
-    """The CPU as Linux names it, with family and model, since virtual machines often hide the rest of the name."""
+    """The CPU as Linux names it, with family and model, since virtual machines often hide the rest
+    of the name.
+    """
     path = Path("/proc/cpuinfo")
     lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
-    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    fields = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+    }
     name = fields.get("model name", platform.processor())
     kind = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
     wide = "avx512f" if "avx512f" in fields.get("flags", "").split() else "no avx512f"

@@ -1,4 +1,6 @@
-"""Plain memory copies, the bound of the copy workload: ``numpy.copyto`` on touched pages, on one thread and on all."""
+"""Plain memory copies, the bound of the copy workload: ``numpy.copyto`` on touched pages, on one
+thread and on all.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ __all__ = ["contestants"]
 
 
 def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """``numpy.copyto`` (a memcpy), and with several threads also one slice on each: numpy lets other threads run."""
+    """``numpy.copyto`` (a memcpy), and with several threads also one slice on each: numpy lets
+    other threads run.
+    """
     (source,), _ = arrays(workload)
     kept = touched(source.shape)
     yield _copies(source, kept, 1)
@@ -37,4 +41,6 @@ def _copies(source: Array, kept: Array, threads: int) -> CallContestant:
         run()
         return kept.copy()
 
-    return CallContestant("memcpy", f"numpy.copyto on {threads} threads" if pool else "numpy.copyto", run, read)
+    return CallContestant(
+        "memcpy", f"numpy.copyto on {threads} threads" if pool else "numpy.copyto", run, read
+    )

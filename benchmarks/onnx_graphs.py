@@ -1,5 +1,8 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""The workloads as serialised ONNX models, for the peers that read ONNX. Inputs are x0, x1, ...; the output is y."""
+"""The workloads as serialised ONNX models, for the peers that read ONNX.
+
+Inputs are x0, x1, ...; the output is y.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ _IR_VERSION = 10  # the onnx package's newest may be ahead of the runtimes
 def serialized(workload: Workload, layout: str = "nchw") -> bytes:
     """The workload as the bytes of an ONNX model; constants are initialisers.
 
-    A kernel of images may take and return them in ``layout="nhwc"``: with transposes at both ends, for the runtime to
-    drop if it can.
+    A kernel of images may take and return them in ``layout="nhwc"``: with transposes at both ends,
+    for the runtime to drop if it can.
     """
     return _exported(workload) if workload.is_model else _assembled(workload, layout)
 
@@ -38,7 +41,9 @@ def _exported(workload: Workload) -> bytes:
     buffer = io.BytesIO()
     inputs = tuple(torch.from_numpy(array) for array in arrays(workload)[0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter that needs no further package is announced as deprecated
+        warnings.simplefilter(
+            "ignore"
+        )  # the exporter that needs no further package is announced as deprecated
         torch.onnx.export(
             torch_models.build(workload.name), inputs, buffer, dynamo=False, opset_version=OPSET,
             input_names=["x0"], output_names=["y"],
@@ -50,7 +55,9 @@ def _assembled(workload: Workload, layout: str) -> bytes:
     _, constants = arrays(workload)
     initializers = [numpy_helper.from_array(array, f"c{i}") for i, array in enumerate(constants)]
     if workload.op == "sum":
-        initializers.append(numpy_helper.from_array(np.array([workload.axis], dtype=np.int64), "axes"))
+        initializers.append(
+            numpy_helper.from_array(np.array([workload.axis], dtype=np.int64), "axes")
+        )
     if workload.op == "attention":
         scale = np.array(1 / math.sqrt(workload.inputs[0][-1]), dtype=np.float32)
         initializers.append(numpy_helper.from_array(scale, "scale"))
@@ -60,7 +67,9 @@ def _assembled(workload: Workload, layout: str) -> bytes:
     inputs = [_value(f"x{i}", shape) for i, shape in enumerate(shapes)]
     graph = helper.make_graph(nodes, workload.op, inputs, [_value("y", None)], initializers)
     opsets = [helper.make_opsetid("", OPSET)]
-    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION).SerializeToString()
+    model: bytes = helper.make_model(
+        graph, opset_imports=opsets, ir_version=_IR_VERSION
+    ).SerializeToString()
     return model
 
 
@@ -69,7 +78,9 @@ def _value(name: str, shape: Shape | None) -> object:
 
 
 def _between_transposes(nodes: list[Any]) -> list[Any]:
-    """The nodes of one image operation on x0, for NHWC: x0 -> Transpose -> nodes -> Transpose -> y."""
+    """The nodes of one image operation on x0, for NHWC: x0 -> Transpose -> nodes -> Transpose
+    -> y.
+    """
     first, last = nodes[0], nodes[-1]
     first.input[0], last.output[0] = "image", "result"
     into = helper.make_node("Transpose", ["x0"], ["image"], perm=[0, 3, 1, 2])
@@ -108,6 +119,8 @@ def _nodes(workload: Workload) -> list[Any]:
         case "transpose":
             return [make("Transpose", ["x0"], ["y"], perm=[1, 0])]
         case "copy":
-            raise ValueError(f"{w.name}: a graph that computes nothing; what a runtime makes of it is no copy")
+            raise ValueError(
+                f"{w.name}: a graph that computes nothing; what a runtime makes of it is no copy"
+            )
         case "model":
             raise ValueError(f"{w.name} is a model, not a kernel")

@@ -1,5 +1,7 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""OpenVINO, CPU plugin: one stream, latency hint, f32 (its own default on such CPUs may be bf16), one kept request."""
+"""OpenVINO, CPU plugin: one stream, latency hint, f32 (its own default on such CPUs may be bf16),
+one kept request.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ __all__ = ["contestants"]
 
 
 def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """One compiled model with ``threads`` inference threads and one request, called in two ways; buffers are kept.
+    """One compiled model with ``threads`` inference threads and one request, called in two ways;
+    buffers are kept.
 
-    Images are given, and for kernels taken back, in both layouts: NCHW, and NHWC declared as the layout of the tensors.
+    Images are given, and for kernels taken back, in both layouts: NCHW, and NHWC declared as the
+    layout of the tensors.
     """
     for layout in ("nchw", "nhwc") if workload.has_images else ("",):
         yield from _in_layout(workload, threads, layout)
@@ -32,7 +36,8 @@ def _in_layout(workload: Workload, threads: int, layout: str) -> Iterator[Contes
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
-        "ENABLE_CPU_PINNING": False,  # others move the main thread: it would share a core with a pinned worker
+        # others move the main thread: it would share a core with a pinned worker
+        "ENABLE_CPU_PINNING": False,
     }
     model = core.read_model(onnx_graphs.serialized(workload))
     inputs = laid_out(workload, layout)
@@ -49,20 +54,27 @@ def _in_layout(workload: Workload, threads: int, layout: str) -> Iterator[Contes
         request.start_async()
         request.wait()
 
-    def read(_alive: object = inputs) -> Array:  # the tensors point at the arrays and do not keep them
+    def read(
+        _alive: object = inputs,
+    ) -> Array:  # the tensors point at the arrays and do not keep them
         request.infer()
         result: Array = kept.copy()
-        return result.transpose(0, 3, 1, 2) if layout == "nhwc" and workload.has_images_out else result
+        return (
+            result.transpose(0, 3, 1, 2) if layout == "nhwc" and workload.has_images_out else result
+        )
 
-    # On its own thread OpenVINO always gets its workers to share the job; called directly, it is cheaper to reach,
-    # but for the first seconds of some processes the calling thread does all the work while a worker spins.
+    # On its own thread OpenVINO always gets its workers to share the job; called directly, it is
+    # cheaper to reach, but for the first seconds of some processes the calling thread does all the
+    # work while a worker spins.
     suffix = f" {layout}" if layout else ""
     yield CallContestant("openvino", f"sync{suffix}", request.infer, read, layout)
     yield CallContestant("openvino", f"async{suffix}", wait, read, layout)
 
 
 def _channels_last(model: Any, images_out: bool) -> Any:
-    """The model for NHWC tensors; the plugin sees a change of layout at its boundary, not a copy that it must make."""
+    """The model for NHWC tensors; the plugin sees a change of layout at its boundary, not a copy
+    that it must make.
+    """
     steps = PrePostProcessor(model)
     steps.input().tensor().set_layout(openvino.Layout("NHWC"))
     steps.input().model().set_layout(openvino.Layout("NCHW"))

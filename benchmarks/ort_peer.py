@@ -1,5 +1,7 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""ONNX Runtime, CPU provider: all graph optimisations, inputs and outputs bound once, its own spinning left on."""
+"""ONNX Runtime, CPU provider: all graph optimisations, inputs and outputs bound once, its own
+spinning left on.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,12 @@ __all__ = ["contestants"]
 
 
 def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """A session with ``threads`` intra-op threads per layout of images; output buffers are allocated once and kept."""
-    layouts = ("nchw", "nhwc") if workload.has_images_out else ("nchw",) if workload.has_images else ("",)
+    """A session with ``threads`` intra-op threads per layout of images; output buffers are
+    allocated once and kept.
+    """
+    layouts = (
+        ("nchw", "nhwc") if workload.has_images_out else ("nchw",) if workload.has_images else ("",)
+    )
     for layout in layouts:
         yield _bound(workload, threads, layout)
 
@@ -36,7 +42,9 @@ def _bound(workload: Workload, threads: int, layout: str) -> Contestant:
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-    kept = onnxruntime.OrtValue.ortvalue_from_numpy(output)  # a view: the arrays stay where they are
+    kept = onnxruntime.OrtValue.ortvalue_from_numpy(
+        output
+    )  # a view: the arrays stay where they are
     binding.bind_ortvalue_output("y", kept)
 
     def run() -> None:

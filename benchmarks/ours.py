@@ -1,7 +1,8 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
 """All contact of the benchmarks with tunegrad's public API; nothing else here imports it.
 
-tunegrad is imported when it is first needed, so that a version that does not import costs its columns only.
+tunegrad is imported when it is first needed, so that a version that does not import costs its
+columns only.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Tuning:
 
 @dataclass(slots=True)
 class _Ours:
-    """A compiled function or loaded model of ours. Its calls are timed inside compiled code, without Python's cost.
+    """A compiled function or loaded model of ours.
+
+    Its calls are timed inside compiled code, without Python's cost.
 
     ``inputs`` are in ``layout``, and so is the result of a kernel; a model's result has no layout.
     """
@@ -60,7 +63,9 @@ def untuned(workload: Workload, threads: int, layouts: Sequence[str]) -> Iterato
     yield from _each_layout(DEFAULT, workload, threads, layouts, None)
 
 
-def tuned(workload: Workload, threads: int, layouts: Sequence[str], store: Path) -> Iterator[Contestant]:
+def tuned(
+    workload: Workload, threads: int, layouts: Sequence[str], store: Path
+) -> Iterator[Contestant]:
     """The winners in ``store``."""
     yield from _each_layout(TUNED, workload, threads, layouts, store)
 
@@ -83,17 +88,36 @@ def _layouts(workload: Workload, layouts: Sequence[str]) -> tuple[str, ...]:
     return ("nchw",) if workload.is_model else tuple(layouts)
 
 
-def tune(workload: Workload, threads: int, layouts: Sequence[str], store: Path, budget_s: float, seed: int) -> Tuning:
-    """Search for ``budget_s`` seconds, shared by the layouts, and leave the winners in ``store``."""
+def tune(
+    workload: Workload,
+    threads: int,
+    layouts: Sequence[str],
+    store: Path,
+    budget_s: float,
+    seed: int,
+) -> Tuning:
+    """Search for ``budget_s`` seconds, shared by the layouts, and leave the winners in
+    ``store``.
+    """
     tg, tried = _tunegrad(), _layouts(workload, layouts)
-    settings = {"budget_s": budget_s / len(tried), "store": str(store), "threads": threads, "seed": seed}
+    settings = {
+        "budget_s": budget_s / len(tried),
+        "store": str(store),
+        "threads": threads,
+        "seed": seed,
+    }
     if workload.is_model:
         reports = [tg.tune(workload.name, device="cpu", **settings)]
     else:
-        reports = [tg.tune_callable(function_of(workload, x), *laid_out(workload, x), **settings) for x in tried]
+        reports = [
+            tg.tune_callable(function_of(workload, x), *laid_out(workload, x), **settings)
+            for x in tried
+        ]
     best = min(reports, key=lambda report: math.inf if report.tuned_ms is None else report.tuned_ms)
     candidates = sum(sum(report.candidates.values()) for report in reports)
-    return Tuning(best.tuned_ms, _pct_peak(best.rows), sum(report.seconds for report in reports), candidates)
+    return Tuning(
+        best.tuned_ms, _pct_peak(best.rows), sum(report.seconds for report in reports), candidates
+    )
 
 
 def _pct_peak(rows: Sequence[Any]) -> float | None:
@@ -112,7 +136,9 @@ def _compiled(workload: Workload, threads: int, layout: str, store: Path | None)
     tg, path = _tunegrad(), False if store is None else str(store)
     if not workload.is_model:
         examples = laid_out(workload, layout)
-        return tg.compile(function_of(workload, layout), *examples, device="cpu", threads=threads, store=path)
+        return tg.compile(
+            function_of(workload, layout), *examples, device="cpu", threads=threads, store=path
+        )
     from benchmarks import torch_models  # the weights are PyTorch's
 
     weights = torch_models.weights(workload.name)
@@ -120,7 +146,9 @@ def _compiled(workload: Workload, threads: int, layout: str, store: Path | None)
 
 
 def function_of(workload: Workload, layout: str) -> Callable[..., Any]:
-    """The kernel workload as a function of tensors; NHWC images are permuted views inside, at both ends."""
+    """The kernel workload as a function of tensors; NHWC images are permuted views inside, at both
+    ends.
+    """
     inner = _operation(workload)
     if layout != "nhwc":
         return inner
@@ -133,7 +161,9 @@ def _operation(workload: Workload) -> Callable[..., Any]:
     c = [_tunegrad().Tensor.constant(array) for array in arrays(workload)[1]]
     functions: dict[str, Callable[..., Any]] = {
         "add": lambda a, b: a + b,
-        "attention": lambda q, k, v: ((q @ k.transpose()) * (1 / math.sqrt(q.shape[-1]))).softmax(-1) @ v,
+        "attention": lambda q, k, v: (
+            ((q @ k.transpose()) * (1 / math.sqrt(q.shape[-1]))).softmax(-1) @ v
+        ),
         "conv2d": lambda x: x.conv2d(c[0], c[1], stride=w.stride, padding=w.padding).relu(),
         "copy": lambda x: x.contiguous(),
         "gelu": lambda x: x.gelu(),

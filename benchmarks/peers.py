@@ -1,11 +1,11 @@
 """tunegrad next to its peers, interleaved in this one process.
 
-    python -m benchmarks.peers --suite kernels --threads 2 --json kernels.json
-    python -m benchmarks.peers --suite models --budget 5m --store tuned.db
-    python -m benchmarks.peers --suite convs --threads 1 --budget 0 --pace quick --resume convs.json --json convs.json
+    python -m benchmarks.peers --suite kernels --threads 2 --json kernels.json python -m
+    benchmarks.peers --suite models --budget 5m --store tuned.db python -m benchmarks.peers --suite
+    convs --threads 1 --budget 0 --pace quick --resume convs.json --json convs.json
 
-The table goes to stderr, the JSON to ``--json`` (rewritten after every row, so an interrupted run keeps its rows, and
-``--resume`` takes it up again).
+The table goes to stderr, the JSON to ``--json`` (rewritten after every row, so an interrupted run
+keeps its rows, and ``--resume`` takes it up again).
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class _Peer:
         return op not in self.never and (not self.only or op in self.only)
 
 
-_COPY = frozenset({"copy"})  # a graph runtime drops a copy, or does it while it hands out its result
+_COPY = frozenset(
+    {"copy"}
+)  # a graph runtime drops a copy, or does it while it hands out its result
 PEERS: dict[str, _Peer] = {
     "torch": _Peer("benchmarks.torch_peer", "eager"),
     "inductor": _Peer("benchmarks.torch_peer", "inductor"),
@@ -94,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = _parser()
     options = parser.parse_args(arguments)
-    about = machine.describe(("python", "-m", "benchmarks.peers", *map(shlex.quote, arguments)), options.threads)
+    about = machine.describe(
+        ("python", "-m", "benchmarks.peers", *map(shlex.quote, arguments)), options.threads
+    )
     run = _run(options)
     try:
         workloads = select(options.suite, options.only)
@@ -130,7 +134,9 @@ def _run(options: argparse.Namespace) -> _Run:
 
 
 def parse_seconds(text: str) -> float:
-    """``"90"``, ``"30s"``, ``"5m"`` or ``"1h"`` in seconds; 0 means "no tuning, take the store as it is"."""
+    """``"90"``, ``"30s"``, ``"5m"`` or ``"1h"`` in seconds; 0 means "no tuning, take the store as
+    it is".
+    """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90, 30s, 5m or 1h")
@@ -138,20 +144,45 @@ def parse_seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=sorted(SUITES), required=True, help="kernels: all suites but models")
-    parser.add_argument("--threads", type=_positive, default=len(machine.cores()), help="of each contestant")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--suite", choices=sorted(SUITES), required=True, help="kernels: all suites but models"
+    )
+    parser.add_argument(
+        "--threads", type=_positive, default=len(machine.cores()), help="of each contestant"
+    )
     parser.add_argument("--json", type=Path, help="write the rows and the machine to this file")
-    parser.add_argument("--resume", type=Path, help="keep the rows of this file, of a run with the same settings")
-    parser.add_argument("--only", type=_names, default=(), help="names of workloads, separated by commas")
-    parser.add_argument("--peers", type=_names, default=tuple(PEERS), help=f"of {', '.join(PEERS)}; default: all")
+    parser.add_argument(
+        "--resume", type=Path, help="keep the rows of this file, of a run with the same settings"
+    )
+    parser.add_argument(
+        "--only", type=_names, default=(), help="names of workloads, separated by commas"
+    )
+    parser.add_argument(
+        "--peers", type=_names, default=tuple(PEERS), help=f"of {', '.join(PEERS)}; default: all"
+    )
     parser.add_argument("--peers-only", action="store_true", help="leave tunegrad out")
     parser.add_argument(
-        "--layout", choices=sorted(_LAYOUTS), default="best", help="of images: each contestant's best, or NCHW for all"
+        "--layout",
+        choices=sorted(_LAYOUTS),
+        default="best",
+        help="of images: each contestant's best, or NCHW for all",
     )
-    parser.add_argument("--pace", choices=sorted(_PACES), default="full", help="quick: fewer and shorter turns")
-    parser.add_argument("--budget", type=parse_seconds, help="of tuning, per workload: 30s for kernels, 5m for models")
-    parser.add_argument("--store", type=Path, help="tune into and run from this store; without: a new, temporary one")
+    parser.add_argument(
+        "--pace", choices=sorted(_PACES), default="full", help="quick: fewer and shorter turns"
+    )
+    parser.add_argument(
+        "--budget",
+        type=parse_seconds,
+        help="of tuning, per workload: 30s for kernels, 5m for models",
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        help="tune into and run from this store; without: a new, temporary one",
+    )
     parser.add_argument("--seed", type=int, default=0)
     return parser
 
@@ -174,7 +205,9 @@ def _rows(
     about: dict[str, object],
     path: Path | None,
 ) -> list[Row]:
-    """Measure workload after workload; Ctrl-C keeps the rows so far, and those that there were before."""
+    """Measure workload after workload; Ctrl-C keeps the rows so far, and those that there were
+    before.
+    """
     done = dict(kept)
     rest = partial(rest_until_quiet, restore=machine.cores())
 
@@ -189,7 +222,10 @@ def _rows(
                 continue
             start_s = time.monotonic()
             done[workload.name] = row = _row(run, workload, run.store or folder / "tuned.db", rest)
-            _say(f"[{i}/{len(workloads)}] {workload.name}: {_news(row)}, {time.monotonic() - start_s:.0f} s")
+            _say(
+                f"[{i}/{len(workloads)}] {workload.name}: {_news(row)}, "
+                f"{time.monotonic() - start_s:.0f} s"
+            )
             save()
         if any(not workload.is_model for workload in workloads):
             about["call_us"] = _call_us(run, rest)
@@ -221,21 +257,28 @@ def _row(run: _Run, workload: Workload, store: Path, rest: partial[bool]) -> Row
     sources = {} if run.peers_only else _our_sources(run, workload, store, why)
     before = machine.Usage.now()
     row = _measured(run, workload, sources, rest)
-    row = replace(row, notes=row.notes + machine.bystanders(before, machine.Usage.now(), os.cpu_count() or 1))
+    row = replace(
+        row, notes=row.notes + machine.bystanders(before, machine.Usage.now(), os.cpu_count() or 1)
+    )
     if why and not run.peers_only:
         row = replace(row, errors={**row.errors, TUNED: why})
     if tuning is None:
         return row
-    # The report's share of the peak belongs to its own timing; carry it over to the interleaved one.
+    # The report's share of the peak belongs to its own timing; carry it over to the interleaved
+    # one.
     pct_peak = tuning.pct_peak
     if pct_peak is not None and tuning.tuned_ms is not None and row.tuned_ms is not None:
         pct_peak *= tuning.tuned_ms / row.tuned_ms
     return replace(row, pct_peak=pct_peak, tune_s=tuning.tune_s, candidates=tuning.candidates)
 
 
-def _measured(run: _Run, workload: Workload, our_sources: Mapping[str, Source], rest: partial[bool]) -> Row:
+def _measured(
+    run: _Run, workload: Workload, our_sources: Mapping[str, Source], rest: partial[bool]
+) -> Row:
     peers = tuple(name for name in run.peers if PEERS[name].takes(workload.op))
-    sources: dict[str, Source] = {name: partial(_peer, name, workload, run.threads) for name in peers}
+    sources: dict[str, Source] = {
+        name: partial(_peer, name, workload, run.threads) for name in peers
+    }
     return measure(
         workload,
         run.threads,
@@ -249,7 +292,9 @@ def _measured(run: _Run, workload: Workload, our_sources: Mapping[str, Source], 
 
 
 def _our_sources(run: _Run, workload: Workload, store: Path, not_tuned: str) -> dict[str, Source]:
-    sources: dict[str, Source] = {DEFAULT: partial(ours.untuned, workload, run.threads, run.layouts)}
+    sources: dict[str, Source] = {
+        DEFAULT: partial(ours.untuned, workload, run.threads, run.layouts)
+    }
     if not not_tuned:
         sources[TUNED] = partial(ours.tuned, workload, run.threads, run.layouts, store)
     return sources
@@ -268,7 +313,9 @@ def _reference(workload: Workload) -> Array:
 
 
 def _call_us(run: _Run, rest: partial[bool]) -> dict[str, float]:
-    """Microseconds of each peer on next to no work: the Python call that its other figures include and ours do not."""
+    """Microseconds of each peer on next to no work: the Python call that its other figures include
+    and ours do not.
+    """
     row = _measured(replace(run, pace="quick"), Workload("call", "add", ((16,), (16,))), {}, rest)
     return {name: round(ms * 1e3, 2) for name, ms in row.peers.items() if ms is not None}
 

@@ -1,9 +1,11 @@
-"""A beam search that learns nothing, as a rival: every change of every schedule of the beam, in no particular order.
+"""A beam search that learns nothing, as a rival: every change of every schedule of the beam, in no
+particular order.
 
-    beam (the 4 fastest)  -->  all their changes of one decision, shuffled, measured  -->  the 4 fastest of all
+    beam (the 4 fastest)  -->  all their changes of one decision, shuffled, measured  -->  the 4
+    fastest of all
 
-It begins with the default schedules and ends when a whole level brought nothing new into the beam. So tinygrad's BEAM
-goes through a kernel's actions; here on our space, and from our defaults.
+It begins with the default schedules and ends when a whole level brought nothing new into the beam.
+So tinygrad's BEAM goes through a kernel's actions; here on our space, and from our defaults.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ __all__ = ["PlainBeam"]
 
 
 class PlainBeam(OneByOne):
-    """Keeps the ``width`` fastest schedules, and tries all their neighbours level by level. Mutable."""
+    """Keeps the ``width`` fastest schedules, and tries all their neighbours level by level.
+
+    Mutable.
+    """
 
     origin = "plain beam"
 
@@ -32,7 +37,9 @@ class PlainBeam(OneByOne):
 
     def prepare(self, n: int) -> None:  # noqa: ARG002  # however many
         if not self._level:
-            parents = [r for r in self.ledger.fastest(self.width) if r.schedule.text not in self._expanded]
+            parents = [
+                r for r in self.ledger.fastest(self.width) if r.schedule.text not in self._expanded
+            ]
             self._expanded |= {r.schedule.text for r in parents}
             self._level = [change for r in parents for change in _changes(r)]
             self.rng.shuffle(self._level)

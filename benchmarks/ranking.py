@@ -1,11 +1,14 @@
-"""How well the cost model ranks schedules that it has not seen, on the recorded spaces. Measures nothing.
+"""How well the cost model ranks schedules that it has not seen, on the recorded spaces.
+
+Measures nothing.
 
     python -m benchmarks.ranking
 
-Within a space: trained on 200 random rows (or two thirds), tested on 300 others, by decisions, by the facts of the loop
-tree, and by both; in brackets only the pairs that are more than 5 % apart. A new kernel: trained on 0, 8 or 24 rows of
-its own, without and with what a session is taught by a store of the other recorded kernels of the same machine. Means
-of three draws; kernels are read back from the recordings' texts.
+Within a space: trained on 200 random rows (or two thirds), tested on 300 others, by decisions, by
+the facts of the loop tree, and by both; in brackets only the pairs that are more than 5 % apart. A
+new kernel: trained on 0, 8 or 24 rows of its own, without and with what a session is taught by a
+store of the other recorded kernels of the same machine. Means of three draws; kernels are read back
+from the recordings' texts.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.recording import read_recording
-from tunegrad.search import CostModel, Facts, Lessons, Recording, TrialLog, ranking_accuracy, tree_features
+from tunegrad.search import (
+    CostModel,
+    Facts,
+    Lessons,
+    Recording,
+    TrialLog,
+    ranking_accuracy,
+    tree_features,
+)
 from tunegrad.trial import Trial
 from tunegrad.tuning.lessons import Teacher
 
@@ -35,7 +46,9 @@ OWN = (0, 8, 24)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A schedule that ran: its decisions, the facts of its loop tree, and the logarithm of its seconds."""
+    """A schedule that ran: its decisions, the facts of its loop tree, and the logarithm of its
+    seconds.
+    """
 
     decisions: Mapping[str, float]
     facts: Mapping[str, float]
@@ -89,7 +102,8 @@ def trials_of(r: Recording) -> Iterator[Trial]:
     """A recording's rows as a store has them."""
     for t in r.trials:
         yield Trial(
-            r.kernel_key, r.kernel_text, r.fingerprint, t.actions, t.program_hash, r.space_version, r.policy,
+            r.kernel_key, r.kernel_text, r.fingerprint, t.actions, t.program_hash, r.space_version,
+            r.policy,
             t.measurement, "recorded", "recorded",
         )  # fmt: skip
 
@@ -100,7 +114,9 @@ def lessons_of(recording: Recording, kernel: Kernel, others: Sequence[Recording]
         for trial in (t for r in others for t in trials_of(r)):
             store.add(replace(trial, policy=recording.policy))
         log = TrialLog(store, recording.fingerprint, recording.policy, "new", float)
-        return Teacher.of([kernel], target_of(recording), log, dict(store.kernels())).lessons(kernel.key)
+        return Teacher.of([kernel], target_of(recording), log, dict(store.kernels())).lessons(
+            kernel.key
+        )
 
 
 def new_kernel(rows: Sequence[Row], lessons: Lessons) -> Iterator[tuple[float, float]]:
@@ -110,25 +126,39 @@ def new_kernel(rows: Sequence[Row], lessons: Lessons) -> Iterator[tuple[float, f
         for seed in range(SEEDS):
             drawn = Random(seed).sample(rows, len(rows))
             known, held = drawn[:own], drawn[-min(150, len(rows) // 2) :]
-            pairs.append((accuracy(known, held, "both", seed)[1], accuracy(known, held, "both", seed, lessons)[1]))
+            pairs.append(
+                (
+                    accuracy(known, held, "both", seed)[1],
+                    accuracy(known, held, "both", seed, lessons)[1],
+                )
+            )
         yield fmean(a for a, _ in pairs), fmean(b for _, b in pairs)
 
 
 def main() -> None:
     """Print one table row a space, and the means."""
-    recordings = {f.name.removesuffix(".jsonl.gz"): read_recording(f).recording for f in sorted(SPACES.iterdir())}
+    recordings = {
+        f.name.removesuffix(".jsonl.gz"): read_recording(f).recording
+        for f in sorted(SPACES.iterdir())
+    }
     columns = " | ".join(f"{own} own rows" for own in OWN)
     print(f"| space | decisions | facts | both | {columns} |\n|---|---|---|---|{'---|' * len(OWN)}")
     pairs = []
     for name, mine in recordings.items():
         kernel = parse_kernel(mine.kernel_text)
         rows = rows_of(mine, kernel)
-        others = [r for n, r in recordings.items() if n != name and r.fingerprint == mine.fingerprint]
+        others = [
+            r for n, r in recordings.items() if n != name and r.fingerprint == mine.fingerprint
+        ]
         pairs.append(list(new_kernel(rows, lessons_of(mine, kernel, others))))
         early = " | ".join(f"{a:.2f}, {b:.2f}" for a, b in pairs[-1])
-        print(f"| {name} | {within(rows, 'decisions')} | {within(rows, 'facts')} | {within(rows, 'both')} | {early} |")
+        print(
+            f"| {name} | {within(rows, 'decisions')} | {within(rows, 'facts')} | "
+            f"{within(rows, 'both')} | {early} |"
+        )
     means = " | ".join(
-        f"{fmean(p[i][0] for p in pairs):.2f}, {fmean(p[i][1] for p in pairs):.2f}" for i in range(len(OWN))
+        f"{fmean(p[i][0] for p in pairs):.2f}, {fmean(p[i][1] for p in pairs):.2f}"
+        for i in range(len(OWN))
     )
     print(f"| mean | | | | {means} |")
 

@@ -50,19 +50,25 @@ class Way:
         return f"median {median(self.apart):.3f}, ninth tenth {ninth:.3f}, {each_ms:.1f} ms each"
 
 
-def _codes(device: DeviceMeasurer, kernel: Kernel, count: int) -> list[tuple[Candidate, CompiledCandidate]]:
+def _codes(
+    device: DeviceMeasurer, kernel: Kernel, count: int
+) -> list[tuple[Candidate, CompiledCandidate]]:
     """The default, then its neighbours: different programs."""
     space = Space(kernel, device.device.target)
     searcher = make_searcher("beam", space, Random(0))
     schedules = [space.defaults()[0], *(p.schedule for p in searcher.ask(count - 1))]
     candidates = [Candidate(kernel.key, Payload(kernel, s.text, device.device)) for s in schedules]
     made = zip(candidates, device.compile(candidates), strict=True)
-    found = {code.program_hash: (c, code) for c, code in made if isinstance(code, CompiledCandidate)}
+    found = {
+        code.program_hash: (c, code) for c, code in made if isinstance(code, CompiledCandidate)
+    }
     return list(found.values())
 
 
 def measured(model: str, kernels: int, candidates: int, threads: int) -> tuple[Way, Way]:
-    """Alone, and beside a reference: the heaviest kernels of a model, each candidate twice each way."""
+    """Alone, and beside a reference: the heaviest kernels of a model, each candidate twice each
+    way.
+    """
     here, (alone, beside) = host_device(threads), (Way(), Way())
     work = workload_of_spec(resolve_model(model))
     policy = search_policy([work], here.target)

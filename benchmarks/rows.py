@@ -20,11 +20,12 @@ UNTUNED = "no budget and no store"
 class Row:
     """The figures of one workload. ``None`` is "no figure"; ``errors`` says why, by column.
 
-    ``variants`` names the configuration behind each peer's figure, ``intervals`` the half width of each figure's 95 %
-    interval as a share of it, ``notes`` what a reader must know. ``pct_peak`` is of the tuned figure. ``layout`` is
-    "best" when every contestant could choose the layout of images, "nchw" when none could, empty without images;
-    ``layouts`` what each figure was taken in, ``figures`` the milliseconds of every variant, ``setup_s`` what it took
-    to build a column's contestants, compilation and all.
+    ``variants`` names the configuration behind each peer's figure, ``intervals`` the half width of
+    each figure's 95 % interval as a share of it, ``notes`` what a reader must know. ``pct_peak`` is
+    of the tuned figure. ``layout`` is "best" when every contestant could choose the layout of
+    images, "nchw" when none could, empty without images; ``layouts`` what each figure was taken in,
+    ``figures`` the milliseconds of every variant, ``setup_s`` what it took to build a column's
+    contestants, compilation and all.
     """
 
     workload: str
@@ -63,25 +64,41 @@ class Row:
     @property
     def ours_ms(self) -> float | None:
         """The tuned figure; the default one where nothing was to be tuned or read from a store."""
-        return self.default_ms if self.tuned_ms is None and self.errors.get(TUNED) == UNTUNED else self.tuned_ms
+        return (
+            self.default_ms
+            if self.tuned_ms is None and self.errors.get(TUNED) == UNTUNED
+            else self.tuned_ms
+        )
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def assemble(
-    workload: str, threads: int, peers: Sequence[str], timings: Sequence[Timing], errors: Mapping[str, str]
+    workload: str,
+    threads: int,
+    peers: Sequence[str],
+    timings: Sequence[Timing],
+    errors: Mapping[str, str],
 ) -> Row:
-    """Fold timings into a row: the fastest variant stands for its peer; a peer with no figure gets its reason."""
+    """Fold timings into a row: the fastest variant stands for its peer; a peer with no figure gets
+    its reason.
+    """
     columns = (DEFAULT, TUNED, *peers)
     best: dict[str, Timing] = {}
     for timing in timings:
-        if not timing.error and (timing.peer not in best or timing.seconds < best[timing.peer].seconds):
+        if not timing.error and (
+            timing.peer not in best or timing.seconds < best[timing.peer].seconds
+        ):
             best[timing.peer] = timing
     reasons = {t.peer: t.error for t in timings if t.error} | dict(errors)
     ms = {name: best[name].seconds * 1e3 if name in best else None for name in columns}
     notes = [f"{t.peer} {t.variant}: {t.error}" for t in timings if t.error and t.peer in best]
-    notes += [f"{t.peer} {t.variant}: its threads were still busy after the rest" for t in timings if t.restless]
+    notes += [
+        f"{t.peer} {t.variant}: its threads were still busy after the rest"
+        for t in timings
+        if t.restless
+    ]
     return Row(
         workload=workload,
         threads=threads,
@@ -103,19 +120,27 @@ def _by_variant(timings: Sequence[Timing], column: str) -> dict[str, float]:
 
 
 def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False) -> str:
-    """A table in ms. A cell without a figure shows a numbered mark; the reasons stand below, each once."""
+    """A table in ms.
+
+    A cell without a figure shows a numbered mark; the reasons stand below, each once.
+    """
     reasons: list[str] = []
     columns = [_column("workload", [row.workload for row in rows], left=True)]
     columns += [_column("thr", [str(row.threads) for row in rows])]
     if any(row.layout for row in rows):
         columns += [_column("layout", [row.layout or "-" for row in rows], left=True)]
     if not peers_only:
-        columns += [_column("default", [_ms(row, DEFAULT, row.default_ms, reasons) for row in rows])]
+        columns += [
+            _column("default", [_ms(row, DEFAULT, row.default_ms, reasons) for row in rows])
+        ]
         columns += [_column("tuned", [_ms(row, TUNED, row.tuned_ms, reasons) for row in rows])]
         columns += [_column("% peak", [_figure(row.pct_peak, 0) for row in rows])]
         columns += [_column("tune s", [_figure(row.tune_s, 0) for row in rows])]
         columns += [_column("cand.", [_figure(row.candidates, 0) for row in rows])]
-    columns += [_column(name, [_ms(row, name, row.peers.get(name), reasons) for row in rows]) for name in peers]
+    columns += [
+        _column(name, [_ms(row, name, row.peers.get(name), reasons) for row in rows])
+        for name in peers
+    ]
     columns += [_column("best peer", [_best(row) for row in rows], left=True)]
     if not peers_only:
         columns += [_column("ours/best", [_figure(row.ratio, 2) for row in rows])]

@@ -4,12 +4,13 @@
 
     once: every kernel, the other searcher           -->  rows, the memory of what was tuned before
     then, kernel by kernel, all from the defaults on:
-        the other searcher (beam), with no store      \\
-        the default searcher, with no store            >  curves of the best time so far; the winners, in turns
-        the default searcher, with the others' rows   /
+        the other searcher (beam), with no store        curves of the best time so far;
+        the default searcher, with no store        -->  the winners, in turns
+        the default searcher, with the others' rows
 
-The kernels are those of the suite ``kernels`` as they are before a variant is chosen, but for the longest ones. What is
-known of a kernel itself is left out of the memory that it is searched with: seeds and lessons are of other kernels.
+The kernels are those of the suite ``kernels`` as they are before a variant is chosen, but for the
+longest ones. What is known of a kernel itself is left out of the memory that it is searched with:
+seeds and lessons are of other kernels.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ _SIGNS = {1: " faster", 0: "", -1: " slower"}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One search: the best time, in seconds, after the defaults and after each further trial; and what won."""
+    """One search: the best time, in seconds, after the defaults and after each further trial; and
+    what won.
+    """
 
     curve: tuple[float, ...]
     actions: str
@@ -72,9 +75,12 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of a kernel. Areas by contestant; ``ratio`` is the other searcher's final time over the contestant's.
+    """What came of a kernel.
 
-    ``faster`` is 1 where the contestant's winner is proved faster in turns, -1 where the other's is, else 0.
+    Areas by contestant; ``ratio`` is the other searcher's final time over the contestant's.
+
+    ``faster`` is 1 where the contestant's winner is proved faster in turns, -1 where the other's
+    is, else 0.
     """
 
     kernel: str
@@ -93,10 +99,14 @@ class Arena:
         self.measurer = CandidateMeasurer(device, SEARCH_POLICY)
 
     def play(self, kernel: Kernel, searcher: str, memory: Store, session: str) -> Played:
-        """Search a kernel that ``memory`` has no row of, seeds and lessons from there; the rows go there."""
+        """Search a kernel that ``memory`` has no row of, seeds and lessons from there; the rows go
+        there.
+        """
         log = TrialLog(memory, self.here, SEARCH_POLICY, session, time.time)
         space = Space(kernel, self.target)
-        lessons = Teacher.of([kernel], self.target, log, dict(memory.kernels(self.here))).lessons(kernel.key)
+        lessons = Teacher.of([kernel], self.target, log, dict(memory.kernels(self.here))).lessons(
+            kernel.key
+        )
         rng = Random(f"{self.seed} {kernel.key}")
         asked: Searcher = (
             PlainBeam(space, rng)
@@ -105,7 +115,12 @@ class Arena:
         )
         seeding = Seeding(memory, self.here, SEARCH_POLICY, frozenset({session}))
         search = KernelSearch(
-            SearchTask.of(kernel), space, asked, self.measurer, log, seeds=lambda: seeding.seeds(kernel, space)
+            SearchTask.of(kernel),
+            space,
+            asked,
+            self.measurer,
+            log,
+            seeds=lambda: seeding.seeds(kernel, space),
         )
         search.measure_defaults()
         first = len(search.trials)
@@ -121,7 +136,9 @@ class Arena:
         return Played(tuple(curve), search.winner.actions)
 
     def compared(self, kernel: Kernel, other: Played, mine: Played) -> tuple[float, int]:
-        """The other's winner against mine, in turns: the ratio of their times, and who is proved faster."""
+        """The other's winner against mine, in turns: the ratio of their times, and who is proved
+        faster.
+        """
         if other.actions == mine.actions:
             return 1.0, 0
         a, b = (Schedule.parse(p.actions) for p in (other, mine))
@@ -162,7 +179,9 @@ def measured(arena: Arena, kernels: dict[str, Kernel], searcher: str, other: str
     """A row for each kernel, printed as it comes; who is first changes from kernel to kernel."""
     known = remembered(arena, kernels, other)
     rows = []
-    print(f"| kernel | default ms | {other} | {COLD} | {WARM} | {other} / {COLD} | {other} / {WARM} |")
+    print(
+        f"| kernel | default ms | {other} | {COLD} | {WARM} | {other} / {COLD} | {other} / {WARM} |"
+    )
     print("|---|---|---|---|---|---|---|", flush=True)
     for number, (name, kernel) in enumerate(kernels.items()):
         turns = [(other, other, ()), (COLD, searcher, ()), (WARM, searcher, known)]
@@ -196,7 +215,8 @@ def summary(rows: Sequence[Row], other: str) -> str:
         means = fmean(r.areas[who] for r in rows), fmean(r.areas[other] for r in rows)
         lines.append(
             f"{who}: smaller area than {other} on {smaller} of {len(rows)} kernels, "
-            f"mean {means[0]:.4f} to {means[1]:.4f}; final time proved smaller on {faster}, larger on {slower}, "
+            f"mean {means[0]:.4f} to {means[1]:.4f}; final time proved smaller on {faster}, "
+            f"larger on {slower}, "
             f"{other} / {who} {ratio:.3f} in the mean"
         )
     return "\n".join(lines)
@@ -205,9 +225,15 @@ def summary(rows: Sequence[Row], other: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table and a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--trials", type=int, default=100, help="of each search, its defaults not counted")
+    parser.add_argument(
+        "--trials", type=int, default=100, help="of each search, its defaults not counted"
+    )
     parser.add_argument("--searcher", default="portfolio")
-    parser.add_argument("--other", default="beam", help=f"a searcher, or {PlainBeam.origin!r}: one that learns nothing")
+    parser.add_argument(
+        "--other",
+        default="beam",
+        help=f"a searcher, or {PlainBeam.origin!r}: one that learns nothing",
+    )
     parser.add_argument("--only", nargs="*", default=[], help="workloads of the suite kernels")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
@@ -217,7 +243,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [w for w in select("kernels", given.only) if given.only or w.name not in _LONGEST]
     kernels = {w.name: kernel_of(w) for w in chosen}
     with DeviceMeasurer(CpuDevice(target), HOOKS, Limits(), given.seed) as device:
-        rows = measured(Arena(target, device, given.trials, given.seed), kernels, given.searcher, given.other)
+        rows = measured(
+            Arena(target, device, given.trials, given.seed), kernels, given.searcher, given.other
+        )
     print(summary(rows, given.other))
     if given.json:
         found = {

@@ -1,6 +1,8 @@
-"""One program on the CPU in this process, compiled as models are: buffers between guard zones, run and timed natively.
+"""One program on the CPU in this process, compiled as models are: buffers between guard zones, run
+and timed natively.
 
-For benchmarks and tests that know what they run. Searching measures candidates in processes that can be killed.
+For benchmarks and tests that know what they run. Searching measures candidates in processes that
+can be killed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _POISON = 0xCB
 class SingleKernel:
     """A loaded program and its memory. Close it, or use it as a context manager."""
 
-    def __init__(self, program: Program, target: Target, team: Team, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, program: Program, target: Target, team: Team, arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
         self.program, self.team = program, team
         self.buffers = {b.name: Buffer(b.size * b.dtype.itemsize) for b in program.params}
         self.workspace = Buffer(max(1, workspace_bytes(program)))
@@ -40,9 +44,15 @@ class SingleKernel:
                 self.array(b.name)[:] = arrays[b.name]
         for pack in program.packs:
             self.array(pack.name)[:] = pack.run(self.array(pack.source))
-        self._table = BufferTable([self.buffers[b.name].address for b in program.params], self.buffers)
-        self._code = Executable.load(compile_llvm(render_llvm(program, target), target, OPT_LEVEL), program.name)
-        self.launch = Launch(self._code.address, self._table.address, self.workspace.address, program.threads)
+        self._table = BufferTable(
+            [self.buffers[b.name].address for b in program.params], self.buffers
+        )
+        self._code = Executable.load(
+            compile_llvm(render_llvm(program, target), target, OPT_LEVEL), program.name
+        )
+        self.launch = Launch(
+            self._code.address, self._table.address, self.workspace.address, program.threads
+        )
 
     def array(self, name: str) -> NDArray[Any]:
         """A buffer's memory, flat."""
@@ -54,7 +64,9 @@ class SingleKernel:
         for name in outputs:
             self.buffers[name].bytes.fill(_POISON)
         self.workspace.bytes.fill(_POISON)
-        self.team.run(self.launch.address, self.launch.buffers, self.launch.workspace, self.launch.threads)
+        self.team.run(
+            self.launch.address, self.launch.buffers, self.launch.workspace, self.launch.threads
+        )
         return {name: self.array(name).copy() for name in outputs}
 
     def damage(self) -> str:
@@ -81,7 +93,9 @@ class SingleKernel:
 
 
 def draw_arrays(kernel: Kernel, seed: int) -> dict[str, NDArray[Any]]:
-    """Flat arrays for every input: standard normal floats, small integers. bf16 gets the upper halves of f32."""
+    """Flat arrays for every input: standard normal floats, small integers. bf16 gets the upper
+    halves of f32.
+    """
     rng = np.random.default_rng(seed)
     return {p.name: _draw(p.dtype, p.size, rng) for p in kernel.params if p.role != "out"}
 

@@ -18,9 +18,11 @@ _TIE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One target and the rows there are: how many of its workloads, their geometric mean, the worst of them.
+    """One target and the rows there are: how many of its workloads, their geometric mean, the worst
+    of them.
 
-    ``passed`` is None when a workload of the target has no figure and those that have one do not already fail it.
+    ``passed`` is None when a workload of the target has no figure and those that have one do not
+    already fail it.
     """
 
     target: Target
@@ -32,14 +34,18 @@ class Verdict:
 
 
 def speedup(row: Row, peer: str = "") -> float | None:
-    """The time of ``peer`` (empty: the fastest) over ours: above 1 is faster; None without both figures."""
+    """The time of ``peer`` (empty: the fastest) over ours: above 1 is faster; None without both
+    figures.
+    """
     best = row.best_peer
     peer_ms = row.peers.get(peer) if peer else None if best is None else best[1]
     return None if peer_ms is None or row.ours_ms is None else peer_ms / row.ours_ms
 
 
 def geomeans(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
-    """(rows, geometric mean of their speed-ups) of each group that has a figure, in the order of the suites."""
+    """(rows, geometric mean of their speed-ups) of each group that has a figure, in the order of
+    the suites.
+    """
     found: dict[str, list[float]] = {}
     for row in rows:
         if (ratio := speedup(row)) is not None:
@@ -62,7 +68,9 @@ def judge(target: Target, rows: Sequence[Row]) -> Verdict | None:
     worst_row = min(ratios, key=lambda name: ratios[name])
     worst, whole = ratios[worst_row], len(ratios) == len(target.workloads)
     failed = worst < target.each or (whole and mean < target.geomean)
-    return Verdict(target, len(ratios), mean, worst, worst_row, False if failed else True if whole else None)
+    return Verdict(
+        target, len(ratios), mean, worst, worst_row, False if failed else True if whole else None
+    )
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -74,7 +82,9 @@ def summary(rows: Sequence[Row]) -> str:
     for group, (count, mean) in means.items():
         lines.append(f"  {group:<14}{mean:5.2f}  of {count} rows; worst {_worst(rows, group)}")
     lines.append("targets:")
-    lines += ["  " + _line(verdict) for target in TARGETS if (verdict := judge(target, rows)) is not None]
+    lines += [
+        "  " + _line(verdict) for target in TARGETS if (verdict := judge(target, rows)) is not None
+    ]
     return "\n".join(lines)
 
 
@@ -91,7 +101,10 @@ def _line(verdict: Verdict) -> str:
     share = f"{verdict.measured} of {len(t.workloads)} rows"
     found = f"mean {verdict.geomean:.2f}, worst {verdict.worst:.2f} ({verdict.worst_row}), {share}"
     against = f" of {t.peer}" if t.peer else ""
-    return f"{_word(verdict):<12}{t.name}: {' and '.join(asked)}{against}: {found}; reach for {t.reach_for}"
+    return (
+        f"{_word(verdict):<12}{t.name}: {' and '.join(asked)}{against}: {found}; reach for "
+        f"{t.reach_for}"
+    )
 
 
 def _word(verdict: Verdict) -> str:

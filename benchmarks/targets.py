@@ -13,8 +13,9 @@ __all__ = ["TARGETS", "Target"]
 class Target:
     """A claim about the speed-ups (best peer's time over ours) of some workloads.
 
-    ``geomean``: their geometric mean is at least this. ``each``: so is every one of them. ``peer`` names the only peer
-    to compare with; empty is the fastest on each row. ``reach_for`` is no claim, but where the room is.
+    ``geomean``: their geometric mean is at least this. ``each``: so is every one of them. ``peer``
+    names the only peer to compare with; empty is the fastest on each row. ``reach_for`` is no
+    claim, but where the room is.
     """
 
     name: str

@@ -1,10 +1,12 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
 # mypy: allow-subclassing-any, allow-untyped-calls
-"""The model suite in PyTorch: the reference every contestant is checked against, and the source of all weights.
+"""The model suite in PyTorch: the reference every contestant is checked against, and the source of
+all weights.
 
-ResNets follow He et al. 2015 with the stride in the 3x3 of a bottleneck (the usual v1.5), and the parameter names of
-torchvision, so that published weights would load. The encoder layer is BERT-base's (post-norm, gelu with erf).
-Weights are random with a fixed seed; batch norm statistics are random too, so that folding them wrongly shows.
+ResNets follow He et al. 2015 with the stride in the 3x3 of a bottleneck (the usual v1.5), and the
+parameter names of torchvision, so that published weights would load. The encoder layer is
+BERT-base's (post-norm, gelu with erf). Weights are random with a fixed seed; batch norm statistics
+are random too, so that folding them wrongly shows.
 """
 
 from __future__ import annotations
@@ -70,13 +72,17 @@ class Bottleneck(nn.Module):
 def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and channels_in == channels_out:
         return None
-    return nn.Sequential(nn.Conv2d(channels_in, channels_out, 1, stride, bias=False), nn.BatchNorm2d(channels_out))
+    return nn.Sequential(
+        nn.Conv2d(channels_in, channels_out, 1, stride, bias=False), nn.BatchNorm2d(channels_out)
+    )
 
 
 class ResNet(nn.Module):
     """Image (1, 3, 224, 224) to 1000 logits."""
 
-    def __init__(self, block: type[BasicBlock | Bottleneck], depths: tuple[int, int, int, int]) -> None:
+    def __init__(
+        self, block: type[BasicBlock | Bottleneck], depths: tuple[int, int, int, int]
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
@@ -118,7 +124,11 @@ class Encoder(nn.Module):
             linear(x).view(batch, sequence, self.heads, hidden // self.heads).transpose(1, 2)
             for linear in (self.query, self.key, self.value)
         )
-        attended = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, sequence, hidden)
+        attended = (
+            functional.scaled_dot_product_attention(q, k, v)
+            .transpose(1, 2)
+            .reshape(batch, sequence, hidden)
+        )
         x = self.norm1(x + self.out(attended))
         return self.norm2(x + self.down(functional.gelu(self.up(x))))
 
@@ -138,7 +148,10 @@ class Mlp(nn.Module):
 
 @functools.lru_cache(maxsize=4)
 def build(name: str) -> nn.Module:
-    """The named model in evaluation mode, always with the same weights. The caller must not change it in place."""
+    """The named model in evaluation mode, always with the same weights.
+
+    The caller must not change it in place.
+    """
     torch.manual_seed(0)
     factories = {
         "resnet18": lambda: ResNet(BasicBlock, (2, 2, 2, 2)),
@@ -157,6 +170,12 @@ def build(name: str) -> nn.Module:
 
 
 def weights(name: str) -> dict[str, Array]:
-    """Parameters and batch norm statistics by name, without the counters that inference does not use."""
+    """Parameters and batch norm statistics by name, without the counters that inference does not
+    use.
+    """
     state = build(name).state_dict()
-    return {key: value.numpy() for key, value in state.items() if not key.endswith("num_batches_tracked")}
+    return {
+        key: value.numpy()
+        for key, value in state.items()
+        if not key.endswith("num_batches_tracked")
+    }

@@ -1,6 +1,9 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
 # mypy: allow-subclassing-any, allow-untyped-calls, allow-untyped-decorators
-"""PyTorch eager and Inductor, each in both memory formats. Eager in the default format is the reference of all."""
+"""PyTorch eager and Inductor, each in both memory formats.
+
+Eager in the default format is the reference of all.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ __all__ = ["eager", "inductor", "reference"]
 
 
 class _Kernel(nn.Module):
-    """A kernel workload as a module; its constants are parameters, so that freezing may re-lay them."""
+    """A kernel workload as a module; its constants are parameters, so that freezing may re-lay
+    them.
+    """
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -59,7 +64,11 @@ class _Kernel(nn.Module):
 
 def _module(workload: Workload) -> nn.Module:
     """A fresh module of the workload; models share no storage with the reference."""
-    return copy.deepcopy(torch_models.build(workload.name)) if workload.is_model else _Kernel(workload).eval()
+    return (
+        copy.deepcopy(torch_models.build(workload.name))
+        if workload.is_model
+        else _Kernel(workload).eval()
+    )
 
 
 def _tensors(workload: Workload) -> tuple[torch.Tensor, ...]:
@@ -81,11 +90,16 @@ _FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
 def _formats(workload: Workload) -> dict[str, torch.memory_format]:
-    """The memory formats to try, by layout: of images both. The input is in that format, the result comes in it."""
+    """The memory formats to try, by layout: of images both.
+
+    The input is in that format, the result comes in it.
+    """
     return _FORMATS if workload.has_images else {"": torch.contiguous_format}
 
 
-def _contestant(peer: str, variant: str, call: Callable[[], torch.Tensor], layout: str = "") -> CallContestant:
+def _contestant(
+    peer: str, variant: str, call: Callable[[], torch.Tensor], layout: str = ""
+) -> CallContestant:
     """Wrap a call so that gradient bookkeeping is off in both the timed loop and the reading."""
     guarded = torch.inference_mode()(call)
     name = f"{variant} {layout}" if layout else variant
@@ -130,7 +144,10 @@ def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch
 
 
 def inductor(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """torch.compile with max-autotune and frozen weights, images in both memory formats. All is compiled on return."""
+    """torch.compile with max-autotune and frozen weights, images in both memory formats.
+
+    All is compiled on return.
+    """
     from torch._inductor import (
         config,
         select_algorithm,
@@ -143,7 +160,9 @@ def inductor(workload: Workload, threads: int) -> Iterator[Contestant]:
     torch._dynamo.reset()  # noqa: SLF001  there is no other name for it; not between the formats: both must stay
     inputs = _tensors(workload)
     for layout, memory_format in _formats(workload).items():
-        compiled = torch.compile(_module(workload).to(memory_format=memory_format), mode="max-autotune", dynamic=False)
+        compiled = torch.compile(
+            _module(workload).to(memory_format=memory_format), mode="max-autotune", dynamic=False
+        )
         laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
         call = torch.no_grad()(lambda compiled=compiled, x=laid_out: compiled(*x))
         with warnings.catch_warnings():

@@ -1,8 +1,9 @@
 """What is timed: the suites as plain data, and the arrays of each workload.
 
-A kernel workload is one operation with its shapes. ``inputs`` change from call to call; ``constants`` (the weights of a
-convolution or a layer norm) are known when the model is loaded, so every contestant may prepare them beforehand.
-A model workload (``op == "model"``) carries the shape of its one input; ``torch_models`` builds the network.
+A kernel workload is one operation with its shapes. ``inputs`` change from call to call;
+``constants`` (the weights of a convolution or a layer norm) are known when the model is loaded, so
+every contestant may prepare them beforehand. A model workload (``op == "model"``) carries the shape
+of its one input; ``torch_models`` builds the network.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Array = NDArray[np.float32]
 Shape = tuple[int, ...]
 _PAGE = 4096
 Op = Literal[
-    "add", "attention", "conv2d", "copy", "gelu", "layer_norm", "matmul", "max_pool2d", "model", "softmax", "sum",
+    "add", "attention", "conv2d", "copy", "gelu", "layer_norm", "matmul", "max_pool2d", "model",
+    "softmax", "sum",
     "transpose",
 ]  # fmt: skip
 
@@ -46,9 +48,10 @@ Op = Literal[
 class Workload:
     """One thing to time, f32.
 
-    ``stride``, ``padding`` and ``window`` belong to conv2d and max_pool2d; ``axis`` to softmax (the last) and sum.
-    conv2d is a convolution, a bias and a relu. attention has queries, keys and values, (batch, heads, tokens, width)
-    each: scores over the root of the width, softmax, weighted sum.
+    ``stride``, ``padding`` and ``window`` belong to conv2d and max_pool2d; ``axis`` to softmax (the
+    last) and sum. conv2d is a convolution, a bias and a relu. attention has queries, keys and
+    values, (batch, heads, tokens, width) each: scores over the root of the width, softmax, weighted
+    sum.
     """
 
     name: str
@@ -66,7 +69,9 @@ class Workload:
 
     @property
     def has_images(self) -> bool:
-        """Whether its input is a batch of images, of which a contestant may choose the memory layout."""
+        """Whether its input is a batch of images, of which a contestant may choose the memory
+        layout.
+        """
         return self.op in ("conv2d", "max_pool2d") or (self.is_model and len(self.inputs[0]) == 4)
 
     @property
@@ -76,7 +81,9 @@ class Workload:
 
     @property
     def tolerance(self) -> float:
-        """Largest allowed difference from PyTorch, as a share of the largest absolute value of its result."""
+        """Largest allowed difference from PyTorch, as a share of the largest absolute value of its
+        result.
+        """
         long_sum = (
             self.op == "sum" and self.inputs[0][self.axis] > 1 << 20
         )  # rounding grows with the root of the length
@@ -100,9 +107,11 @@ def _conv(channels_in: int, channels_out: int, size: int, window: int, stride: i
 
 
 def resnet_convolutions(depths: Sequence[int], *, bottleneck: bool) -> tuple[Workload, ...]:
-    """The distinct convolutions of a ResNet for one 224x224 image, in the order in which they first run.
+    """The distinct convolutions of a ResNet for one 224x224 image, in the order in which they first
+    run.
 
-    As in torchvision: the stride of a bottleneck is in its 3x3, a shortcut is a 1x1 where shapes change.
+    As in torchvision: the stride of a bottleneck is in its 3x3, a shortcut is a 1x1 where shapes
+    change.
     """
     return tuple(dict.fromkeys(_resnet_layers(depths, bottleneck)))
 
@@ -144,7 +153,9 @@ _MEMORY = (
     Workload("copy 64 MB", "copy", ((4096, 4096),)),
     Workload("sum 2^26", "sum", ((1 << 26,),), axis=0),
     Workload("column sum 2^24x4", "sum", ((1 << 24, 4),), axis=0),
-    Workload("max pool 3x3 s2 64 @112", "max_pool2d", ((1, 64, 112, 112),), stride=2, padding=1, window=3),
+    Workload(
+        "max pool 3x3 s2 64 @112", "max_pool2d", ((1, 64, 112, 112),), stride=2, padding=1, window=3
+    ),
 )
 
 _CONVS = tuple(
@@ -183,8 +194,13 @@ SUITES: dict[str, tuple[Workload, ...]] = {"kernels": KERNELS, **_GROUPS}
 
 
 def group_of(name: str) -> str:
-    """The group (gemm, memory, convs, rows or models) of the workload with this name; empty for any other name."""
-    return next((group for group, workloads in _GROUPS.items() if any(w.name == name for w in workloads)), "")
+    """The group (gemm, memory, convs, rows or models) of the workload with this name; empty for any
+    other name.
+    """
+    return next(
+        (group for group, workloads in _GROUPS.items() if any(w.name == name for w in workloads)),
+        "",
+    )
 
 
 def select(suite: str, only: Sequence[str] = ()) -> tuple[Workload, ...]:
@@ -196,19 +212,25 @@ def select(suite: str, only: Sequence[str] = ()) -> tuple[Workload, ...]:
     workloads = SUITES[suite]
     unknown = sorted(set(only) - {w.name for w in workloads})
     if unknown:
-        raise ValueError(f"--only {unknown[0]!r}: the {suite} suite has {', '.join(w.name for w in workloads)}")
+        raise ValueError(
+            f"--only {unknown[0]!r}: the {suite} suite has {', '.join(w.name for w in workloads)}"
+        )
     return tuple(w for w in workloads if not only or w.name in only)
 
 
 @functools.lru_cache(maxsize=2)
 def arrays(workload: Workload) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Inputs and constants: standard normal, the same in every process. Constants are scaled by their fan-in."""
+    """Inputs and constants: standard normal, the same in every process.
+
+    Constants are scaled by their fan-in.
+    """
     rng = np.random.default_rng(zlib.crc32(workload.name.encode()))
     inputs = tuple(touched(shape) for shape in workload.inputs)
     for array in inputs:
         rng.standard_normal(dtype=np.float32, out=array)
     constants = tuple(
-        rng.standard_normal(shape, dtype=np.float32) / np.float32(math.sqrt(max(1, math.prod(shape[1:]))))
+        rng.standard_normal(shape, dtype=np.float32)
+        / np.float32(math.sqrt(max(1, math.prod(shape[1:]))))
         for shape in workload.constants
     )
     return inputs, constants
@@ -228,7 +250,9 @@ def _channels_last(images: Array) -> Array:
 
 
 def touched(shape: Shape) -> Array:
-    """Zeros on a page boundary, in pages that are there already. What all contestants read and, where they can, write.
+    """Zeros on a page boundary, in pages that are there already.
+
+    What all contestants read and, where they can, write.
 
     numpy asks for huge pages for large arrays, as tunegrad's buffers do.
     """

@@ -1,7 +1,8 @@
 """What every test shares.
 
-``benchmarks/`` can be imported, and an installed tunegrad wins over the checkout's. On a busy machine drawing examples
-may be slow; that is no fault of a test. No test touches the network, and what fails now and then is on a list.
+``benchmarks/`` can be imported, and an installed tunegrad wins over the checkout's. On a busy
+machine drawing examples may be slow; that is no fault of a test. No test touches the network, and
+what fails now and then is on a list.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from hypothesis import HealthCheck, settings
 sys.path.append(str(Path(__file__).parents[1]))
 
 SLOW_TIMEOUT_S = 900
-"""Slow tests take up to two minutes of a core; on a machine that does much else they get a fraction of one."""
+"""Slow tests take up to two minutes of a core; on a machine that does much else they get a
+fraction of one.
+"""
 
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
@@ -26,13 +29,17 @@ from tests import no_network, quarantine  # noqa: E402  # found by the path abov
 from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
-preload(["tunegrad.tuning.models.work"])  # one process forks the workers of all tests, whichever needs the first one
+preload(
+    ["tunegrad.tuning.models.work"]
+)  # one process forks the workers of all tests, whichever needs the first one
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before any are deselected, so that every name of a collected file is known."""
-    quarantine.apply(items, quarantine.entries(), whole_files=not any("::" in a for a in config.args))
+    quarantine.apply(
+        items, quarantine.entries(), whole_files=not any("::" in a for a in config.args)
+    )
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
@@ -48,7 +55,9 @@ def _no_network() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the schedules of the run came to, where there were any: how many were compared, and how."""
+    """What the schedules of the run came to, where there were any: how many were compared, and
+    how.
+    """
     checks = sys.modules.get("tests.schedule_checks")
     for what, n in sorted(checks.TOTALS.items()) if checks else ():
         terminalreporter.write_line(f"schedules: {n} {what}")

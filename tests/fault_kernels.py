@@ -1,4 +1,6 @@
-"""For each planted fault a family of kernels and a schedule on which it shows; the member says the shape."""
+"""For each planted fault a family of kernels and a schedule on which it shows; the member says the
+shape.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["CASES", "Case"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A family of tensors by number (0 to 99, all different), and the schedule that its kernels run under."""
+    """A family of tensors by number (0 to 99, all different), and the schedule that its kernels run
+    under.
+    """
 
     make: Callable[[int], Tensor]
     actions: str
@@ -49,11 +53,14 @@ def _rows(n: int, *, width: int = 50) -> tuple[int, int]:
 
 
 _BLOCKED = (
-    "tile(axis=ra, size=8) tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(ra0, a0, b0, ra1, a1, b1)) "
-    "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, layout=(b0, ra1, b1))"
+    "tile(axis=ra, size=8) tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(ra0, "
+    "a0, b0, ra1, a1, b1)) "
+    "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, "
+    "layout=(b0, ra1, b1))"
 )
 _PACKED = (
-    "tile(axis=b, size=4) reorder(order=(a, b0, ra, b1)) vectorize(axis=b1) thread(axis=a, count=2) "
+    "tile(axis=b, size=4) reorder(order=(a, b0, ra, b1)) vectorize(axis=b1) "
+    "thread(axis=a, count=2) "
     "stage(param=p2, at=load, layout=(b0, ra, b1))"
 )
 _LANES = "tile(axis=b, size=8) vectorize(axis=b1)"
@@ -91,7 +98,9 @@ CASES: Mapping[str, Case] = {
     "computed_in_tf32": Case(_gemm, _PACKED),
     "product_of_inputs_in_tf32": Case(lambda n: _x(*_rows(n)) @ _x(_rows(n)[1], 16, name="y"), ""),
     "shares_overlap": _BLOCKED_GEMM,
-    "share_left_out": Case(lambda n: _x(*_rows(n)) + _x(_rows(n)[1], name="y"), "thread(axis=a, count=2)"),
+    "share_left_out": Case(
+        lambda n: _x(*_rows(n)) + _x(_rows(n)[1], name="y"), "thread(axis=a, count=2)"
+    ),
     "nothing_computed": _ADD,
     "nothing_computed_of_logarithms": Case(lambda n: _x(*_rows(n)).log().sum(1), ""),
     "returns_early_after_the_first_run": _ADD,

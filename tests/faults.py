@@ -1,8 +1,9 @@
 """Faults planted in lowering, rendering and measuring, and kernels on which each of them shows.
 
-A fault of lowering damages the program inside ``lower``, so whatever verifies programs sees the damage; one of
-rendering damages the LLVM text after it. Workers import this module: ``Hooks(lower="tests.faults:lower")``. Which
-fault a candidate has is written before its actions, ``lost_barrier|tile(...)``; without one it is lowered as it should.
+A fault of lowering damages the program inside ``lower``, so whatever verifies programs sees the
+damage; one of rendering damages the LLVM text after it. Workers import this module:
+``Hooks(lower="tests.faults:lower")``. Which fault a candidate has is written before its actions,
+``lost_barrier|tile(...)``; without one it is lowered as it should.
 """
 
 from __future__ import annotations
@@ -58,14 +59,18 @@ Rule = Callable[[Instr], tuple[Instr, ...] | None]
 
 
 class NotPlanted(Exception):
-    """A fault found nothing in the program that it could damage: the test is at fault, not what it tests."""
+    """A fault found nothing in the program that it could damage: the test is at fault, not what it
+    tests.
+    """
 
 
 # Lowering: each takes a program to a damaged one.
 
 
 def _edit(body: tuple[Instr, ...], rule: Rule) -> tuple[Instr, ...]:
-    """``body`` with each instruction replaced by what ``rule`` says; None: kept, its inner blocks edited."""
+    """``body`` with each instruction replaced by what ``rule`` says; None: kept, its inner blocks
+    edited.
+    """
     found: list[Instr] = []
     for i in body:
         new = rule(i)
@@ -103,7 +108,9 @@ def _lost_barrier(i: Instr) -> tuple[Instr, ...] | None:
 
 
 def _everybody_runs_all(i: Instr) -> tuple[Instr, ...] | None:
-    """The issue's race: threads stay 2, and the loop that shared the work among them is a plain one."""
+    """The issue's race: threads stay 2, and the loop that shared the work among them is a plain
+    one.
+    """
     computes = isinstance(i, For) and i.kind == "thread" and "." not in i.var
     return (replace(i, kind="serial", count=1, inner=1),) if computes else None
 
@@ -117,7 +124,11 @@ def _stores_unmasked(i: Instr) -> tuple[Instr, ...] | None:
 
 
 def _sum_runs_past_its_tail(i: Instr) -> tuple[Instr, ...] | None:
-    return (replace(i, stops=(as_index(i.extent),)),) if isinstance(i, For) and len(i.stops) > 1 else None
+    return (
+        (replace(i, stops=(as_index(i.extent),)),)
+        if isinstance(i, For) and len(i.stops) > 1
+        else None
+    )
 
 
 def _condition_inverted(i: Instr) -> tuple[Instr, ...] | None:
@@ -126,7 +137,9 @@ def _condition_inverted(i: Instr) -> tuple[Instr, ...] | None:
 
 def _pack_transposed(program: Program) -> Program:
     """What is packed at load lies there in the opposite order of its dimensions."""
-    packs = tuple(replace(k, variables=k.variables[::-1], extents=k.extents[::-1]) for k in program.packs)
+    packs = tuple(
+        replace(k, variables=k.variables[::-1], extents=k.extents[::-1]) for k in program.packs
+    )
     return replace(program, packs=packs)
 
 
@@ -206,7 +219,9 @@ def _lanes_rotated(text: str) -> str:
     lanes, name = int(found[1]), found[2]
     mask = ", ".join(f"i32 {(lane + 1) % lanes}" for lane in range(lanes))
     vector = f"<{lanes} x float>"
-    rotate = f"%rotated = shufflevector {vector} {name}, {vector} {name}, <{lanes} x i32> <{mask}>\n  "
+    rotate = (
+        f"%rotated = shufflevector {vector} {name}, {vector} {name}, <{lanes} x i32> <{mask}>\n  "
+    )
     return text[: found.start()] + rotate + found[0].replace(name, "%rotated") + text[found.end() :]
 
 
@@ -225,8 +240,12 @@ def _conversion_truncates(text: str) -> str:
 
 
 def _shares_overlap(text: str) -> str:
-    """Every share but the first begins one iteration too early, with the last one of the share before."""
-    starts = list(re.finditer(r"  (%\w+) = sdiv i64 (%\w+), 2\n(?=  %\w+ = add i64 (%\w+), 1\n)", text))
+    """Every share but the first begins one iteration too early, with the last one of the share
+    before.
+    """
+    starts = list(
+        re.finditer(r"  (%\w+) = sdiv i64 (%\w+), 2\n(?=  %\w+ = add i64 (%\w+), 1\n)", text)
+    )
     if not starts:
         return text
     start = starts[-1]  # the loop that computes; those of copies come first
@@ -235,7 +254,12 @@ def _shares_overlap(text: str) -> str:
         f"  {name}.own = sdiv i64 {start[2]}, 2\n  {name}.early = sub i64 {name}.own, {start[3]}\n"
         f"  {name} = call i64 @llvm.smax.i64(i64 {name}.early, i64 0)\n"
     )
-    return text[: start.start()] + earlier + text[start.end() :] + "declare i64 @llvm.smax.i64(i64, i64)\n"
+    return (
+        text[: start.start()]
+        + earlier
+        + text[start.end() :]
+        + "declare i64 @llvm.smax.i64(i64, i64)\n"
+    )
 
 
 def _share_left_out(text: str) -> str:
@@ -248,7 +272,9 @@ def _nothing_computed(text: str) -> str:
 
 
 def _returns_early_after_the_first_run(text: str) -> str:
-    """The first launch computes, the others return at once: they take no time, and what was stored stays right."""
+    """The first launch computes, the others return at once: they take no time, and what was stored
+    stays right.
+    """
     early = (
         "  %ran = load i32, ptr @ran\n  store i32 1, ptr @ran\n  %again = icmp ne i32 %ran, 0\n"
         "  br i1 %again, label %leave, label %work\nleave:\n  ret void\nwork:\n"
@@ -268,8 +294,10 @@ def _shorter(mask: int) -> Callable[[str], str]:
         whole = f"<{lanes[1]} x i32>" if lanes else "i32"
         kept = f"splat (i32 {mask})" if lanes else f"{mask}"
         return (
-            f"{name}.all = load {kind}, {rest}\n  {name}.bits = bitcast {kind} {name}.all to {whole}\n"
-            f"  {name}.cut = and {whole} {name}.bits, {kept}\n  {name} = bitcast {whole} {name}.cut to {kind}\n"
+            f"{name}.all = load {kind}, {rest}\n  {name}.bits = bitcast {kind} {name}.all to "
+            f"{whole}\n"
+            f"  {name}.cut = and {whole} {name}.bits, {kept}\n  {name} = bitcast {whole} "
+            f"{name}.cut to {kind}\n"
         )
 
     return lambda text: re.sub(r"(%\w+) = load ((?:<\d+ x )?float>?), (.*)\n", cut, text)
@@ -297,7 +325,9 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
 
 @contextmanager
 def planted(fault: str) -> Iterator[None]:
-    """In this process, as long as it is open, every program that is lowered has this fault of lowering."""
+    """In this process, as long as it is open, every program that is lowered has this fault of
+    lowering.
+    """
     made = IN_LOWERING[fault]
 
     def damage(*fields: Any, **more: Any) -> Program:
@@ -331,25 +361,33 @@ def lower(payload: Payload) -> Lowered:
     return damaged(honest, fault) if bar else candidate.lower(honest)
 
 
-# In a whole session: half of all schedules but the defaults are damaged, each in a way that its text decides.
+# In a whole session: half of all schedules but the defaults are damaged, each in a way that its
+# text decides.
 
 SOME = replace(HOOKS, lower="tests.faults:lower_some")
 
 ANYWHERE = (
-    "nothing_computed", "returns_early_after_the_first_run", "share_left_out", "last_term_lost", "index_off_by_one",
+    "nothing_computed", "returns_early_after_the_first_run", "share_left_out", "last_term_lost",
+    "index_off_by_one",
     "sum_starts_at_one", "lanes_rotated", "epilogue_in_every_block", "tail_dropped",
 )  # fmt: skip
-"""Faults that make a matrix product wrong under any schedule in which they find something to damage."""
+"""Faults that make a matrix product wrong under any schedule in which they find something to
+damage.
+"""
 
 
 def fault_of(actions: str) -> str:
-    """The fault that is planted in a schedule, the same in every process; empty for half of them."""
+    """The fault that is planted in a schedule, the same in every process; empty for half of
+    them.
+    """
     number = hashlib.blake2b(actions.encode(), digest_size=8).digest()[0] % (2 * len(ANYWHERE))
     return ANYWHERE[number] if number < len(ANYWHERE) else ""
 
 
 def lower_some(payload: Payload) -> Lowered:
-    """The hook: what does not fit the schedule gives way to code that does nothing, which is faster than any other."""
+    """The hook: what does not fit the schedule gives way to code that does nothing, which is faster
+    than any other.
+    """
     fault = fault_of(payload.actions)
     defaults = Space(payload.kernel, payload.device.target).defaults()
     if not fault or payload.actions in {s.text for s in defaults}:

@@ -1,4 +1,6 @@
-"""Engines that answer from recordings or from nothing, for fleets whose machines are only processes."""
+"""Engines that answer from recordings or from nothing, for fleets whose machines are only
+processes.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def narrow(device, threads, numerics):
 
 
 class Recorded:
-    """Gives recorded measurements back, each after ``delay_s``. ``marker``: the file that says who measured what."""
+    """Gives recorded measurements back, each after ``delay_s``.
+
+    ``marker``: the file that says who measured what.
+    """
 
     def __init__(self, names: tuple[str, ...], delay_s: float = 0.0, marker: str = "") -> None:
         self.replays = {r.kernel_key: r for r in (replay(name) for name in names)}

@@ -1,4 +1,6 @@
-"""Searches on recorded spaces, in this process or on a fleet, that end after so many trials were told."""
+"""Searches on recorded spaces, in this process or on a fleet, that end after so many trials were
+told.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from search_surface import MACHINE, Clock
 from tunegrad.db import open_store
 from tunegrad.devices import Limits
 from tunegrad.events import CandidateMeasured
-from tunegrad.search import BudgetPolicy, KernelSearch, ModelSearch, RecordedSpace, SearchTask, TrialLog, make_searcher
+from tunegrad.search import (
+    BudgetPolicy,
+    KernelSearch,
+    ModelSearch,
+    RecordedSpace,
+    SearchTask,
+    TrialLog,
+    make_searcher,
+)
 from tunegrad.trial import Policy
 from tunegrad.tuning.fleet import Dispatcher, FleetMeasurer, in_flight, job_size
 
@@ -34,7 +44,10 @@ class InProcess:
 
 
 class Session:
-    """One search over recorded kernels. ``told`` are (kernel, actions) in the order in which rows were committed."""
+    """One search over recorded kernels.
+
+    ``told`` are (kernel, actions) in the order in which rows were committed.
+    """
 
     def __init__(
         self,

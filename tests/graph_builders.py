@@ -1,4 +1,6 @@
-"""Graphs of the operations that models are made of, and a way to run a schedule with the kernel interpreter."""
+"""Graphs of the operations that models are made of, and a way to run a schedule with the kernel
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def matmul(a: Node, b: Node) -> Node:
     order = (*range(len(batch)), len(batch) + 1, len(batch))
     left = g.expand(g.reshape(a, (*batch, m, 1, k)), shape)
     right = g.expand(g.reshape(g.permute(b, order), (*batch, 1, n, k)), shape)
-    return g.reshape(g.reduce(Op.ADD, g.elementwise(Op.MUL, left, right), (len(shape) - 1,)), shape[:-1])
+    return g.reshape(
+        g.reduce(Op.ADD, g.elementwise(Op.MUL, left, right), (len(shape) - 1,)), shape[:-1]
+    )
 
 
 def linear(x: Node, name: str, out: int) -> Node:
@@ -92,12 +96,16 @@ def linear(x: Node, name: str, out: int) -> Node:
 
 def softmax(x: Node) -> Node:
     last = (len(x.shape) - 1,)
-    e = g.elementwise(Op.EXP, g.elementwise(Op.SUB, x, g.expand(g.reduce(Op.MAX, x, last), x.shape)))
+    e = g.elementwise(
+        Op.EXP, g.elementwise(Op.SUB, x, g.expand(g.reduce(Op.MAX, x, last), x.shape))
+    )
     return g.elementwise(Op.DIV, e, g.expand(g.reduce(Op.ADD, e, last), x.shape))
 
 
 def attention(*shape: int) -> Node:
-    """Of queries, keys and values of that shape, (heads, tokens, width): scaled scores, softmax, weighted sum."""
+    """Of queries, keys and values of that shape, (heads, tokens, width): scaled scores, softmax,
+    weighted sum.
+    """
     q, k, v = (tensor(name, *shape) for name in "qkv")
     return matmul(softmax(scale(matmul(q, g.permute(k, (0, 2, 1))), 0.5)), v)
 

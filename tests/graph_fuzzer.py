@@ -93,7 +93,9 @@ def _unary(rng: random.Random, x: Node) -> Node:
 
 
 def _fitted(rng: random.Random, y: Node, shape: tuple[int, ...]) -> Node | None:
-    """``y`` reshaped and expanded to ``shape``, by matching dimensions from the right or one at a time."""
+    """``y`` reshaped and expanded to ``shape``, by matching dimensions from the right or one at a
+    time.
+    """
     if y.shape == shape:
         return y
     if y.size == prod(shape):
@@ -111,7 +113,11 @@ def _fitted(rng: random.Random, y: Node, shape: tuple[int, ...]) -> Node | None:
 
 def _binary(rng: random.Random, x: Node, y: Node) -> Node:
     fitted = _fitted(rng, y, x.shape)
-    y = g.full(rng.choice((-1, 0, 1, 2)), x.shape, x.dtype) if fitted is None else _cast(fitted, x.dtype)
+    y = (
+        g.full(rng.choice((-1, 0, 1, 2)), x.shape, x.dtype)
+        if fitted is None
+        else _cast(fitted, x.dtype)
+    )
     if x.dtype.is_bool:
         return g.elementwise(rng.choice((Op.AND, Op.OR, Op.XOR)), x, y)
     pick = rng.random()
@@ -134,8 +140,12 @@ def _reduced(rng: random.Random, x: Node) -> Node:
     return y
 
 
-def random_graph(rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,)) -> tuple[Node, ...]:
-    """One to three outputs over a pool of ``size`` random operations on up to three inputs a, b, c."""
+def random_graph(
+    rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,)
+) -> tuple[Node, ...]:
+    """One to three outputs over a pool of ``size`` random operations on up to three inputs a,
+    b, c.
+    """
     pool: list[Node] = []
     for name in "abc":
         shape = factorization(rng, rng.choice((1, 4, 6, 12, 24)))
@@ -179,7 +189,11 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
         return np.asarray(rng.integers(-3, 4, shape)).astype(dtype.numpy)
     # quarters are exact in every float type
     values = np.asarray(rng.integers(-8, 9, shape) / 4, np.float32)
-    return np.asarray((values.view(np.uint32) >> 16).astype(np.uint16)) if dtype == BF16 else values.astype(dtype.numpy)
+    return (
+        np.asarray((values.view(np.uint32) >> 16).astype(np.uint16))
+        if dtype == BF16
+        else values.astype(dtype.numpy)
+    )
 
 
 ALL_FLOATS = (F32, F64, F16, BF16)

@@ -1,4 +1,6 @@
-"""Programs written by hand, instruction by instruction, for the tests of everything that reads programs."""
+"""Programs written by hand, instruction by instruction, for the tests of everything that reads
+programs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from tunegrad.ir.program import (
 F = VType(F32)
 
 
-def loop(name: str, extent: int, *body: Instr, kind: str = "serial", count: int = 1, inner: int = 1) -> For:
+def loop(
+    name: str, extent: int, *body: Instr, kind: str = "serial", count: int = 1, inner: int = 1
+) -> For:
     return For(name, extent, (as_index(extent),), body, kind, count, inner)
 
 
@@ -53,7 +57,14 @@ def vector_add(n: int = 37, lanes: int = 8, threads: int = 2) -> Program:
         Store("c", at, 4, v, "i1", 1),
     )
     params = (Buffer("c", F32, n, "out"), Buffer("a", F32, n, "in"), Buffer("b", F32, n, "in"))
-    return Program("vector_add", params, (), (), (loop("i0", blocks, *body, kind="thread", count=threads),), threads)
+    return Program(
+        "vector_add",
+        params,
+        (),
+        (),
+        (loop("i0", blocks, *body, kind="thread", count=threads),),
+        threads,
+    )
 
 
 def group_add(n: int = 37, groups: int = 3, items: int = 4, lanes: int = 4) -> Program:
@@ -61,14 +72,20 @@ def group_add(n: int = 37, groups: int = 3, items: int = 4, lanes: int = 4) -> P
     at = var("g", groups) * (items * lanes) + var("l", items) * lanes + var("v", lanes)
     flat = vector_add(n, lanes)
     (old,) = flat.body
-    moved = tuple(replace(i, offset=at, lane="v") if isinstance(i, Load | Store) else i for i in old.body[1:])
+    moved = tuple(
+        replace(i, offset=at, lane="v") if isinstance(i, Load | Store) else i for i in old.body[1:]
+    )
     body = (Test(1, below(at, n), lanes, "v"), *moved)
-    nest = loop("g", groups, loop("l", items, *body, kind="local", count=items), kind="thread", count=groups)
+    nest = loop(
+        "g", groups, loop("l", items, *body, kind="local", count=items), kind="thread", count=groups
+    )
     return replace(flat, name="group_add", body=(nest,), threads=groups, local=items)
 
 
 def tiled_gemm(size: int = 64, tile: int = 16, lanes: int = 4) -> Program:
-    """C = A B: a group computes a tile, its work-items ``lanes`` neighbours each, from shared tiles of A and B."""
+    """C = A B: a group computes a tile, its work-items ``lanes`` neighbours each, from shared tiles
+    of A and B.
+    """
     blocks, across = size // tile, tile // lanes
     items, v = tile * across, VType(F32, lanes)
     m0, n0, k0 = var("m0", blocks), var("n0", blocks), var("k0", blocks)
@@ -88,7 +105,8 @@ def tiled_gemm(size: int = 64, tile: int = 16, lanes: int = 4) -> Program:
     multiply = everyone(
         loop(
             "k1", tile,
-            Load(20, "As", y * tile + k1, F), Splat(21, 20, v), Load(22, "Bs", k1 * tile + x + lane, v, "v"),
+            Load(20, "As", y * tile + k1, F), Splat(21, 20, v),
+            Load(22, "Bs", k1 * tile + x + lane, v, "v"),
             Read(23, "acc", v), Compute(24, Op.FMA, (21, 22, 23), v), Write("acc", 24, v),
         )
     )  # fmt: skip
@@ -100,13 +118,17 @@ def tiled_gemm(size: int = 64, tile: int = 16, lanes: int = 4) -> Program:
     )  # fmt: skip
     columns = loop("n0", blocks, *group, kind="thread", count=blocks)
     body = (loop("m0", blocks, columns, kind="thread", count=blocks, inner=blocks),)
-    params = tuple(Buffer(n, F32, size * size, r) for n, r in (("C", "out"), ("A", "in"), ("B", "in")))
+    params = tuple(
+        Buffer(n, F32, size * size, r) for n, r in (("C", "out"), ("A", "in"), ("B", "in"))
+    )
     allocs = tuple(Alloc(n, F32, tile * tile, "shared") for n in ("As", "Bs"))
     return Program("tiled_gemm", params, allocs, (), body, blocks * blocks, items)
 
 
 def row_sum(rows: int = 5, columns: int = 100, items: int = 16) -> Program:
-    """One group a row: work-items sum every ``items``-th element, then combine in a tree through shared memory."""
+    """One group a row: work-items sum every ``items``-th element, then combine in a tree through
+    shared memory.
+    """
     row, item, step = var("r", rows), var("l", items), var("j", -(-columns // items))
     column = step * items + item
 
@@ -138,16 +160,29 @@ def row_sum(rows: int = 5, columns: int = 100, items: int = 16) -> Program:
 
 
 def elementwise(op: Op, dtype: DType, lanes: int, n: int) -> Program:
-    """y = op(a, b, c): every argument is a parameter of ``n`` elements of ``dtype``; ``lanes`` divides ``n``."""
+    """y = op(a, b, c): every argument is a parameter of ``n`` elements of ``dtype``; ``lanes``
+    divides ``n``.
+    """
     at, t = var("i", n // lanes) * lanes + var("v", lanes), VType(dtype, lanes)
     to = VType(BOOL, lanes) if op.compares else t
     names = "abc"[: op.arity]
     types = [VType(BOOL, lanes) if op is Op.WHERE and name == "a" else t for name in names]
     lane = "v" if lanes > 1 else ""
-    loads = tuple(Load(k, name, at, kind, lane) for k, (name, kind) in enumerate(zip(names, types, strict=True)))
+    loads = tuple(
+        Load(k, name, at, kind, lane)
+        for k, (name, kind) in enumerate(zip(names, types, strict=True))
+    )
     body = (*loads, Compute(9, op, tuple(range(op.arity)), to), Store("y", at, 9, to, lane))
-    inputs = tuple(Buffer(name, kind.dtype, n, "in") for name, kind in zip(names, types, strict=True))
-    return Program(f"{op}_{dtype}", (Buffer("y", to.dtype, n, "out"), *inputs), (), (), (loop("i", n // lanes, *body),))
+    inputs = tuple(
+        Buffer(name, kind.dtype, n, "in") for name, kind in zip(names, types, strict=True)
+    )
+    return Program(
+        f"{op}_{dtype}",
+        (Buffer("y", to.dtype, n, "out"), *inputs),
+        (),
+        (),
+        (loop("i", n // lanes, *body),),
+    )
 
 
 def conversion(source: DType, to: DType, lanes: int, n: int) -> Program:
@@ -163,7 +198,9 @@ def conversion(source: DType, to: DType, lanes: int, n: int) -> Program:
 
 
 def together(name: str, programs: dict[str, Program]) -> Program:
-    """Serial programs one after the other; each one's output is renamed to its key, equal inputs are shared."""
+    """Serial programs one after the other; each one's output is renamed to its key, equal inputs
+    are shared.
+    """
     params: dict[str, Buffer] = {}
     body: list[Instr] = []
     for n, (out, program) in enumerate(programs.items()):

@@ -1,10 +1,12 @@
-"""Programs that try to harm something outside their process, each as a function to be called from within a kernel.
+"""Programs that try to harm something outside their process, each as a function to be called from
+within a kernel.
 
-    row = PROGRAMS["unlinks"]
-    text = planted(lowered.text, lowered.name, row.body(victims), after=3)     does it from its third launch on
+    row = PROGRAMS["unlinks"] text = planted(lowered.text, lowered.name, row.body(victims), after=3)
+    does it from its third launch on
 
-A row says how a measurement of the kernel ends: the status, and what its error says. ``Victims`` are what it aims at;
-``Victims.make`` makes them, and ``unharmed`` says whether they are as they were.
+A row says how a measurement of the kernel ends: the status, and what its error says. ``Victims``
+are what it aims at; ``Victims.make`` makes them, and ``unharmed`` says whether they are as they
+were.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Victims:
 
 @dataclass(frozen=True)
 class Hostile:
-    """``body``: the instructions of ``void @hostile(ptr %buffers)``; ``status`` and ``error``: how its row ends.
+    """``body``: the instructions of ``void @hostile(ptr %buffers)``; ``status`` and ``error``: how
+    its row ends.
 
     ``globals`` are constants and declarations that it needs.
     """
@@ -70,9 +73,12 @@ class Hostile:
 
 
 def planted(text: str, name: str, body: str, after: int = 0) -> str:
-    """A kernel's module that calls ``@hostile`` at the start of each launch from number ``after`` on, on thread 0."""
+    """A kernel's module that calls ``@hostile`` at the start of each launch from number ``after``
+    on, on thread 0.
+    """
     head = re.compile(
-        rf"(define [^\n]*@{re.escape(name)}\(ptr (%[\w.]+), ptr [^,]*, i64 (%[\w.]+),[^\n]*{{\n)((?:[\w.]+:\n)?)"
+        rf"(define [^\n]*@{re.escape(name)}\(ptr (%[\w.]+), ptr [^,]*, i64 "
+        rf"(%[\w.]+),[^\n]*{{\n)((?:[\w.]+:\n)?)"
     )
     found = head.search(text)
     assert found is not None, f"no kernel {name} in the text"
@@ -160,7 +166,8 @@ _O_RDONLY, _O_RDWR_CREAT, _O_WRONLY_TRUNC = 0, 0o102, 0o1001
 _SIGKILL, _SIGSTOP = 9, 19
 _CWD = f"i64 {_AT_CWD}"
 
-# What is true only where something could be reached that must not be: the kernel's first output is spoilt then.
+# What is true only where something could be reached that must not be: the kernel's first output is
+# spoilt then.
 _SPOIL_IF_SUCCEEDED = """
   %worked = icmp sge i64 %r, 0
   br i1 %worked, label %spoil, label %out
@@ -205,19 +212,27 @@ _BODY = b"\x93\xa4none\xa5value\xc0"
 _FRAME = len(_BODY).to_bytes(8, "little") + _BODY
 """A well-formed reply to a request that was never made."""
 
-_IOVEC = "@iov = internal global [2 x i64] zeroinitializer\n@into = internal global [64 x i8] zeroinitializer\n"
+_IOVEC = (
+    "@iov = internal global [2 x i64] zeroinitializer\n@into = internal global [64 x i8] "
+    "zeroinitializer\n"
+)
 _SHELL = (
-    '@shell = internal constant [8 x i8] c"/bin/sh\\00"\n@flag = internal constant [3 x i8] c"-c\\00"\n'
+    '@shell = internal constant [8 x i8] c"/bin/sh\\00"\n@flag = internal constant [3 x '
+    'i8] c"-c\\00"\n'
 )  # fmt: skip
 
 
 def _shell(victims: Victims) -> str:
     command = _string("command", f"echo harmed > {victims.file}")
-    arguments = "@argv = internal constant [4 x ptr] [ptr @shell, ptr @flag, ptr @command, ptr null]\n"
+    arguments = (
+        "@argv = internal constant [4 x ptr] [ptr @shell, ptr @flag, ptr @command, ptr null]\n"
+    )
     return _SHELL + command + arguments
 
 
-_ENDLESS = "entry:\n  br label %again\nagain:\n  %b = load volatile i64, ptr %buffers\n  br label %again"
+_ENDLESS = (
+    "entry:\n  br label %again\nagain:\n  %b = load volatile i64, ptr %buffers\n  br label %again"
+)
 
 _DEEP = """entry:
   call void @deeper(ptr %buffers)
@@ -267,21 +282,34 @@ def _kill(pid: Callable[[Victims], int], signal: int) -> Callable[[Victims], str
     return lambda v: _call("kill", f"i64 {pid(v)}", f"i64 {signal}") + "  ret void"
 
 
-_KILL_FORK_SERVER = _call("getppid", to="server") + _call("kill", "i64 %server", f"i64 {_SIGKILL}") + "  ret void"
+_KILL_FORK_SERVER = (
+    _call("getppid", to="server") + _call("kill", "i64 %server", f"i64 {_SIGKILL}") + "  ret void"
+)
 _STOP_ITSELF = _call("getpid", to="me") + _call("kill", "i64 %me", f"i64 {_SIGSTOP}") + "  ret void"
 
 
 def _read_parent(v: Victims) -> str:
     return (
-        "  store i64 ptrtoint (ptr @into to i64), ptr @iov\n  %l = getelementptr i64, ptr @iov, i64 1\n"
+        "  store i64 ptrtoint (ptr @into to i64), ptr @iov\n  %l = getelementptr i64, ptr "
+        "@iov, i64 1\n"
         "  store i64 64, ptr %l\n"
-        + _call("process_vm_readv", f"i64 {v.session}", "ptr @iov", "i64 1", "ptr @iov", "i64 1", "i64 0")
+        + _call(
+            "process_vm_readv",
+            f"i64 {v.session}",
+            "ptr @iov",
+            "i64 1",
+            "ptr @iov",
+            "i64 1",
+            "i64 0",
+        )
         + "  ret void"
     )
 
 
 def _opens(flags: int) -> Callable[[Victims], str]:
-    return lambda _: _call("openat", _CWD, "ptr @memory", f"i64 {flags}", "i64 0") + _SPOIL_IF_SUCCEEDED
+    return lambda _: (
+        _call("openat", _CWD, "ptr @memory", f"i64 {flags}", "i64 0") + _SPOIL_IF_SUCCEEDED
+    )
 
 
 def _memory_file(v: Victims) -> str:
@@ -303,7 +331,8 @@ PROGRAMS: dict[str, Hostile] = {
     ),
     "reads the session's memory": Hostile(_read_parent, Status.CRASHED, _SIGSYS, _raw(_IOVEC)),
     "opens the session's memory": Hostile(_opens(_O_RDONLY), Status.OK, "", _memory_file),
-    "opens the session's memory to write": Hostile(_opens(2), Status.CRASHED, _SIGSYS, _memory_file),
+    "opens the session's memory to write": Hostile(_opens(2), Status.CRASHED, _SIGSYS,
+        _memory_file),
     "starts a program": Hostile(
         _calls("execve", "ptr @shell", "ptr @argv", "ptr null"), Status.CRASHED, _SIGSYS, _shell
     ),
@@ -327,31 +356,37 @@ PROGRAMS: dict[str, Hostile] = {
     "uses io_uring": _deadly("io_uring_setup", "i64 1", "ptr %buffers"),
     "loads a bpf program": _deadly("bpf", "i64 5", "ptr %buffers", "i64 8"),
     "shares memory": _deadly("shmget", "i64 0", "i64 4096", "i64 896"),
-    "outlives its parent": Hostile(_calls("prctl", "i64 1", "i64 0", "i64 0", "i64 0", "i64 0"), Status.OK),
+    "outlives its parent": Hostile(_calls("prctl", "i64 1", "i64 0", "i64 0", "i64 0", "i64 0"),
+        Status.OK),
     # what it says
     "writes to every descriptor": Hostile(
-        _every_descriptor("write", "i64 %fd", "ptr %buffers", "i64 24"), Status.CRASHED, "running: a reply of "
+        _every_descriptor("write", "i64 %fd", "ptr %buffers", "i64 24"), Status.CRASHED,
+        "running: a reply of "
     ),
     "forges a reply": Hostile(
         _every_descriptor("write", "i64 %fd", "ptr @frame", f"i64 {len(_FRAME)}"),
         Status.CRASHED, "running: a reply to something else", _raw(_bytes("frame", _FRAME)),
     ),
     "sends on every descriptor": Hostile(
-        _every_descriptor("sendto", "i64 %fd", "ptr %buffers", "i64 24", "i64 0", "ptr null", "i64 0"),
+        _every_descriptor("sendto", "i64 %fd", "ptr %buffers", "i64 24", "i64 0", "ptr null", "i64 "
+            "0"),
         Status.CRASHED, _SIGSYS,
     ),
     "closes its descriptors": Hostile(
-        _calls("close_range", "i64 0", "i64 4294967295", "i64 0"), Status.CRASHED, "running: the worker ended with "
+        _calls("close_range", "i64 0", "i64 4294967295", "i64 0"), Status.CRASHED,
+        "running: the worker ended with "
     ),
     # itself
     "never ends": Hostile(_raw(_ENDLESS), Status.TIMED_OUT, "running: over "),
     "stops itself": Hostile(_raw(_STOP_ITSELF), Status.TIMED_OUT, "running: over "),
     "overflows its stack": Hostile(_raw(_DEEP), Status.CRASHED, _SIGSEGV, _raw(_DEEPER)),
     "takes too much memory": Hostile(
-        _raw("  %m = call ptr @malloc(i64 35184372088832)\n  store volatile i8 1, ptr %m\n  ret void"),
+        _raw("  %m = call ptr @malloc(i64 35184372088832)\n  store volatile i8 1, ptr %m\n  "
+             "ret void"),
         Status.CRASHED, _SIGSEGV, _raw("declare ptr @malloc(i64)\n"),
     ),
-    "writes to null": Hostile(_raw("  store volatile i32 1, ptr null\n  ret void"), Status.CRASHED, _SIGSEGV),
+    "writes to null": Hostile(_raw("  store volatile i32 1, ptr null\n  ret void"), Status.CRASHED,
+        _SIGSEGV),
     "writes before a buffer": Hostile(
         _raw(_BEFORE + "  store volatile i8 1, ptr %before\n  ret void"), Status.WRONG, ""
     ),
@@ -361,7 +396,10 @@ PROGRAMS: dict[str, Hostile] = {
     ),
     "exits": Hostile(
         _raw("  call void @exit(i32 0)\n  ret void"),
-        Status.CRASHED, "running: the worker ended with exit code 0", _raw("declare void @exit(i32)\n"),
+        Status.CRASHED, "running: the worker ended with exit code 0", _raw("declare void "
+            "@exit(i32)\n"),
     ),
 }  # fmt: skip
-"""What a candidate may do to what is outside it, and how its row ends. What is refused and goes on is measured."""
+"""What a candidate may do to what is outside it, and how its row ends. What is refused and goes
+on is measured.
+"""

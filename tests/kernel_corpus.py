@@ -1,4 +1,6 @@
-"""Small kernels of every kind that models have, for tests that need many: made by the front end and fusion."""
+"""Small kernels of every kind that models have, for tests that need many: made by the front end and
+fusion.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,8 @@ def _part(name: str, variant: str, at: int) -> Kernel:
 
 
 def _masked_stores() -> Kernel:
-    """Rows in pairs, the second of the last pair missing; a store with an axis of its own; shared subexpressions.
+    """Rows in pairs, the second of the last pair missing; a store with an axis of its own; shared
+    subexpressions.
 
     Y[2a+i] = 2 X[a].max() + i        Z[s, a] = X[a].max() + B[s]  for s in two parts
     """
@@ -121,17 +124,25 @@ def _masked_stores() -> Kernel:
 
 
 def _masked_sums() -> Kernel:
-    """A product whose rows go to two places, the masked one first: partial sums must not live in it."""
+    """A product whose rows go to two places, the masked one first: partial sums must not live in
+    it.
+    """
     a, b, k = Axis("a", 4), Axis("b", 18), Axis("k", 6)
     params = (
-        Param.dense("Y", F32, (7, 18), "out"), Param.dense("A", F32, (4, 6), "in"), Param.dense("B", F32, (6, 18), "in")
+        Param.dense("Y", F32, (7, 18), "out"), Param.dense("A", F32, (4, 6), "in"),
+        Param.dense("B", F32, (6, 18), "in")
     )  # fmt: skip
     terms = (Load("A", (a.index, k.index), F32), Load("B", (k.index, b.index), F32))
     total = Reduce("v0", Op.ADD, (k,), Apply(Op.MUL, terms, F32), F32)
     double = Apply(Op.MUL, (Value("v0", F32), Const(2.0, F32)), F32)
     row = a.index * 2 + 1
     masked = Store("Y", (row, b.index), double, (), Valid((Range(row, 0, 7),)))
-    return Kernel(params, (a, b), (total, masked, Store("Y", (a.index * 2, b.index), Value("v0", F32))), "masked sums")
+    return Kernel(
+        params,
+        (a, b),
+        (total, masked, Store("Y", (a.index * 2, b.index), Value("v0", F32))),
+        "masked sums",
+    )
 
 
 _KERNELS: dict[str, Callable[[], Kernel]] = {

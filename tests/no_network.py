@@ -1,6 +1,8 @@
-"""Tests touch no network: a socket of this process that reaches for another machine fails the test that opened it.
+"""Tests touch no network: a socket of this process that reaches for another machine fails the test
+that opened it.
 
-Python tells every audit hook of what a socket is about to do. What processes that a test starts do is not seen.
+Python tells every audit hook of what a socket is about to do. What processes that a test starts do
+is not seen.
 """
 
 from __future__ import annotations
@@ -14,10 +16,20 @@ import psutil
 
 __all__ = ["NetworkUsed", "reached", "refuse"]
 
-_EVENTS = frozenset(("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"))
+_EVENTS = frozenset(
+    (
+        "socket.connect",
+        "socket.sendto",
+        "socket.sendmsg",
+        "socket.getaddrinfo",
+        "socket.gethostbyname",
+    )
+)
 
 reached: list[str] = []
-"""What was refused in the running test; it fails for it, even where the code under test caught the error."""
+"""What was refused in the running test; it fails for it, even where the code under test caught
+the error.
+"""
 
 
 class NetworkUsed(RuntimeError):
@@ -39,7 +51,11 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
         assert isinstance(this, socket.socket)
         # connecting UDP sends nothing: it is how a program asks for the machine's own address
         silent = event == "socket.connect" and this.type == socket.SOCK_DGRAM
-        if silent or this.family not in {socket.AF_INET, socket.AF_INET6} or not isinstance(address, tuple):
+        if (
+            silent
+            or this.family not in {socket.AF_INET, socket.AF_INET6}
+            or not isinstance(address, tuple)
+        ):
             return
         host = address[0]
     name = host.decode() if isinstance(host, bytes) else host

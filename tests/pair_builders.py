@@ -1,4 +1,6 @@
-"""Sums of products of bf16 tensors for tests: their graphs, their kernels in pairs, and their values."""
+"""Sums of products of bf16 tensors for tests: their graphs, their kernels in pairs, and their
+values.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ DOT = Target(
 """A CPU that multiplies pairs."""
 
 MATMULS = (
-    ((5, 7), (7, 3)), ((2, 9), (9, 4)), ((13, 2), (2, 11)), ((17, 31), (31, 19)), ((4, 16), (16, 32)),
+    ((5, 7), (7, 3)), ((2, 9), (9, 4)), ((13, 2), (2, 11)), ((17, 31), (31, 19)),
+    ((4, 16), (16, 32)),
     ((2, 3, 5), (2, 5, 7)), ((3, 1, 6, 11), (2, 11, 5)),
 )  # fmt: skip
 """Shapes with odd, prime and even inner extents, with and without batches."""

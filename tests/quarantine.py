@@ -1,7 +1,8 @@
-"""Tests that fail now and then, each with an owner: they run, are reported, and do not fail the run.
+"""Tests that fail now and then, each with an owner: they run, are reported, and do not fail the
+run.
 
-``quarantine.toml`` lists them. An entry names what it is about, who mends it and since when; a name that no test has is
-an error as soon as its file is collected, so that no entry outlives its test.
+``quarantine.toml`` lists them. An entry names what it is about, who mends it and since when; a name
+that no test has is an error as soon as its file is collected, so that no entry outlives its test.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ LIST = Path(__file__).with_name("quarantine.toml")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One test: its name as pytest prints it, who mends it, why it fails, and the day on which it came here."""
+    """One test: its name as pytest prints it, who mends it, why it fails, and the day on which it
+    came here.
+    """
 
     test: str
     owner: str
@@ -30,12 +33,17 @@ class Entry:
 
 
 def entries(path: Path = LIST) -> list[Entry]:
-    """The list. Raises UsageError for an entry that lacks one of its four fields or has another one."""
+    """The list.
+
+    Raises UsageError for an entry that lacks one of its four fields or has another one.
+    """
     wanted = {f.name for f in fields(Entry)}
     found = []
     for row in tomllib.loads(path.read_text(encoding="utf-8")).get("quarantined", []):
         if row.keys() != wanted or not all(row.values()) or not isinstance(row["since"], date):
-            raise pytest.UsageError(f"{path.name}: {row}: an entry has {', '.join(sorted(wanted))}, since as a date")
+            raise pytest.UsageError(
+                f"{path.name}: {row}: an entry has {', '.join(sorted(wanted))}, since as a date"
+            )
         found.append(Entry(**row))
     return found
 

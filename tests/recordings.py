@@ -1,4 +1,6 @@
-"""Recordings made of numbers: a surface of ``search_surface``, every point of it, as if a device had measured them."""
+"""Recordings made of numbers: a surface of ``search_surface``, every point of it, as if a device
+had measured them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from tunegrad.tuning.points import points_of
 __all__ = ["GATED", "KERNEL", "recording_of", "small_recording"]
 
 KERNEL = kernel("surface")
-GATED = SurfaceSpace({"gate": 2, "tile": 5, "extra": 3, "order": 3}, illegal=((("tile", 4), ("order", 2)),))
+GATED = SurfaceSpace(
+    {"gate": 2, "tile": 5, "extra": 3, "order": 3}, illegal=((("tile", 4), ("order", 2)),)
+)
 """A decision that another one brings up, and one pair of choices that is not legal."""
 
 
-def recording_of(space: SurfaceSpace, surface: Surface, vary: Mapping[str, int] | None = None) -> Recording:
+def recording_of(
+    space: SurfaceSpace, surface: Surface, vary: Mapping[str, int] | None = None
+) -> Recording:
     """Every point of a space (or of the part that ``vary`` names), its times from the surface."""
     points = list(points_of(space, dict.fromkeys(space.sizes, 0) if vary is None else vary))
     numbers: dict[Question, int] = {}
@@ -28,11 +34,21 @@ def recording_of(space: SurfaceSpace, surface: Surface, vary: Mapping[str, int] 
         path = tuple((numbers.setdefault(q, len(numbers)), choice) for q, choice in point.answers)
         paths.setdefault(point.schedule.text, []).append(path)
     trials = tuple(
-        RecordedTrial(text, surface.program(schedules[text]), surface.measure(schedules[text]), tuple(found))
+        RecordedTrial(
+            text, surface.program(schedules[text]), surface.measure(schedules[text]), tuple(found)
+        )
         for text, found in paths.items()
     )
     return Recording(
-        KERNEL.name, KERNEL.key, KERNEL.text, MACHINE, Policy(), space.version, len(points), tuple(numbers), trials
+        KERNEL.name,
+        KERNEL.key,
+        KERNEL.text,
+        MACHINE,
+        Policy(),
+        space.version,
+        len(points),
+        tuple(numbers),
+        trials,
     )
 
 

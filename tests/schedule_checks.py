@@ -1,6 +1,8 @@
-"""Schedules against their kernels: the program in the interpreter, and compiled on a real team of threads.
+"""Schedules against their kernels: the program in the interpreter, and compiled on a real team of
+threads.
 
-Nothing is passed over silently: ``check`` says what was done, and ``TOTALS`` counts it for the end of the test run.
+Nothing is passed over silently: ``check`` says what was done, and ``TOTALS`` counts it for the end
+of the test run.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from tunegrad.opts import MAX_INSTRUCTIONS
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 
 __all__ = [
-    "COMPILED", "INTERPRETED", "TOO_LARGE", "TOTALS", "Arrays", "assert_agrees", "assert_close", "buffers_of", "check",
+    "COMPILED", "INTERPRETED", "TOO_LARGE", "TOTALS", "Arrays", "assert_agrees", "assert_close",
+    "buffers_of", "check",
     "expected", "is_small", "run_compiled",
 ]  # fmt: skip
 
@@ -63,20 +66,31 @@ def expected(kernel: Kernel, buffers: Arrays) -> Arrays:
 def assert_close(got: Arrays, want: Arrays, what: str) -> None:
     for name, values in want.items():
         np.testing.assert_allclose(
-            got[name].astype(np.float64), values.astype(np.float64), rtol=3e-5, atol=3e-5, err_msg=what
+            got[name].astype(np.float64),
+            values.astype(np.float64),
+            rtol=3e-5,
+            atol=3e-5,
+            err_msg=what,
         )
 
 
 def assert_agrees(kernel: Kernel, program: Program, what: str, seed: int = 0) -> None:
-    """The program does what its kernel says: in the interpreter, or compiled where it is too large for that."""
-    assert check(kernel, program, what, seed) != (TOO_LARGE,), f"{kernel.name}: nothing compared it: {what}"
+    """The program does what its kernel says: in the interpreter, or compiled where it is too large
+    for that.
+    """
+    assert check(kernel, program, what, seed) != (TOO_LARGE,), (
+        f"{kernel.name}: nothing compared it: {what}"
+    )
 
 
-def check(kernel: Kernel, program: Program, what: str, seed: int = 0, *, compiled: bool = False) -> tuple[str, ...]:
+def check(
+    kernel: Kernel, program: Program, what: str, seed: int = 0, *, compiled: bool = False
+) -> tuple[str, ...]:
     """Compare a program with its kernel, and say how.
 
-    Where it is small, in the interpreter, which stops at whatever the verifier could not prove. Compiled, on request or
-    where it is large, is only what the interpreter ran, or what is proved to stay within its buffers.
+    Where it is small, in the interpreter, which stops at whatever the verifier could not prove.
+    Compiled, on request or where it is large, is only what the interpreter ran, or what is proved
+    to stay within its buffers.
     """
     unproved = verify_program(program)
     buffers = buffers_of(kernel, program, seed)
@@ -89,7 +103,9 @@ def check(kernel: Kernel, program: Program, what: str, seed: int = 0, *, compile
         done = (INTERPRETED,)
     else:
         done = (TOO_LARGE,)
-    if (compiled and INTERPRETED in done) or (TOO_LARGE in done and not unproved and program.local == 1):
+    if (compiled and INTERPRETED in done) or (
+        TOO_LARGE in done and not unproved and program.local == 1
+    ):
         assert size(program.body) <= MAX_INSTRUCTIONS, what
         assert_close(run_compiled(program, buffers), want, f"compiled: {kernel}\n{what}")
         done += (COMPILED,)
@@ -144,5 +160,7 @@ def work(body: Sequence[Instr]) -> int:
 
 
 def is_small(program: Program) -> bool:
-    """Whether the interpreter is through with it in seconds; copies staged in an innermost loop can take minutes."""
+    """Whether the interpreter is through with it in seconds; copies staged in an innermost loop can
+    take minutes.
+    """
     return work(program.body) * program.local < MOST_WORK

@@ -1,4 +1,5 @@
-"""Raw schedules of every origin: not what a search would offer, but whatever a file, a neighbour or a user may hand in.
+"""Raw schedules of every origin: not what a search would offer, but whatever a file, a neighbour or
+a user may hand in.
 
     raw      any actions, on any loops or none, of any sizes: 0, 1, past the extent
     space    a draw of the space, its actions left out, doubled, swapped, their numbers changed
@@ -6,8 +7,9 @@
     hand     a hand-written schedule of another kernel
     text     the same as text, a character of it changed
 
-Each list is applied action by action; what is not legal must say so and leave the tree as it is, and is left out.
-``python -m tests.schedule_fuzzer 100`` draws that many for every kernel and prints what they came to.
+Each list is applied action by action; what is not legal must say so and leave the tree as it is,
+and is left out. ``python -m tests.schedule_fuzzer 100`` draws that many for every kernel and prints
+what they came to.
 """
 
 from __future__ import annotations
@@ -72,12 +74,38 @@ def wild_action(tree: LoopTree, rng: random.Random) -> Action:
 
 def _loop(tree: LoopTree, rng: random.Random) -> str:
     names = [x.name for x in tree.loops]
-    return rng.choice(names) if rng.random() < 0.9 else rng.choice(("z", "a", "b0", "ra1", "sa", "load"))
+    return (
+        rng.choice(names)
+        if rng.random() < 0.9
+        else rng.choice(("z", "a", "b0", "ra1", "sa", "load"))
+    )
 
 
 def _number(tree: LoopTree, rng: random.Random) -> int:
     extent = rng.choice(tree.loops).extent
-    return rng.choice((0, 1, 2, 2, 2, 3, 4, 4, 5, 7, 8, 13, 16, 64, 512, extent, extent + 1, max(0, extent - 1), -1))
+    return rng.choice(
+        (
+            0,
+            1,
+            2,
+            2,
+            2,
+            3,
+            4,
+            4,
+            5,
+            7,
+            8,
+            13,
+            16,
+            64,
+            512,
+            extent,
+            extent + 1,
+            max(0, extent - 1),
+            -1,
+        )
+    )
 
 
 def _names(tree: LoopTree, rng: random.Random) -> tuple[str, ...]:
@@ -90,8 +118,10 @@ def _param(tree: LoopTree, rng: random.Random) -> str:
 
 
 _WILD: dict[str, Callable[[LoopTree, random.Random], object]] = {
-    "axis": _loop, "outer": _loop, "inner": _loop, "size": _number, "count": _number, "multiple": _number,
-    "distance": lambda tree, rng: rng.choice((0, 64, 512, 1 << 17)), "stage": lambda tree, rng: rng.randrange(-1, 4),
+    "axis": _loop, "outer": _loop, "inner": _loop, "size": _number, "count": _number,
+    "multiple": _number,
+    "distance": lambda tree, rng: rng.choice((0, 64, 512, 1 << 17)), "stage": lambda tree,
+    rng: rng.randrange(-1, 4),
     "order": _names, "layout": lambda tree, rng: _names(tree, rng) if rng.random() < 0.5 else (),
     "param": _param, "at": lambda tree, rng: rng.choice(("", "load", _loop(tree, rng))),
 }  # fmt: skip
@@ -129,7 +159,9 @@ def _disturbed(space: Space, rng: random.Random) -> tuple[Action, ...]:
         elif change == 2:
             actions[at], actions[to] = actions[to], actions[at]
         else:
-            (actions[at],) = parse_actions(re.sub(r"\b\d+\b", lambda m: str(_near(int(m[0]), rng)), str(actions[at])))
+            (actions[at],) = parse_actions(
+                re.sub(r"\b\d+\b", lambda m: str(_near(int(m[0]), rng)), str(actions[at]))
+            )
     return tuple(actions)
 
 
@@ -142,15 +174,22 @@ def _lent(space: Space, rng: random.Random) -> tuple[Action, ...]:
 
 
 def _hand(space: Space, rng: random.Random) -> tuple[Action, ...]:
-    texts = [*(b.actions for b in BEST.values()), *(h.actions for h in (*FULL.values(), *SMALL.values()))]
+    texts = [
+        *(b.actions for b in BEST.values()),
+        *(h.actions for h in (*FULL.values(), *SMALL.values())),
+    ]
     return _smaller(parse_actions(rng.choice(texts)), rng)
 
 
 def _smaller(actions: tuple[Action, ...], rng: random.Random) -> tuple[Action, ...]:
-    """With tiles that kernels of a test can have: the numbers divided by a power of two, now and then."""
+    """With tiles that kernels of a test can have: the numbers divided by a power of two, now and
+    then.
+    """
     by = rng.choice((1, 2, 4, 8))
     return parse_actions(
-        re.sub(r"size=(\d+)", lambda m: f"size={max(1, int(m[1]) // by)}", " ".join(map(str, actions)))
+        re.sub(
+            r"size=(\d+)", lambda m: f"size={max(1, int(m[1]) // by)}", " ".join(map(str, actions))
+        )
     )
 
 
@@ -158,7 +197,9 @@ def _text(space: Space, rng: random.Random) -> tuple[Action, ...]:
     text = " ".join(map(str, rng.choice((_disturbed, _lent, _hand))(space, rng)))
     places = [i for i, c in enumerate(text) if c.isdigit()] if rng.random() < 0.7 else []
     at = rng.choice(places) if places else rng.randrange(len(text) + 1)
-    return parse_actions(text[:at] + rng.choice("0123456789" if places else "0123456789abr(),= ") + text[at + 1 :])
+    return parse_actions(
+        text[:at] + rng.choice("0123456789" if places else "0123456789abr(),= ") + text[at + 1 :]
+    )
 
 
 ORIGINS: dict[str, Callable[[Space, random.Random], tuple[Action, ...]]] = {
@@ -167,17 +208,23 @@ ORIGINS: dict[str, Callable[[Space, random.Random], tuple[Action, ...]]] = {
 
 
 def legal_part(space: Space, actions: tuple[Action, ...], counts: Counter[str]) -> Schedule:
-    """The actions that are legal one after the other; all others raise IllegalAction and leave the tree as it is."""
+    """The actions that are legal one after the other; all others raise IllegalAction and leave the
+    tree as it is.
+    """
     tree, taken = loop_tree(space.kernel, space.target), []
     for action in actions:
         before, text = replace(tree), str(tree)
         try:
             tree = action.apply(tree)
         except IllegalAction:
-            assert (tree, str(tree)) == (before, text), f"{action} changed the tree it is not legal on"
+            assert (tree, str(tree)) == (before, text), (
+                f"{action} changed the tree it is not legal on"
+            )
             counts["actions refused"] += 1
         else:
-            assert (before, str(before)) == (before, text), f"{action} changed the tree it was applied to"
+            assert (before, str(before)) == (before, text), (
+                f"{action} changed the tree it was applied to"
+            )
             taken.append(action)
             counts["actions taken"] += 1
     return Schedule(tuple(taken))
@@ -187,7 +234,10 @@ def _threads(space: Space, actions: tuple[Action, ...], rng: random.Random) -> l
     """Most schedules end with a loop shared out, if one can be."""
     tree = space.tree(legal_part(space, actions, Counter()))
     shared = [x.name for x in tree.loops if x.stage < 0]
-    return [Thread(rng.choice(shared), rng.choice((0, 2))) for _ in range(rng.choice((0, 2, 4)) if shared else 0)]
+    return [
+        Thread(rng.choice(shared), rng.choice((0, 2)))
+        for _ in range(rng.choice((0, 2, 4)) if shared else 0)
+    ]
 
 
 def draw(name: str, seed: int, counts: Counter[str]) -> tuple[Space, Schedule] | None:
@@ -217,11 +267,19 @@ def fuzz(name: str, seeds: range) -> Counter[str]:
         try:
             program = space.lower(schedule)
         except IllegalAction as error:
-            counts["refused when lowered: a race" if "a race" in str(error) else "refused when lowered"] += 1
+            counts[
+                "refused when lowered: a race" if "a race" in str(error) else "refused when lowered"
+            ] += 1
             continue
         counts["on two threads"] += program.threads == 2
-        counts.update(check(space.kernel, program, f"{name} seed {seed}: {schedule.text}", seed, compiled=True))
-    TOTALS.update({k: n for k, n in counts.items() if k != COMPILED and not k.startswith("compared")})
+        counts.update(
+            check(
+                space.kernel, program, f"{name} seed {seed}: {schedule.text}", seed, compiled=True
+            )
+        )
+    TOTALS.update(
+        {k: n for k, n in counts.items() if k != COMPILED and not k.startswith("compared")}
+    )
     return counts
 
 

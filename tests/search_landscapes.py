@@ -1,4 +1,6 @@
-"""Surfaces like those of real kernels, seeded: separable ones, interacting ones, and ones where some schedules fail."""
+"""Surfaces like those of real kernels, seeded: separable ones, interacting ones, and ones where
+some schedules fail.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,13 @@ class Landscape(Surface):
 
 
 def landscape(seed: int) -> tuple[SurfaceSpace, Landscape]:
-    """Seeds take turns among the kinds. About ten decisions, of 2 to 54 options; the default is fair, not best.
+    """Seeds take turns among the kinds.
 
-    Most decisions are ordered, with one best option; a third are not. In "interacting", three pairs of decisions act
-    together; in "infeasible", a third of the options of three decisions fail besides, and four pairs are illegal.
+    About ten decisions, of 2 to 54 options; the default is fair, not best.
+
+    Most decisions are ordered, with one best option; a third are not. In "interacting", three pairs
+    of decisions act together; in "infeasible", a third of the options of three decisions fail
+    besides, and four pairs are illegal.
     """
     rng = Random(f"landscape {seed}")
     sizes = {f"d{i}": rng.choice((2, 3, 4, 5, 7, 11)) for i in range(rng.randrange(7, 12))}
@@ -47,7 +52,9 @@ def landscape(seed: int) -> tuple[SurfaceSpace, Landscape]:
         best, slope = min(rng.randrange(options) for _ in range(3)), rng.uniform(0.01, 0.3)
         ordered = rng.random() < 0.7
         for choice in range(options):
-            factors[name, choice] = 1.0 + slope * (abs(choice - best) if ordered else rng.uniform(0.0, 3.0))
+            factors[name, choice] = 1.0 + slope * (
+                abs(choice - best) if ordered else rng.uniform(0.0, 3.0)
+            )
     # The default is 1.1 to 2 times slower than the best, as in the recorded spaces.
     far = math.prod(factors[n, 0] / min(factors[n, c] for c in range(k)) for n, k in sizes.items())
     power = math.log(rng.uniform(1.1, 2.0)) / math.log(max(1.01, far))
@@ -61,14 +68,20 @@ def landscape(seed: int) -> tuple[SurfaceSpace, Landscape]:
     if KINDS[seed % 3] == "infeasible":
         for name in rng.sample(names, 3):
             for choice in rng.sample(range(1, sizes[name]), max(1, sizes[name] // 3)):
-                fails[name, choice] = rng.choice((Status.WRONG, Status.TIMED_OUT, Status.OUT_OF_RESOURCES))
+                fails[name, choice] = rng.choice(
+                    (Status.WRONG, Status.TIMED_OUT, Status.OUT_OF_RESOURCES)
+                )
         clashes = [rng.sample(names, 2) for _ in range(4)]
-        illegal = tuple(((a, rng.randrange(1, sizes[a])), (b, rng.randrange(sizes[b]))) for a, b in clashes)
+        illegal = tuple(
+            ((a, rng.randrange(1, sizes[a])), (b, rng.randrange(sizes[b]))) for a, b in clashes
+        )
     return SurfaceSpace(sizes, illegal), Landscape(factors, fails=fails, pairs=pairs)
 
 
 def area(make: Make, seed: int, draw: int, trials: int, batch: int = 8) -> float:
-    """Mean of the log of the best time so far over the trials of one search of ``landscape(seed)``."""
+    """Mean of the log of the best time so far over the trials of one search of
+    ``landscape(seed)``.
+    """
     space, surface = landscape(seed)
     searcher = make(space, Random(draw))
     default = space.defaults()[0]

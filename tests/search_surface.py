@@ -1,4 +1,6 @@
-"""A space and a device made of numbers: schedules are choices, times follow from a table, some choices fail."""
+"""A space and a device made of numbers: schedules are choices, times follow from a table, some
+choices fail.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,23 @@ from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 Choices = Mapping[str, int]
 
-needs_gp = pytest.mark.skipif(bool(gp_missing()), reason=f"the [gp] extra is not installed: {', '.join(gp_missing())}")
-SEARCHERS = tuple(pytest.param(name, marks=needs_gp if name == "gp" else ()) for name in searcher_names())
+needs_gp = pytest.mark.skipif(
+    bool(gp_missing()), reason=f"the [gp] extra is not installed: {', '.join(gp_missing())}"
+)
+SEARCHERS = tuple(
+    pytest.param(name, marks=needs_gp if name == "gp" else ()) for name in searcher_names()
+)
 """Every searcher; one whose packages are not installed skips and says so."""
 
 
 @dataclass(frozen=True)
 class SurfaceSpace:
-    """``sizes`` maps a decision to how many options it has. Decision ``extra`` is asked only where ``gate`` is 1.
+    """``sizes`` maps a decision to how many options it has.
 
-    ``illegal`` pairs of (decision, choice) never go together. Choice 0 is the default of every decision.
+    Decision ``extra`` is asked only where ``gate`` is 1.
+
+    ``illegal`` pairs of (decision, choice) never go together. Choice 0 is the default of every
+    decision.
     """
 
     sizes: Mapping[str, int]
@@ -49,7 +58,9 @@ class SurfaceSpace:
         for a, b in self.illegal:
             if taken.get(a[0]) == a[1] and taken.get(b[0]) == b[1]:
                 raise IllegalAction(f"{a} and {b} do not go together")
-        return Schedule(tuple(Tile(name, choice + 1) for name, choice in taken.items()), tuple(trace))
+        return Schedule(
+            tuple(Tile(name, choice + 1) for name, choice in taken.items()), tuple(trace)
+        )
 
     def defaults(self) -> tuple[Schedule, ...]:
         return (self.sample(DefaultChooser()),)
@@ -69,9 +80,11 @@ def choices_of(schedule: Schedule) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Surface:
-    """Times: ``base_s`` times the product of a factor for each (decision, choice), 1 where none is given.
+    """Times: ``base_s`` times the product of a factor for each (decision, choice), 1 where none is
+    given.
 
-    ``fails`` gives the status of schedules with that choice. ``merged`` names decisions that change no program.
+    ``fails`` gives the status of schedules with that choice. ``merged`` names decisions that change
+    no program.
     """
 
     factors: Mapping[tuple[str, int], float]
@@ -80,7 +93,9 @@ class Surface:
     merged: frozenset[str] = frozenset()
 
     def seconds(self, schedule: Schedule) -> float:
-        return self.base_s * math.prod(self.factors.get(c, 1.0) for c in choices_of(schedule).items())
+        return self.base_s * math.prod(
+            self.factors.get(c, 1.0) for c in choices_of(schedule).items()
+        )
 
     def program(self, schedule: Schedule) -> str:
         kept = sorted((n, c) for n, c in choices_of(schedule).items() if n not in self.merged)
@@ -89,12 +104,18 @@ class Surface:
     def measure(self, schedule: Schedule, cost_s: float = 0.05) -> Measurement:
         for choice in choices_of(schedule).items():
             if choice in self.fails:
-                return Measurement(self.fails[choice], error=f"{choice} was planted to fail", compile_s=cost_s)
-        return Measurement(Status.OK, (self.seconds(schedule),) * 3, compile_s=cost_s / 2, timing_s=cost_s / 2)
+                return Measurement(
+                    self.fails[choice], error=f"{choice} was planted to fail", compile_s=cost_s
+                )
+        return Measurement(
+            Status.OK, (self.seconds(schedule),) * 3, compile_s=cost_s / 2, timing_s=cost_s / 2
+        )
 
 
 def failing() -> tuple[SurfaceSpace, Surface]:
-    """Six decisions of six options; four options of one decision crash, else all are equally fast."""
+    """Six decisions of six options; four options of one decision crash, else all are equally
+    fast.
+    """
     space = SurfaceSpace({f"d{i}": 6 for i in range(6)})
     return space, Surface({}, fails={("d2", c): Status.CRASHED for c in range(2, 6)})
 
@@ -124,11 +145,13 @@ class Killed(BaseException):
 
 
 class SurfaceMeasurer:
-    """Measures on surfaces, one for each kernel name; the clock advances by what each measurement cost.
+    """Measures on surfaces, one for each kernel name; the clock advances by what each measurement
+    cost.
 
     That is ``cost_s``, and ``timeout_s`` for one that timed out.
 
-    After ``kill_after`` measurements the next one raises Killed. ``calls`` lists (kernel, text) of each that ran.
+    After ``kill_after`` measurements the next one raises Killed. ``calls`` lists (kernel, text) of
+    each that ran.
     """
 
     def __init__(
@@ -140,7 +163,12 @@ class SurfaceMeasurer:
         timeout_s: float = 10.0,
     ) -> None:
         self.timeout_s = timeout_s
-        self.surfaces, self.clock, self.cost_s, self.kill_after = surfaces, clock or Clock(), cost_s, kill_after
+        self.surfaces, self.clock, self.cost_s, self.kill_after = (
+            surfaces,
+            clock or Clock(),
+            cost_s,
+            kill_after,
+        )
         self.calls: list[tuple[str, str]] = []
 
     def measure(
@@ -165,7 +193,10 @@ class SurfaceMeasurer:
 
 
 def separable(rng: Random, decisions: int = 8, options: int = 7) -> tuple[SurfaceSpace, Surface]:
-    """Each decision has one best option, away from the default; the farther from it, the slower. Factors multiply."""
+    """Each decision has one best option, away from the default; the farther from it, the slower.
+
+    Factors multiply.
+    """
     space = SurfaceSpace({f"d{i}": options for i in range(decisions)})
     factors = {}
     for i in range(decisions):
@@ -175,7 +206,10 @@ def separable(rng: Random, decisions: int = 8, options: int = 7) -> tuple[Surfac
 
 
 def kernel(name: str, extent: int = 64) -> Kernel:
-    """A kernel that copies ``extent`` floats. Nothing here runs it; it has a key, a text and a size."""
+    """A kernel that copies ``extent`` floats.
+
+    Nothing here runs it; it has a key, a text and a size.
+    """
     axis = Axis("i", extent)
     params = (Param.dense("x", F32, (extent,), "in"), Param.dense("y", F32, (extent,), "out"))
     store = Store("y", (axis.index,), Load("x", (axis.index,), F32))
@@ -192,4 +226,6 @@ def trial_log(
     fingerprint: Fingerprint = MACHINE,
     policy: Policy | None = None,
 ) -> TrialLog:
-    return TrialLog(store, fingerprint, policy or Policy(), session, lambda: 0.0, frozenset(resumed))
+    return TrialLog(
+        store, fingerprint, policy or Policy(), session, lambda: 0.0, frozenset(resumed)
+    )

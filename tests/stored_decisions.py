@@ -9,7 +9,9 @@ from tunegrad.trial import Fingerprint
 __all__ = ["decided"]
 
 
-def decided(kind: Question, text: str, choice: str, here: Fingerprint, *, claimed: bool = False) -> Decision:
+def decided(
+    kind: Question, text: str, choice: str, here: Fingerprint, *, claimed: bool = False
+) -> Decision:
     """A choice that stands, by samples of its own, or as a file claims."""
     test = f"{IMPORTED}welch" if claimed else "welch"
     evidence = Evidence(test, 0.001, (2e-6,) * 3, (1e-6,) * 3, cold=False)

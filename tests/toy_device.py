@@ -13,7 +13,9 @@ from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Rates, Target
 from tunegrad.trial import Fingerprint
 
-TARGET = Target("toy", "cpu", "abacus", threads=1, rates=Rates(flops=(("f32", 1e6),), launch_s=1e-3))
+TARGET = Target(
+    "toy", "cpu", "abacus", threads=1, rates=Rates(flops=(("f32", 1e6),), launch_s=1e-3)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Convolutions as schedules of one launch, and what they and their variants compute, run by the interpreter."""
+"""Convolutions as schedules of one launch, and what they and their variants compute, run by the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,17 @@ FACTORS = {
     "direct": 4.0, "winograd2": 4.0, "winograd4": 48.0,
     "channels_last": 4.0, "channels_last_winograd2": 4.0, "channels_last_winograd4": 48.0,
 }  # fmt: skip
-"""Largest error of a variant on normal data, in units of ``u * sqrt(terms) * scale`` (docs/NUMERICS.md)."""
+"""Largest error of a variant on normal data, in units of ``u * sqrt(terms) * scale``
+(docs/NUMERICS.md).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """A 3x3 convolution of stride 1. ``last``: channels are the last dimension of its input and its output."""
+    """A 3x3 convolution of stride 1.
+
+    ``last``: channels are the last dimension of its input and its output.
+    """
 
     channels: int = 4
     outputs: int = 5
@@ -47,10 +54,17 @@ class Conv:
         """Normal data for its inputs."""
         rng = np.random.default_rng([1, self.seed])
         h, w = (n + 2 * self.padding - 2 for n in (self.height, self.width))
-        shapes = {"x": (self.batch, self.channels, self.height, self.width), "r": (self.batch, self.outputs, h, w)}
+        shapes = {
+            "x": (self.batch, self.channels, self.height, self.width),
+            "r": (self.batch, self.outputs, h, w),
+        }
         if self.last:
             shapes = {name: (n, *size, c) for name, (n, c, *size) in shapes.items()}
-        return {n: rng.standard_normal(s, dtype=np.float32) for n, s in shapes.items() if n == "x" or self.residual}
+        return {
+            n: rng.standard_normal(s, dtype=np.float32)
+            for n, s in shapes.items()
+            if n == "x" or self.residual
+        }
 
     @property
     def weights(self) -> tuple[Array, Array]:
@@ -77,7 +91,9 @@ class Conv:
 
 def constant(*shape: int, seed: int = 0) -> Tensor:
     """A normal constant."""
-    return Tensor.constant(np.random.default_rng([3, seed, *shape]).standard_normal(shape, dtype=np.float32))
+    return Tensor.constant(
+        np.random.default_rng([3, seed, *shape]).standard_normal(shape, dtype=np.float32)
+    )
 
 
 def only(y: Tensor) -> Schedule:
@@ -94,7 +110,9 @@ def kernel_of(plan: Schedule) -> Kernel:
 
 
 def ran(plan: Schedule, inputs: dict[str, Array], *, as_float64: bool = False) -> Array:
-    """The output of a schedule, each kernel run by the interpreter; all in float64 where there is one launch."""
+    """The output of a schedule, each kernel run by the interpreter; all in float64 where there is
+    one launch.
+    """
     memory: dict[int, Array] = {}
     for b in plan.buffers:
         if b.role in ("input", "const"):
@@ -110,7 +128,9 @@ def ran(plan: Schedule, inputs: dict[str, Array], *, as_float64: bool = False) -
 
 
 def bound(conv: Conv, variant: str) -> float:
-    """The largest error that a variant may have: a sum of normal products has a deviation of ``sqrt(terms)``."""
+    """The largest error that a variant may have: a sum of normal products has a deviation of
+    ``sqrt(terms)``.
+    """
     terms = 9 * conv.channels
     scale = terms**0.5
     return FACTORS[variant] * UNIT * terms**0.5 * scale

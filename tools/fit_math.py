@@ -3,9 +3,9 @@
     python -m tools.fit_math            print it
     python -m tools.fit_math --write    write it
 
-Each fit is a minimax polynomial on a dense grid, in float64, as a linear program. f32 coefficients are then rounded one
-after the other, lowest power first, and the rest fitted again around what rounding did, so that the rounded set stays
-near minimax. Needs no more than numpy and scipy.
+Each fit is a minimax polynomial on a dense grid, in float64, as a linear program. f32 coefficients
+are then rounded one after the other, lowest power first, and the rest fitted again around what
+rounding did, so that the rounded set stays near minimax. Needs no more than numpy and scipy.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Fit:
 def minimax(f: Array, weight: Array, t: Array, powers: range) -> Array:
     """Coefficients of ``powers`` with the least ``max |weight * (f - p)|`` over the grid.
 
-    Least squares comes first; the linear program then works on what is left, in an orthogonal basis and scaled to about
-    1, which keeps the solver's absolute tolerance of 1e-7 far below the errors that matter.
+    Least squares comes first; the linear program then works on what is left, in an orthogonal basis
+    and scaled to about 1, which keeps the solver's absolute tolerance of 1e-7 far below the errors
+    that matter.
     """
     q, r = np.linalg.qr(weight[:, None] * t[:, None] ** np.array(powers)[None, :])
     q, r = q * np.sqrt(len(t)), r / np.sqrt(len(t))
@@ -110,7 +111,10 @@ def _exp_tail(r: Array) -> Array:
 def _exp2_tail(r: Array) -> Array:
     """(2^r - 1) / r, by its series."""
     x = r * np.log(2)
-    return np.asarray(np.log(2) * sum((x**k / np.prod(np.arange(1.0, k + 2)) for k in range(14)), np.zeros_like(r)))
+    return np.asarray(
+        np.log(2)
+        * sum((x**k / np.prod(np.arange(1.0, k + 2)) for k in range(14)), np.zeros_like(r))
+    )
 
 
 def _log1p_tail(z: Array) -> Array:
@@ -123,7 +127,9 @@ def _log1p_ratio(z: Array) -> Array:
 
 
 def _tanh_tail(t: Array) -> Array:
-    """(tanh(x) / x - 1) / x^2 of t = x^2, by the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...)))."""
+    """(tanh(x) / x - 1) / x^2 of t = x^2, by the continued fraction x / (1 + x^2 / (3 + x^2 / (5 +
+    ...))).
+    """
     tail = np.full_like(t, 41.0)
     for k in range(39, 3, -2):
         tail = k + t / tail
@@ -134,7 +140,10 @@ def _tanh_tail(t: Array) -> Array:
 
 def _sin_tail(t: Array) -> Array:
     """(sin(x) / x - 1) / x^2 of t = x^2, by its series."""
-    return sum(((-1.0) ** (k + 1) * t**k / np.prod(np.arange(1.0, 2 * k + 4)) for k in range(12)), np.zeros_like(t))
+    return sum(
+        ((-1.0) ** (k + 1) * t**k / np.prod(np.arange(1.0, 2 * k + 4)) for k in range(12)),
+        np.zeros_like(t),
+    )
 
 
 def _erf_ratio(t: Array) -> Array:
@@ -142,7 +151,9 @@ def _erf_ratio(t: Array) -> Array:
     return np.asarray(erf(_sqrt(t)) / _sqrt(t) - 1)
 
 
-def _relative(whole: Callable[[Array], Array], factor: Callable[[Array], Array]) -> Callable[[Array], Array]:
+def _relative(
+    whole: Callable[[Array], Array], factor: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
     return lambda t: np.abs(factor(t) / whole(t))
 
 
@@ -180,7 +191,8 @@ FITS = (
     ),
     Fit(
         "POW_LOG2", "log2(1 + z) = z * p(z), |z| <= 1/3, in f64",
-        lambda z: _log1p_ratio(z) / np.log(2), lambda z: np.log(2) / _log1p_ratio(z), (-_THIRD, _THIRD), 14, False,
+        lambda z: _log1p_ratio(z) / np.log(2), lambda z: np.log(2) / _log1p_ratio(z),
+        (-_THIRD, _THIRD), 14, False,
     ),
     Fit(
         "POW_EXP2", "2^r = p(r), |r| <= 1/2, in f64",
@@ -190,7 +202,9 @@ FITS = (
 
 
 def _erf_at(k: int) -> Fit:
-    """erf(k/8 + r) for |r| <= 1/16; erf(r) / r in the interval of zero, where erf must keep its relative error."""
+    """erf(k/8 + r) for |r| <= 1/16; erf(r) / r in the interval of zero, where erf must keep its
+    relative error.
+    """
     if k == 0:
         ratio = lambda r: np.asarray(erf(r) / r)  # noqa: E731
         return Fit("ERF_TABLE 0", "", ratio, lambda r: r / erf(r), (1e-6, 1 / 16), 4)
@@ -227,15 +241,23 @@ def source() -> str:
         kind = "f32" if fit.single else "f64"
         lines += [
             "",
-            f"# {fit.meaning}. Relative error left by the {kind} coefficients: 2^{np.log2(error_of(fit, values)):.1f}.",
+            (
+                f"# {fit.meaning}. Relative error left by the {kind} coefficients: "
+                f"2^{np.log2(error_of(fit, values)):.1f}."
+            ),
         ]
         lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
     table = erf_table()
     polynomials = [table[i][k] for k in range(32) for i in range(5)]
-    left = max(error_of(f, polynomials[5 * k + (k == 0) : 5 * k + 5]) for k, f in enumerate(ERF_FITS))
+    left = max(
+        error_of(f, polynomials[5 * k + (k == 0) : 5 * k + 5]) for k, f in enumerate(ERF_FITS)
+    )
     lines += [
         "",
-        f"# erf(k/8 + r) = sum of TABLE[i][k] * r^i, |r| <= 1/16. Relative error left: 2^{np.log2(left):.1f}.",
+        (
+            "# erf(k/8 + r) = sum of TABLE[i][k] * r^i, |r| <= 1/16. Relative error left: "
+            f"2^{np.log2(left):.1f}."
+        ),
         "ERF_TABLE = (",
     ]
     for column in table:

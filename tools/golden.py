@@ -43,21 +43,29 @@ CASES: dict[str, Case] = {
     "add_tail": Case("add", "tile(axis=b, size=4) vectorize(axis=b1)"),
     "conv_staged": Case(
         "conv3x3s2",
-        "tile(axis=b, size=3) reorder(order=(b0, c, rb, rc, ra, b1, a)) upcast(axis=b1) tile(axis=a, size=4) "
-        "vectorize(axis=a1) stage(param=p1, at=(), layout=()) stage(param=p2, at=load, layout=(a0, rb, rc, ra, a1))",
+        "tile(axis=b, size=3) reorder(order=(b0, c, rb, rc, ra, b1, a)) upcast(axis=b1) "
+        "tile(axis=a, size=4) "
+        "vectorize(axis=a1) stage(param=p1, at=(), layout=()) stage(param=p2, at=load, "
+        "layout=(a0, rb, rc, ra, a1))",
     ),
     "gemm_blocked": Case(
         "gemm_square",
-        "tile(axis=ra, size=8) tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(ra0, a0, b0, ra1, a1, b1)) "
-        "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, layout=(b0, ra1, b1))",
+        "tile(axis=ra, size=8) tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(ra0, "
+        "a0, b0, ra1, a1, b1)) "
+        "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, "
+        "layout=(b0, ra1, b1))",
     ),
     "linear_padded": Case(
-        "linear", "pad(axis=a, multiple=4) tile(axis=a, size=4) tile(axis=ra, size=2) unroll(axis=ra1)"
+        "linear",
+        "pad(axis=a, multiple=4) tile(axis=a, size=4) tile(axis=ra, size=2) unroll(axis=ra1)",
     ),
-    "row_sum_group": Case("row_sum", "tile(axis=ra, size=8) tile(axis=ra1, size=4) upcast(axis=ra1) group(axis=ra2)"),
+    "row_sum_group": Case(
+        "row_sum", "tile(axis=ra, size=8) tile(axis=ra1, size=4) upcast(axis=ra1) group(axis=ra2)"
+    ),
     "softmax_rows": Case(
         "softmax",
-        "tile(axis=ra, size=4) group(axis=ra1) tile(axis=rb, size=4) group(axis=rb1) tile(axis=sa, size=4) "
+        "tile(axis=ra, size=4) group(axis=ra1) tile(axis=rb, size=4) group(axis=rb1) "
+        "tile(axis=sa, size=4) "
         "vectorize(axis=sa1) thread(axis=a, count=2)",
     ),
     "transpose_fused": Case("transpose", "fuse(outer=a, inner=b) thread(axis=abf, count=2)"),
@@ -83,7 +91,9 @@ def golden_text(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 3 when a file differs and is not to be written."""
-    parser = argparse.ArgumentParser(prog="python -m tools.golden", description="compare or write golden files")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.golden", description="compare or write golden files"
+    )
     parser.add_argument("--write", action="store_true", help="write the files instead of comparing")
     options = parser.parse_args(argv)
     stale = 0
@@ -98,7 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             path.write_text(new, encoding="utf-8")
             print(f"wrote {path.name}", file=sys.stderr)
         else:
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "today"))
+            sys.stdout.writelines(
+                difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "today")
+            )
     for path in sorted(FOLDER.glob("*.txt")):
         if path.stem not in CASES:
             stale += 1

@@ -2,10 +2,11 @@
 
     python -m tools.latency [--model resnet18] [--per-kernel 8] [--repeats 3] [--json FILE]
 
-The sample is fixed by the seed: of every distinct kernel of the model the default schedule, and schedules that change
-one or two of its decisions, as a beam asks for them. One process, one candidate after the other; of every stage of
-a candidate the least of ``--repeats`` runs counts, so that a busy moment does not. ``--json`` keeps the hashes of all
-texts, and two such files say which candidates a change changed (``--against FILE``).
+The sample is fixed by the seed: of every distinct kernel of the model the default schedule, and
+schedules that change one or two of its decisions, as a beam asks for them. One process, one
+candidate after the other; of every stage of a candidate the least of ``--repeats`` runs counts, so
+that a busy moment does not. ``--json`` keeps the hashes of all texts, and two such files say which
+candidates a change changed (``--against FILE``).
 
     sample    decisions    -->  action text       parse     LLVM IR text  -->  verified IR
     actions   action text  -->  actions           passes    IR  -->  IR
@@ -48,7 +49,9 @@ STAGES = ("sample", *_LOWER, *_COMPILE, "link")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A candidate of the sample: a kernel of the model, and the decisions that give its schedule."""
+    """A candidate of the sample: a kernel of the model, and the decisions that give its
+    schedule.
+    """
 
     name: str
     kernel: Kernel
@@ -68,16 +71,22 @@ class Timed:
 
 
 def draw(model: str, target: Target, per_kernel: int, seed: int = 0) -> tuple[Drawn, ...]:
-    """The sample: ``per_kernel`` distinct schedules of every kernel, as a beam would ask for them."""
+    """The sample: ``per_kernel`` distinct schedules of every kernel, as a beam would ask for
+    them.
+    """
     workload = workload_of_spec(resolve_model(model), seed)
     found: list[Drawn] = []
     for use in workload.kernels:
         if not use.kernel.fixed:
-            found += _of_kernel(use.name, use.kernel, target, per_kernel, Random(f"{seed} {use.key}"))
+            found += _of_kernel(
+                use.name, use.kernel, target, per_kernel, Random(f"{seed} {use.key}")
+            )
     return tuple(found)
 
 
-def _of_kernel(name: str, kernel: Kernel, target: Target, count: int, rng: Random) -> Iterator[Drawn]:
+def _of_kernel(
+    name: str, kernel: Kernel, target: Target, count: int, rng: Random
+) -> Iterator[Drawn]:
     """The default, and schedules that differ from it in one or two decisions."""
     space = Space(kernel, target)
     start = space.defaults()[0]
@@ -106,7 +115,9 @@ def measured(drawn: Drawn, target: Target, repeats: int) -> Timed:
     for _ in range(repeats):
         stages_s, text = _once(drawn, target)
         best = {stage: min(best[stage], stages_s[stage]) for stage in STAGES}
-    return Timed(drawn.name, drawn.actions, best, hashlib.sha256(text.encode()).hexdigest()[:32], len(text))
+    return Timed(
+        drawn.name, drawn.actions, best, hashlib.sha256(text.encode()).hexdigest()[:32], len(text)
+    )
 
 
 def _once(drawn: Drawn, target: Target) -> tuple[dict[str, float], str]:
@@ -131,7 +142,11 @@ def _once(drawn: Drawn, target: Target) -> tuple[dict[str, float], str]:
 
 def _table(found: Sequence[Timed]) -> str:
     rows = [(stage, [t.stages_s[stage] for t in found]) for stage in STAGES]
-    for name, stages in (("actions to text", _LOWER), ("text to object", _COMPILE), ("both", _LOWER + _COMPILE)):
+    for name, stages in (
+        ("actions to text", _LOWER),
+        ("text to object", _COMPILE),
+        ("both", _LOWER + _COMPILE),
+    ):
         rows.append((name, [sum(t.stages_s[s] for s in stages) for t in found]))
     lines = [f"{len(found)} candidates, ms      median     mean      p90      max"]
     for name, values in rows:
@@ -151,13 +166,21 @@ def _against(found: Sequence[Timed], path: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 3 where texts differ from those of ``--against``."""
-    parser = argparse.ArgumentParser(prog="python -m tools.latency", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--model", default="resnet18", help="as `tunegrad tune` takes it (default resnet18)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.latency", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
+    parser.add_argument(
+        "--model", default="resnet18", help="as `tunegrad tune` takes it (default resnet18)"
+    )
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--per-kernel", type=int, default=8, help="schedules of each kernel (default 8)")
+    parser.add_argument(
+        "--per-kernel", type=int, default=8, help="schedules of each kernel (default 8)"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each candidate (default 3)")
     parser.add_argument("--json", type=Path, help="write every candidate's times and hashes")
-    parser.add_argument("--against", type=Path, help="an earlier --json: list the candidates whose text changed")
+    parser.add_argument(
+        "--against", type=Path, help="an earlier --json: list the candidates whose text changed"
+    )
     options = parser.parse_args(argv)
     target = host_target(options.threads)
     sample = draw(options.model, target, options.per_kernel)

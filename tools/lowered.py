@@ -1,15 +1,18 @@
-"""Which code lowering and rendering make of the kernels of the corpus: a golden file that is bound to SPACE_VERSION.
+"""Which code lowering and rendering make of the kernels of the corpus: a golden file that is bound
+to SPACE_VERSION.
 
-    python -m tools.lowered            compare, exit 3 where code is another one
-    python -m tools.lowered --write    write today's; refused where code changed and SPACE_VERSION was not raised
+    python -m tools.lowered          compare, exit 3 where code is another one
+    python -m tools.lowered --write  write today's; refused where code changed and SPACE_VERSION was
+                                     not raised
 
-An action text of one space version must mean one program: rows of a store are looked up by it. A change of lowering or
-rendering that changes the code of a case here raises SPACE_VERSION (``tunegrad/opts/space.py``), once between two
-releases: ``--unreleased`` says that no release has had the version of the file, as after merging several such changes.
+An action text of one space version must mean one program: rows of a store are looked up by it. A
+change of lowering or rendering that changes the code of a case here raises SPACE_VERSION
+(``tunegrad/opts/space.py``), once between two releases: ``--unreleased`` says that no release has
+had the version of the file, as after merging several such changes.
 
-The file keeps the action texts, so that a change of the space or of the sketches changes nothing here. A case that is
-illegal today can not run as other code: it is stale, as is a kernel that the corpus has not any more, and both are
-replaced without a new version.
+The file keeps the action texts, so that a change of the space or of the sketches changes nothing
+here. A case that is illegal today can not run as other code: it is stale, as is a kernel that the
+corpus has not any more, and both are replaced without a new version.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ _DRAWS = 2
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kernel of the corpus (``conv3x3.0`` is the first of its entry) under a schedule, for a target."""
+    """A kernel of the corpus (``conv3x3.0`` is the first of its entry) under a schedule, for a
+    target.
+    """
 
     kernel: str
     target: str
@@ -75,7 +80,11 @@ def cases() -> Iterator[Case]:
         for target, machine in TARGETS.items():
             space = Space(kernel, machine)
             texts = dict.fromkeys(["", *(s.text for s in space.defaults()), *_drawn(space)])
-            yield from (Case(name, target, text, code) for text in texts if (code := now(kernel, target, text)))
+            yield from (
+                Case(name, target, text, code)
+                for text in texts
+                if (code := now(kernel, target, text))
+            )
 
 
 def _drawn(space: Space) -> Iterator[str]:
@@ -96,7 +105,9 @@ def now(kernel: Kernel, target: str, actions: str) -> str:
 
 
 def compare(golden: Golden) -> tuple[list[str], list[str]]:
-    """(cases whose code is another one today, cases that are not legal today or of no kernel), one a line."""
+    """(cases whose code is another one today, cases that are not legal today or of no kernel), one
+    a line.
+    """
     known = kernels()
     changed, stale = [], []
     for case in golden.cases:
@@ -113,31 +124,44 @@ def compare(golden: Golden) -> tuple[list[str], list[str]]:
 def read(path: Path = FILE) -> Golden:
     """The file: a line with the version, then one case a line."""
     head, *lines = path.read_text(encoding="utf-8").splitlines()
-    return Golden(json.loads(head)["space_version"], tuple(Case(**json.loads(line)) for line in lines))
+    return Golden(
+        json.loads(head)["space_version"], tuple(Case(**json.loads(line)) for line in lines)
+    )
 
 
 def write(golden: Golden, path: Path = FILE) -> None:
     """Write the file."""
-    rows = [{"kernel": c.kernel, "target": c.target, "actions": c.actions, "hash": c.hash} for c in golden.cases]
+    rows = [
+        {"kernel": c.kernel, "target": c.target, "actions": c.actions, "hash": c.hash}
+        for c in golden.cases
+    ]
     lines = [json.dumps(x) for x in ({"space_version": golden.version}, *rows)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None, path: Path = FILE) -> int:
     """Run the command line; 3 where code is another one and is not written."""
-    parser = argparse.ArgumentParser(prog="python -m tools.lowered", description="code of the corpus, by space version")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.lowered", description="code of the corpus, by space version"
+    )
     parser.add_argument("--write", action="store_true", help="write the file instead of comparing")
-    parser.add_argument("--unreleased", action="store_true", help="no release has had the version of the file")
+    parser.add_argument(
+        "--unreleased", action="store_true", help="no release has had the version of the file"
+    )
     options = parser.parse_args(argv)
     golden = read(path) if path.exists() else Golden(SPACE_VERSION, ())
     changed, stale = compare(golden)
     if not options.write:
         print("\n".join([*changed, *stale]))
-        print(f"{len(changed)} of {len(golden.cases)} cases are other code, {len(stale)} are stale", file=sys.stderr)
+        print(
+            f"{len(changed)} of {len(golden.cases)} cases are other code, {len(stale)} are stale",
+            file=sys.stderr,
+        )
         return 3 if changed or stale or golden.version != SPACE_VERSION else 0
     if changed and golden.version >= SPACE_VERSION and not options.unreleased:
         print(
-            f"error: {len(changed)} of {len(golden.cases)} cases are other code ({changed[0]}), and SPACE_VERSION is "
+            f"error: {len(changed)} of {len(golden.cases)} cases are other code "
+            f"({changed[0]}), and SPACE_VERSION is "
             f"still {SPACE_VERSION}: raise it in tunegrad/opts/space.py, or say --unreleased",
             file=sys.stderr,
         )

@@ -1,13 +1,16 @@
-"""Measure what sums of bf16 pairs lose and gain next to f32 sums of the same products, on this machine.
+"""Measure what sums of bf16 pairs lose and gain next to f32 sums of the same products, on this
+machine.
 
-    python -m tools.measure_bf16_dot             the table of errors
-    python -m tools.measure_bf16_dot --write     the same, into docs/NUMERICS.md
-    python -m tools.measure_bf16_dot --speed     times, with PyTorch's beside them where it is installed
+    python -m tools.measure_bf16_dot          the table of errors
+    python -m tools.measure_bf16_dot --write  the same, into docs/NUMERICS.md
+    python -m tools.measure_bf16_dot --speed  times, with PyTorch's beside them where it is
+                                              installed
 
-Matrix products of bf16 with f32 results, default schedules. An error is ``|result - reference|`` over the root mean
-square of the reference, which numpy computes in float64 from the same bf16 numbers. Times are medians of calls in
-turns, with weights that are known when the model is loaded and a result of the operands' type; threads that spin after
-another library's call are asleep by then.
+Matrix products of bf16 with f32 results, default schedules. An error is ``|result - reference|``
+over the root mean square of the reference, which numpy computes in float64 from the same bf16
+numbers. Times are medians of calls in turns, with weights that are known when the model is loaded
+and a result of the operands' type; threads that spin after another library's call are asleep by
+then.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], NDArray[np.flo
 def operands(shape: Shape, draw: str, seed: int) -> tuple[Bits, Bits]:
     """Both matrices as bf16."""
     rng = np.random.default_rng([seed, shape.m, shape.k, shape.n])
-    return bf16_bits(DRAWS[draw](rng, (shape.m, shape.k))), bf16_bits(DRAWS[draw](rng, (shape.k, shape.n)))
+    return bf16_bits(DRAWS[draw](rng, (shape.m, shape.k))), bf16_bits(
+        DRAWS[draw](rng, (shape.k, shape.n))
+    )
 
 
 def errors(shape: Shape, draw: str, numerics: Numerics, seeds: int = SEEDS) -> tuple[float, float]:
@@ -69,7 +74,9 @@ def errors(shape: Shape, draw: str, numerics: Numerics, seeds: int = SEEDS) -> t
     for seed in range(seeds):
         a, b = operands(shape, draw, seed)
         if model is None:
-            model = tg.compile(_wide_product, Tensor(a, "bf16"), Tensor(b, "bf16"), store=False, numerics=numerics)
+            model = tg.compile(
+                _wide_product, Tensor(a, "bf16"), Tensor(b, "bf16"), store=False, numerics=numerics
+            )
         want = bf16_values(a).astype(np.float64) @ bf16_values(b)
         off = np.abs(np.asarray(model(a, b), np.float64) - want)
         scale = float(np.sqrt(np.square(want).mean()))
@@ -96,7 +103,9 @@ def table() -> str:
 
 
 def speed(threads: int) -> str:
-    """Milliseconds of a call as markdown: f32, bf16 in f32 arithmetic, bf16-dot, and PyTorch where it is."""
+    """Milliseconds of a call as markdown: f32, bf16 in f32 arithmetic, bf16-dot, and PyTorch where
+    it is.
+    """
     torch = _torch(threads)
     peers = ["PyTorch f32", "PyTorch bf16"] if torch else []
     names = ["f32", "bf16 contract", "bf16-dot", *peers]

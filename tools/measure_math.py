@@ -1,13 +1,16 @@
 """Measure the f32 functions of tunegrad/render/math.py on this machine.
 
-    python -m tools.measure_math                  the table of errors: every 61st f32 bit pattern, by kind of target
-    python -m tools.measure_math --write          the same, into docs/NUMERICS.md
-    python -m tools.measure_math --stride 4087    a coarser sample, printed (a multiple of 61: a part of the finer one)
-    python -m tools.measure_math --speed          nanoseconds for an element, next to a copy
+    python -m tools.measure_math                the table of errors: every 61st f32 bit pattern, by
+                                                kind of target
+    python -m tools.measure_math --write        the same, into docs/NUMERICS.md
+    python -m tools.measure_math --stride 4087  a coarser sample, printed (a multiple of 61: a part
+                                                of the finer one)
+    python -m tools.measure_math --speed        nanoseconds for an element, next to a copy
 
-An error is ``|result - reference|`` in units in the last place: over the spacing of f32 at the reference, which numpy
-and scipy compute in float64. Where the reference is NaN, infinite, zero or rounds to infinity the result must be that
-(and its sign the same); what is not counts as ``inf``. exp may be zero where it is below 2^-126.
+An error is ``|result - reference|`` in units in the last place: over the spacing of f32 at the
+reference, which numpy and scipy compute in float64. Where the reference is NaN, infinite, zero or
+rounds to infinity the result must be that (and its sign the same); what is not counts as ``inf``.
+exp may be zero where it is below 2^-126.
 """
 
 from __future__ import annotations
@@ -67,16 +70,25 @@ CASES = (
 
 
 class Kernel:
-    """``op`` over arrays, compiled for the host: a loop of vectors of ``lanes``. ``op`` None copies."""
+    """``op`` over arrays, compiled for the host: a loop of vectors of ``lanes``.
 
-    def __init__(self, op: Op | None, dtype: DType = F32, lanes: int = 16, target: Target | None = None) -> None:
+    ``op`` None copies.
+    """
+
+    def __init__(
+        self, op: Op | None, dtype: DType = F32, lanes: int = 16, target: Target | None = None
+    ) -> None:
         self.arity = 1 if op is None else op.arity
         self.lanes, self.dtype = lanes, dtype
         self._library = Library(
-            compile_llvm(loop(op, dtype, lanes, (target or host()).avx512), target or host()), ["kernel"], {}
+            compile_llvm(loop(op, dtype, lanes, (target or host()).avx512), target or host()),
+            ["kernel"],
+            {},
         )
         pointers = [ctypes.c_void_p] * (self.arity + 1)
-        self.run = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64, ctypes.c_int64)(self._library.addresses["kernel"])
+        self.run = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64, ctypes.c_int64)(
+            self._library.addresses["kernel"]
+        )
 
     def __call__(self, *arrays: NDArray[np.floating]) -> NDArray[np.floating]:
         size = arrays[0].size
@@ -89,7 +101,9 @@ class Kernel:
 
 
 def loop(op: Op | None, dtype: DType, lanes: int, avx512: bool = False) -> str:
-    """A module with ``kernel(in..., out, n, repeats)``: ``n`` elements, a multiple of ``lanes``, ``repeats`` times."""
+    """A module with ``kernel(in..., out, n, repeats)``: ``n`` elements, a multiple of ``lanes``,
+    ``repeats`` times.
+    """
     kind = vector_type("float" if dtype == F32 else "double", lanes)
     inputs = range(1 if op is None else op.arity)
     head = ", ".join([*(f"ptr noalias %in{i}" for i in inputs), "ptr noalias %out"])
@@ -98,7 +112,8 @@ def loop(op: Op | None, dtype: DType, lanes: int, avx512: bool = False) -> str:
         f"  %x{i} = load {kind}, ptr %p{i}, align {dtype.itemsize}" for i in inputs
     )  # fmt: skip
     call = "" if op is None else (
-        f"  %y = call {kind} @tg.{op}.{dtype}x{lanes}({', '.join(f'{kind} %x{i}' for i in inputs)})\n"
+        f"  %y = call {kind} "
+        f"@tg.{op}.{dtype}x{lanes}({', '.join(f'{kind} %x{i}' for i in inputs)})\n"
     )  # fmt: skip
     return f"""{"" if op is None else library([(op, dtype, lanes)], avx512)}
 define void @kernel({head}, i64 %n, i64 %repeats) {{
@@ -154,13 +169,17 @@ def patterns(stride: int, chunk: int = 1 << 21) -> Iterator[Array]:
 
 
 def pairs(chunks: int, size: int = 1 << 18) -> Iterator[tuple[Array, Array]]:
-    """Random arguments of pow: bases of any bits; exponents for results all over f32, some whole, some of any bits."""
+    """Random arguments of pow: bases of any bits; exponents for results all over f32, some whole,
+    some of any bits.
+    """
     for chunk in range(chunks):
         rng = np.random.default_rng([SEED, chunk])
         x = rng.integers(0, 1 << 32, size, dtype=np.uint32).view(np.float32)
         wild = rng.integers(0, 1 << 32, size, dtype=np.uint32).view(np.float32)
         with np.errstate(all="ignore"):
-            y = (rng.uniform(-152, 130, size) / np.log2(np.abs(x.astype(np.float64)))).astype(np.float32)
+            y = (rng.uniform(-152, 130, size) / np.log2(np.abs(x.astype(np.float64)))).astype(
+                np.float32
+            )
             whole = np.round(y)
         kind = rng.integers(0, 8, size)
         y = np.where(kind < 3, whole, np.where(kind == 3, wild, y))
@@ -173,7 +192,9 @@ def ulps(result: Array, reference: Wide) -> Wide:
     with np.errstate(all="ignore"):
         rounded = reference.astype(np.float32)
         size = np.abs(rounded)
-        spacing = np.spacing(np.where(np.isfinite(size), size, np.float32(np.finfo(np.float32).max))).astype(np.float64)
+        spacing = np.spacing(
+            np.where(np.isfinite(size), size, np.float32(np.finfo(np.float32).max))
+        ).astype(np.float64)
         error = np.abs(result.astype(np.float64) - reference) / spacing
     same = (result == rounded) | (np.isnan(result) & np.isnan(rounded))
     sign = (np.signbit(result) == np.signbit(rounded)) | np.isnan(rounded)
@@ -195,10 +216,15 @@ def worst(case: Case, kernel: Kernel, stride: int) -> tuple[float, float]:
         if arrays[0].size == 0:
             continue
         with np.errstate(all="ignore"):
-            result, reference = kernel(*arrays), case.reference(*(a.astype(np.float64) for a in arrays))
+            result, reference = (
+                kernel(*arrays),
+                case.reference(*(a.astype(np.float64) for a in arrays)),
+            )
             error = ulps(result, reference)
         if case.flushes:
-            error = np.where((result == 0) & (np.abs(reference) < 2.0**-126) & ~np.signbit(result), 0.0, error)
+            error = np.where(
+                (result == 0) & (np.abs(reference) < 2.0**-126) & ~np.signbit(result), 0.0, error
+            )
         at = int(np.argmax(error))
         if error[at] > top:
             top, where = float(error[at]), float(arrays[0][at])

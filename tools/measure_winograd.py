@@ -1,12 +1,13 @@
 """Measure what Winograd convolutions lose next to direct ones, on this machine.
 
-    python -m tools.measure_winograd             the table: the 3x3 convolutions of stride 1 of ResNet-18
-    python -m tools.measure_winograd --write     the same, into docs/NUMERICS.md
-    python -m tools.measure_winograd --last 1    only the last shape
+    python -m tools.measure_winograd           the table: the 3x3 convolutions of stride 1 of
+                                               ResNet-18
+    python -m tools.measure_winograd --write   the same, into docs/NUMERICS.md
+    python -m tools.measure_winograd --last 1  only the last shape
 
-They run compiled, with their default schedules. Inputs are normal, weights are normal with the variance
-2 / (9 channels) of an initialised network. An error is the largest ``|result - reference|`` over the root mean square
-of the reference, which numpy computes in float64.
+They run compiled, with their default schedules. Inputs are normal, weights are normal with the
+variance 2 / (9 channels) of an initialised network. An error is the largest ``|result -
+reference|`` over the root mean square of the reference, which numpy computes in float64.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ UNIT = 2.0**-24
 
 @dataclass(frozen=True)
 class Shape:
-    """A 3x3 convolution of stride 1 and padding 1: its channels in and out, and its height and width."""
+    """A 3x3 convolution of stride 1 and padding 1: its channels in and out, and its height and
+    width.
+    """
 
     channels: int
     size: int
@@ -110,7 +113,10 @@ def table(shapes: tuple[Shape, ...]) -> str:
     for shape in shapes:
         e = errors(shape)
         direct, small, large = e["direct"], e["winograd2"], e["winograd4"]
-        cells = f"{direct:.1e} | {small:.1e} | {large:.1e} | {small / direct:.1f} | {large / direct:.1f}"
+        cells = (
+            f"{direct:.1e} | {small:.1e} | {large:.1e} | {small / direct:.1f} | "
+            f"{large / direct:.1f}"
+        )
         rows.append(f"| {shape} | {cells} |")
     return "\n".join(rows) + "\n"
 

@@ -4,9 +4,10 @@
     ... change the code ...
     python -m tools.process_replay compare before.json [after.json]
 
-A capture holds, for every kernel of the corpus on every target under many schedules: kernel text, action text, the hash
-of the program and of the rendered text. Everything follows from the code, so two captures of one commit are equal, on
-any machine and with any hash seed. ``compare`` prints every case that differs and in what, and exits 3.
+A capture holds, for every kernel of the corpus on every target under many schedules: kernel text,
+action text, the hash of the program and of the rendered text. Everything follows from the code, so
+two captures of one commit are equal, on any machine and with any hash seed. ``compare`` prints
+every case that differs and in what, and exits 3.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ _TARGETS: dict[str, tuple[Target, Callable[[Program], str]]] = {
 class Case:
     """One kernel under one schedule.
 
-    ``name`` says where it came from and pairs it with the same case of another capture. ``illegal`` is the message
-    where the schedule is not legal; the hashes are empty then.
+    ``name`` says where it came from and pairs it with the same case of another capture. ``illegal``
+    is the message where the schedule is not legal; the hashes are empty then.
     """
 
     name: str
@@ -67,7 +68,8 @@ class Case:
 def capture(decisions: int = 4, names: Sequence[str] = NAMES) -> tuple[Case, ...]:
     """Every case of today's code.
 
-    Hand-written schedules, and ``names`` of the corpus unscheduled, by default and under ``decisions`` random draws.
+    Hand-written schedules, and ``names`` of the corpus unscheduled, by default and under
+    ``decisions`` random draws.
     """
     found = [*_hand()] if tuple(names) == NAMES else []
     for target in _TARGETS:
@@ -142,21 +144,31 @@ def differences(before: Sequence[Case], after: Sequence[Case]) -> list[str]:
 
 
 def _detail(a: Case, b: Case, changed: list[str]) -> str:
-    shown = [f"\n    {x}\n      {getattr(a, x)}\n      {getattr(b, x)}" for x in ("actions", "illegal") if x in changed]
+    shown = [
+        f"\n    {x}\n      {getattr(a, x)}\n      {getattr(b, x)}"
+        for x in ("actions", "illegal")
+        if x in changed
+    ]
     return "".join(shown)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 3 when two captures differ, 1 for a file that can not be read."""
-    parser = argparse.ArgumentParser(prog="python -m tools.process_replay", description="the gate for refactors")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.process_replay", description="the gate for refactors"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     taking = commands.add_parser("capture", help="write what today's code makes")
     taking.add_argument("file", type=Path)
-    comparing = commands.add_parser("compare", help="compare a capture with another, or with today's code")
+    comparing = commands.add_parser(
+        "compare", help="compare a capture with another, or with today's code"
+    )
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path, nargs="?")
     for command in (taking, comparing):
-        command.add_argument("--decisions", type=int, default=4, help="random schedules per kernel (default 4)")
+        command.add_argument(
+            "--decisions", type=int, default=4, help="random schedules per kernel (default 4)"
+        )
     options = parser.parse_args(argv)
     if options.command == "capture":
         save(capture(options.decisions), options.file)

@@ -1,14 +1,16 @@
 """Runs every slow test to its end, one file after the other, and keeps what came of each.
 
-    python -m tools.slow_tests                     all of them; what this tree's record has is not run again
-    python -m tools.slow_tests tests/unit          those under a path
-    python -m tools.slow_tests --again failed      and those of the record that did not pass
-    python -m tools.slow_tests --page              only write the page from the record
+    python -m tools.slow_tests                 all of them; what this tree's record has is not run
+                                               again
+    python -m tools.slow_tests tests/unit      those under a path
+    python -m tools.slow_tests --again failed  and those of the record that did not pass
+    python -m tools.slow_tests --page          only write the page from the record
 
-The record (``--record``, by default build/slow_tests.jsonl) has one JSON line a test: its name, outcome and seconds,
-the revision, whether the tree differs from it, a hash of the files of the tree, and the machine. A line is written
-when its test ends, so a run that is stopped goes on where it was. ``docs/SLOW_TESTS.md`` is the record as a page.
-Exit code 1: a test failed, or did not get to its end.
+The record (``--record``, by default build/slow_tests.jsonl) has one JSON line a test: its name,
+outcome and seconds, the revision, whether the tree differs from it, a hash of the files of the
+tree, and the machine. A line is written when its test ends, so a run that is stopped goes on where
+it was. ``docs/SLOW_TESTS.md`` is the record as a page. Exit code 1: a test failed, or did not get
+to its end.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ _RECORD_VARIABLE = "TUNEGRAD_SLOW_RECORD"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One test that came to its end. ``seconds`` is set-up, call and tear-down on the wall clock."""
+    """One test that came to its end.
+
+    ``seconds`` is set-up, call and tear-down on the wall clock.
+    """
 
     test: str
     outcome: str
@@ -54,7 +59,9 @@ class Ran:
 
 
 def tree_hash(root: Path = ROOT) -> str:
-    """12 hex digits of the content of every file that git tracks or would add, but the page itself."""
+    """12 hex digits of the content of every file that git tracks or would add, but the page
+    itself.
+    """
     listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", root=root)
     digest = hashlib.blake2b(digest_size=6)
     for name in sorted({n for n in listed.split("\0") if n and root / n != PAGE}):
@@ -77,9 +84,13 @@ def machine() -> str:
 
 
 def collect(paths: Sequence[str], marker: str = MARKERS) -> list[str]:
-    """The names of the tests under ``paths`` that ``marker`` selects, in the order of their files."""
+    """The names of the tests under ``paths`` that ``marker`` selects, in the order of their
+    files.
+    """
     command = _pytest("--collect-only", "-q", "-m", marker, *paths)
-    found = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False
+    )
     if found.returncode not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         raise SystemExit(f"collecting the slow tests failed:\n{found.stdout}{found.stderr}")
     return [line for line in found.stdout.splitlines() if "::" in line]
@@ -104,13 +115,26 @@ class Recorder:
         name = report.nodeid
         self._seconds[name] = self._seconds.get(name, 0.0) + report.duration
         if report.outcome != "passed":
-            text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longreprtext)
-            self._worst.setdefault(name, (report.outcome, text.strip().splitlines()[-1] if text.strip() else ""))
+            text = (
+                report.longrepr[2]
+                if isinstance(report.longrepr, tuple)
+                else str(report.longreprtext)
+            )
+            self._worst.setdefault(
+                name, (report.outcome, text.strip().splitlines()[-1] if text.strip() else "")
+            )
         if report.when == "teardown":
             outcome, why = self._worst.pop(name, ("passed", ""))
             seconds = round(self._seconds.pop(name), 2)
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            line = {"test": name, "outcome": outcome, "seconds": seconds, "why": why, "date": now, **self._facts}
+            line = {
+                "test": name,
+                "outcome": outcome,
+                "seconds": seconds,
+                "why": why,
+                "date": now,
+                **self._facts,
+            }
             with self._path.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
 
@@ -134,7 +158,8 @@ def page(ran: Iterable[Ran]) -> str:
         "# Slow tests",
         "",
         (
-            f"Revision {newest.revision}, {state} (tree {newest.tree}), {newest.date[:10]}: {counts}; "
+            f"Revision {newest.revision}, {state} (tree {newest.tree}), {newest.date[:10]}: "
+            f"{counts}; "
             f"{minutes:.0f} minutes. Made by `python -m tools.slow_tests` on {newest.machine}."
         ),
         "Tests of one function with different parameters are one row; the seconds are their sum.",
@@ -147,7 +172,9 @@ def page(ran: Iterable[Ran]) -> str:
         groups.setdefault(r.test.partition("[")[0], []).append(r)
     for name, members in sorted(groups.items()):
         outcome = ", ".join(sorted({m.outcome for m in members}))
-        text.append(f"| `{name}` | {len(members)} | {outcome} | {sum(m.seconds for m in members):.1f} |")
+        text.append(
+            f"| `{name}` | {len(members)} | {outcome} | {sum(m.seconds for m in members):.1f} |"
+        )
     wrong = [r for r in last.values() if r.outcome != "passed"]
     if wrong:
         text += ["", "Not passed:", "", *(f"- `{r.test}`: {r.outcome}: {r.why}" for r in wrong)]
@@ -156,12 +183,20 @@ def page(ran: Iterable[Ran]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.slow_tests", description="run and record the slow tests")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.slow_tests", description="run and record the slow tests"
+    )
     parser.add_argument("paths", nargs="*", default=["tests"])
     parser.add_argument("--record", type=Path, default=RECORD)
-    parser.add_argument("--marker", default=MARKERS, help="a pytest -m expression (default: %(default)s)")
-    parser.add_argument("--again", choices=["failed", "all"], help="run these once more, though the record has them")
-    parser.add_argument("--page", action="store_true", help="run nothing; write the page from the record")
+    parser.add_argument(
+        "--marker", default=MARKERS, help="a pytest -m expression (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--again", choices=["failed", "all"], help="run these once more, though the record has them"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="run nothing; write the page from the record"
+    )
     parser.add_argument("--no-page", action="store_true", help="leave docs/SLOW_TESTS.md as it is")
     options = parser.parse_args(argv)
     options.record.parent.mkdir(parents=True, exist_ok=True)
@@ -169,11 +204,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [] if options.page else collect(options.paths, options.marker)
     left = _left(names, [r for r in read_record(options.record) if r.tree == tree], options.again)
     facts = {
-        "record": str(options.record.resolve()), "revision": _git("rev-parse", "--short=12", "HEAD").strip(),
+        "record": str(options.record.resolve()),
+        "revision": _git("rev-parse", "--short=12", "HEAD").strip(),
         "dirty": bool(_git("status", "--porcelain").strip()), "tree": tree, "machine": machine(),
     }  # fmt: skip
     unfinished = [
-        name for file, tests in _by_file(left).items() for name in _run_file(file, tests, facts, options.record)
+        name
+        for file, tests in _by_file(left).items()
+        for name in _run_file(file, tests, facts, options.record)
     ]
     ran = read_record(options.record)
     if ran and not options.no_page:
@@ -183,7 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in unfinished:
         print(f"did not get to its end: {name}", file=sys.stderr)
     print(
-        f"{len(names)} slow tests, {len(left)} run now, {len(failed)} failed, {len(unfinished)} did not end",
+        f"{len(names)} slow tests, {len(left)} run now, {len(failed)} failed, "
+        f"{len(unfinished)} did not end",
         file=sys.stderr,
     )
     return 1 if failed or unfinished else 0
@@ -192,7 +231,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _left(names: Sequence[str], known: Sequence[Ran], again: str | None) -> list[str]:
     """The tests that the record of this tree lacks, or that are to be run again."""
     last = {r.test: r.outcome for r in known}
-    done = {"failed": {"passed", "skipped"}, "all": set()}.get(again or "", {"passed", "skipped", "failed"})
+    done = {"failed": {"passed", "skipped"}, "all": set()}.get(
+        again or "", {"passed", "skipped", "failed"}
+    )
     return [name for name in names if last.get(name) not in done]
 
 
@@ -211,7 +252,9 @@ def _run_file(file: str, tests: Sequence[str], facts: dict[str, object], record:
     code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     lines = read_record(record)[before:]
     print(
-        f"--- {file}: {len(lines)} of {len(tests)}, exit code {code}, {time.monotonic() - start:.0f} s", file=sys.stderr
+        f"--- {file}: {len(lines)} of {len(tests)}, exit code {code}, "
+        f"{time.monotonic() - start:.0f} s",
+        file=sys.stderr,
     )
     return sorted(set(tests) - {r.test for r in lines})
 
@@ -229,7 +272,9 @@ def _pytest(*arguments: str) -> list[str]:
 def _git(*arguments: str, root: Path = ROOT) -> str:
     ran = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
-        raise SystemExit(f"git {arguments[0]}: {ran.stderr.strip()}: the record needs a git checkout")
+        raise SystemExit(
+            f"git {arguments[0]}: {ran.stderr.strip()}: the record needs a git checkout"
+        )
     return ran.stdout
 
 

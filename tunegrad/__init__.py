@@ -66,7 +66,8 @@ __all__ = [
 _HOMES = {
     "config": ("config_names", "default_store"),
     "frontend": (
-        "InputSpec", "Model", "Tensor", "arange", "cat", "full", "maximum", "minimum", "nn", "ones", "stack", "where",
+        "InputSpec", "Model", "Tensor", "arange", "cat", "full", "maximum", "minimum", "nn", "ones",
+        "stack", "where",
         "zeros",
     ),
     "inference": ("LoadedModel", "compile", "load", "realize"),

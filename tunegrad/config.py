@@ -1,24 +1,26 @@
 """Settings: what the user asked for, resolved once into frozen values.
 
-    command line  over  the model's TOML file  over  defaults (of which the environment can move some)
+    command line  over  the model's TOML file  over  defaults (of which the environment can move
+    some)
 
-This module is the only reader of the environment: ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default
-store, ``XDG_CACHE_HOME`` and ``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of
-threads. A model file looks like this:
+This module is the only reader of the environment: ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and
+``HOME`` place the default store, ``XDG_CACHE_HOME`` and ``HOME`` the cache of compiled kernels,
+``TUNEGRAD_THREADS`` caps the default number of threads. A model file looks like this:
 
     [model]
     name = "resnet18"
-    builder = "tunegrad.models.resnet:resnet18"    # package.module:function
+    builder = "tunegrad.models.resnet:resnet18"  # package.module:function
     batch = 1
-    [model.args]                                   # keyword arguments of the builder
-    classes = 1000                                 # plain values, or lists of them
-    [input]                                        # or [[input]], once for each
-    shape = ["batch", 3, 224, 224]                 # "batch" stands for model.batch
+    [model.args]                                 # keyword arguments of the builder
+    classes = 1000                               # plain values, or lists of them
+    [input]                                      # or [[input]], once for each
+    shape = ["batch", 3, 224, 224]               # "batch" stands for model.batch
     dtype = "f32"
     [tune]
     budget = "5m"
     searcher = "portfolio"
-    patience = 500                                 # and target_ms, max_trials, warm_start, threads ...
+    patience = 500                               # and target_ms, max_trials, warm_start, threads
+                                                 ...
 
 A file with ``[model] alias = "resnet50"`` alone is another name for that one.
 """
@@ -70,8 +72,9 @@ Searcher = Literal["beam", "random", "exhaustive", "bayesian", "gp", "evolutiona
 Numerics = Literal["contract", "strict", "bf16-dot"]
 """Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``.
 
-``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are not. ``bf16-dot``:
-sums of products of bf16 tensors are added up in pairs, which flushes subnormal numbers.
+``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are
+not. ``bf16-dot``: sums of products of bf16 tensors are added up in pairs, which flushes subnormal
+numbers.
 """
 DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
@@ -108,10 +111,13 @@ class TuneDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which model. ``builder`` (``package.module:function``) is called with ``args``, and ``batch`` where it takes one.
+    """Which model.
 
-    The inputs are empty where nothing declares them, as for a model given on the command line as a function.
-    ``source`` says where the spec came from, for messages.
+    ``builder`` (``package.module:function``) is called with ``args``, and ``batch`` where it takes
+    one.
+
+    The inputs are empty where nothing declares them, as for a model given on the command line as a
+    function. ``source`` says where the spec came from, for messages.
     """
 
     name: str
@@ -127,14 +133,15 @@ class ModelSpec:
 class TuneSettings:
     """Everything a session needs to know, resolved. Stored with the session as text.
 
-    ``patience`` is how many candidates in a row may bring less than 1 % before the search stops: 0 for any number,
-    None to stop where less than 1 % more is expected. The search also stops once the model takes ``target_ms``, or when
-    ``max_trials`` candidates were measured. ``others`` are tuned in the same session, within the same budget.
-    ``ray`` is the address of a cluster to measure on (``local``: one of this machine), None without Ray; ``ray_kind``
-    the kind of its machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered; a
-    session sets it by where it measures.
-    ``warm_start``: a kernel that is new in the store is seeded from the nearest ones in it, and learners are told what
-    the store knows of the device's other kernels.
+    ``patience`` is how many candidates in a row may bring less than 1 % before the search stops: 0
+    for any number, None to stop where less than 1 % more is expected. The search also stops once
+    the model takes ``target_ms``, or when ``max_trials`` candidates were measured. ``others`` are
+    tuned in the same session, within the same budget. ``ray`` is the address of a cluster to
+    measure on (``local``: one of this machine), None without Ray; ``ray_kind`` the kind of its
+    machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered;
+    a session sets it by where it measures. ``warm_start``: a kernel that is new in the store is
+    seeded from the nearest ones in it, and learners are told what the store knows of the device's
+    other kernels.
     """
 
     model: ModelSpec
@@ -177,11 +184,13 @@ class _InputTable:
     dtype: DtypeName = "f32"
 
 
-# ---- budgets, threads, places ----------------------------------------------------------------------------------------
+# ---- budgets, threads, places
+# ----------------------------------------------------------------------------------------
 
 
 def parse_budget(value: str | int | float, place: str = "budget") -> float:
-    """Seconds of a wall-clock budget: ``30s``, ``5m``, ``1h``, ``1.5h``, or a plain number of seconds.
+    """Seconds of a wall-clock budget: ``30s``, ``5m``, ``1h``, ``1.5h``, or a plain number of
+    seconds.
 
     Raises ConfigError when it does not parse, or is not a positive finite time.
     """
@@ -196,14 +205,20 @@ def parse_budget(value: str | int | float, place: str = "budget") -> float:
 
 
 def default_store(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$TUNEGRAD_STORE``, or ``tunegrad/store.db`` under ``$XDG_DATA_HOME`` (``~/.local/share``). Creates nothing."""
+    """``$TUNEGRAD_STORE``, or ``tunegrad/store.db`` under ``$XDG_DATA_HOME`` (``~/.local/share``).
+
+    Creates nothing.
+    """
     if store := environ.get("TUNEGRAD_STORE"):
         return Path(store)
     return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "tunegrad" / "store.db"
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """``tunegrad`` under ``$XDG_CACHE_HOME`` (``~/.cache``): what can be made again. Creates nothing."""
+    """``tunegrad`` under ``$XDG_CACHE_HOME`` (``~/.cache``): what can be made again.
+
+    Creates nothing.
+    """
     return _xdg(environ, "XDG_CACHE_HOME", ".cache") / "tunegrad"
 
 
@@ -227,7 +242,9 @@ def default_threads(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def configs_dir() -> Path:
-    """The directory of the named model files: inside the installed package, or at the top of a checkout."""
+    """The directory of the named model files: inside the installed package, or at the top of a
+    checkout.
+    """
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
@@ -238,11 +255,13 @@ def config_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in configs_dir().glob("*.toml")))
 
 
-# ---- models ----------------------------------------------------------------------------------------------------------
+# ---- models
+# --------------------------------------------------------------------------------------------------
 
 
 def resolve_model(text: str) -> ModelSpec:
-    """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or ``package.module:function``.
+    """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or
+    ``package.module:function``.
 
     Raises ModelError for an unknown name or file, ConfigError for a file that breaks a rule.
     """
@@ -265,9 +284,11 @@ def resolve_model(text: str) -> ModelSpec:
 
 
 def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:
-    """The function that ``spec.builder`` names, imported; the directories of ``search_path`` are looked in last.
+    """The function that ``spec.builder`` names, imported; the directories of ``search_path`` are
+    looked in last.
 
-    Raises ModelError naming the module or attribute that is not there, or what importing the module raised.
+    Raises ModelError naming the module or attribute that is not there, or what importing the module
+    raised.
     """
     module_name, _, attribute = spec.builder.partition(":")
     extra = [entry for entry in search_path if entry not in sys.path]
@@ -275,23 +296,31 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ModelError(f"model {spec.name}: builder {spec.builder}: no module named {error.name}") from error
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder}: no module named {error.name}"
+        ) from error
     except Exception as error:  # the user's own module may raise anything
         raise ModelError(
-            f"model {spec.name}: builder {spec.builder}: importing {module_name} raised {type(error).__name__}: {error}"
+            f"model {spec.name}: builder {spec.builder}: importing {module_name} raised "
+            f"{type(error).__name__}: {error}"
         ) from error
     finally:
         for entry in extra:
             sys.path.remove(entry)
     builder = getattr(module, attribute, None)
     if not callable(builder):
-        raise ModelError(f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}")
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}"
+        )
     found: Callable[..., Any] = builder
     return found
 
 
 def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
-    """What the builder returns for ``spec``'s arguments. Raises ModelError for an argument that it does not take."""
+    """What the builder returns for ``spec``'s arguments.
+
+    Raises ModelError for an argument that it does not take.
+    """
     builder = import_builder(spec, search_path)
     parameters = inspect.signature(builder).parameters
     arguments: dict[str, Scalar | tuple[Scalar, ...]] = dict(spec.args)
@@ -300,7 +329,8 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for name in arguments.keys() - parameters.keys():
             raise ModelError(
-                f"model {spec.name}: builder {spec.builder} takes no argument {name!r}{_nearest(name, parameters)}; "
+                f"model {spec.name}: builder {spec.builder} takes no argument "
+                f"{name!r}{_nearest(name, parameters)}; "
                 f"valid: {', '.join(parameters) or '(none)'}"
             )
     return builder(**arguments)
@@ -318,7 +348,9 @@ def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:
     if model.name is None or model.builder is None:
         raise ConfigError(f"{path}: model.{'name' if model.name is None else 'builder'} is missing")
     if not _BUILDER.fullmatch(model.builder):
-        raise ConfigError(f"{path}: model.builder = {model.builder!r} is not of the form package.module:function")
+        raise ConfigError(
+            f"{path}: model.builder = {model.builder!r} is not of the form package.module:function"
+        )
     if model.batch < 1:
         raise ConfigError(f"{path}: model.batch = {model.batch} is not a positive whole number")
     return ModelSpec(
@@ -332,13 +364,22 @@ def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:
     )
 
 
-def _follow_alias(path: Path, document: Mapping[str, Any], alias: str, *, allow_alias: bool) -> ModelSpec:
-    """The model file beside ``path`` that ``alias`` names. One step only, so there are no cycles."""
+def _follow_alias(
+    path: Path, document: Mapping[str, Any], alias: str, *, allow_alias: bool
+) -> ModelSpec:
+    """The model file beside ``path`` that ``alias`` names.
+
+    One step only, so there are no cycles.
+    """
     if document.keys() != {"model"} or document["model"].keys() != {"alias"}:
-        raise ConfigError(f"{path}: model.alias = {alias!r} stands alone: no other key may be given")
+        raise ConfigError(
+            f"{path}: model.alias = {alias!r} stands alone: no other key may be given"
+        )
     target = path.with_name(f"{alias}.toml")
     if not allow_alias or not target.is_file():
-        raise ConfigError(f"{path}: model.alias = {alias!r} does not name a model file beside it that is no alias")
+        raise ConfigError(
+            f"{path}: model.alias = {alias!r} does not name a model file beside it that is no alias"
+        )
     return _load_model(target, allow_alias=False)
 
 
@@ -355,7 +396,8 @@ def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
     return tuple(specs)
 
 
-# ---- settings --------------------------------------------------------------------------------------------------------
+# ---- settings
+# --------------------------------------------------------------------------------------------------
 
 
 def resolve_settings(
@@ -378,10 +420,11 @@ def resolve_settings(
     warm_start: bool | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
-    """Settle every setting: an argument that is not None wins, then the model's file, then the default.
+    """Settle every setting: an argument that is not None wins, then the model's file, then the
+    default.
 
-    Several models share their settings: where their files disagree, an argument has to decide; but without one, their
-    budget is what they would have alone, together. Raises ModelError or
+    Several models share their settings: where their files disagree, an argument has to decide; but
+    without one, their budget is what they would have alone, together. Raises ModelError or
     ConfigError, naming the setting, the value and what would be valid.
     """
     specs = _resolve_models([model] if isinstance(model, str) else model)
@@ -414,10 +457,13 @@ def resolve_settings(
 
 
 def check_settings(settings: TuneSettings) -> None:
-    """Raise ConfigError for a number that is out of its range, or a setting without the one that it belongs to."""
+    """Raise ConfigError for a number that is out of its range, or a setting without the one that it
+    belongs to.
+    """
     if settings.ray_kind is not None and settings.ray is None:
         raise ConfigError(
-            f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say which one with ray"
+            f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say "
+            "which one with ray"
         )
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
@@ -425,14 +471,18 @@ def check_settings(settings: TuneSettings) -> None:
         raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
     patience, target_ms, max_trials = settings.patience, settings.target_ms, settings.max_trials
     if patience is not None and patience < 0:
-        raise ConfigError(f"patience {patience} is negative; valid: 0 (never stop early), 1, 2 ... candidates")
+        raise ConfigError(
+            f"patience {patience} is negative; valid: 0 (never stop early), 1, 2 ... candidates"
+        )
     if target_ms is not None and not 0.0 < target_ms < math.inf:
         raise ConfigError(f"target_ms {target_ms} is not a positive time in milliseconds")
     if max_trials is not None and max_trials < 1:
         raise ConfigError(f"max_trials {max_trials} is not a positive whole number")
     if target_ms is not None and settings.others:
         names = ", ".join(m.name for m in settings.models)
-        raise ConfigError(f"target_ms {target_ms:g} is of one model, and {len(settings.models)} are: {names}")
+        raise ConfigError(
+            f"target_ms {target_ms:g} is of one model, and {len(settings.models)} are: {names}"
+        )
 
 
 def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
@@ -442,7 +492,9 @@ def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
     specs = tuple(resolve_model(text) for text in texts)
     for i, spec in enumerate(specs):
         if spec in specs[:i]:
-            raise ModelError(f"model {texts[i]!r} is named twice; each model is tuned once in a session")
+            raise ModelError(
+                f"model {texts[i]!r} is named twice; each model is tuned once in a session"
+            )
     return specs
 
 
@@ -478,7 +530,10 @@ def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> flo
     if given is not None:
         return parse_budget(given)
     said = [(spec.source, spec.tune.budget) for spec in specs]
-    return sum(DEFAULT_BUDGET_S if b is None else parse_budget(b, f"{place}: tune.budget") for place, b in said)
+    return sum(
+        DEFAULT_BUDGET_S if b is None else parse_budget(b, f"{place}: tune.budget")
+        for place, b in said
+    )
 
 
 def check_searcher(name: str) -> Searcher:
@@ -487,10 +542,13 @@ def check_searcher(name: str) -> Searcher:
     for searcher in valid:
         if searcher == name:
             return searcher
-    raise ConfigError(f"searcher {name!r} is unknown{_nearest(name, valid)}; valid: {', '.join(valid)}")
+    raise ConfigError(
+        f"searcher {name!r} is unknown{_nearest(name, valid)}; valid: {', '.join(valid)}"
+    )
 
 
-# ---- reading TOML ----------------------------------------------------------------------------------------------------
+# ---- reading TOML
+# --------------------------------------------------------------------------------------------------
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -503,7 +561,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _convert_table(cls: type[T], table: object, place: str) -> T:
-    """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared type."""
+    """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared
+    type.
+    """
     import msgspec
 
     if not isinstance(table, dict):
@@ -527,7 +587,9 @@ def _check_keys(table: Mapping[str, Any], valid: Iterable[str], place: str) -> N
     valid = tuple(valid)
     for key in table:
         if key not in valid:
-            raise ConfigError(f"{place}: unknown key {key!r}{_nearest(key, valid)}; valid: {', '.join(valid)}")
+            raise ConfigError(
+                f"{place}: unknown key {key!r}{_nearest(key, valid)}; valid: {', '.join(valid)}"
+            )
 
 
 def _nearest(text: str, valid: Iterable[str]) -> str:

@@ -1,25 +1,25 @@
 """Every exception tunegrad raises on purpose.
 
     TunegradError
-    ├── UserError                  the caller can fix it: one line, exit code 1
-    │   ├── ConfigError            a key, value or file of the settings
-    │   ├── ModelError             an unknown model, or one that can not be built
-    │   ├── ShapeError             shapes or axes that do not fit (also a ValueError)
-    │   ├── DTypeError             dtypes that do not fit (also a TypeError)
-    │   ├── WeightsError           missing, extra or misshapen weights
-    │   ├── DeviceError            an unknown or absent device, a missing extra
-    │   ├── StoreError             an unreadable, foreign or damaged store
-    │   ├── IllegalAction          a schedule action whose rule is broken, or whose text does not parse
-    │   ├── KernelTextError        a text that is no kernel's
-    │   └── MissError              no stored winner, and the caller chose on_miss="error"
-    ├── CandidateFailure           a candidate schedule failed: data for the search, never its end
-    │   ├── CompileFailure         the compiler refused it
-    │   ├── CandidateCrashed       its process died
-    │   ├── CandidateTimeout       it ran, or compiled, for too long
-    │   ├── OutOfResources         too many registers, too much memory, too large a program
-    │   └── WrongResult            it disagrees with the reference, or wrote outside its buffers
-    └── InternalError              a broken invariant of tunegrad itself: a bug, with full context
-        └── VerifyError            a form of a program breaks the rules of its form
+    ├── UserError               the caller can fix it: one line, exit code 1
+    │   ├── ConfigError         a key, value or file of the settings
+    │   ├── ModelError          an unknown model, or one that can not be built
+    │   ├── ShapeError          shapes or axes that do not fit (also a ValueError)
+    │   ├── DTypeError          dtypes that do not fit (also a TypeError)
+    │   ├── WeightsError        missing, extra or misshapen weights
+    │   ├── DeviceError         an unknown or absent device, a missing extra
+    │   ├── StoreError          an unreadable, foreign or damaged store
+    │   ├── IllegalAction       a schedule action whose rule is broken, or whose text does not parse
+    │   ├── KernelTextError     a text that is no kernel's
+    │   └── MissError           no stored winner, and the caller chose on_miss="error"
+    ├── CandidateFailure        a candidate schedule failed: data for the search, never its end
+    │   ├── CompileFailure      the compiler refused it
+    │   ├── CandidateCrashed    its process died
+    │   ├── CandidateTimeout    it ran, or compiled, for too long
+    │   ├── OutOfResources      too many registers, too much memory, too large a program
+    │   └── WrongResult         it disagrees with the reference, or wrote outside its buffers
+    └── InternalError           a broken invariant of tunegrad itself: a bug, with full context
+        └── VerifyError         a form of a program breaks the rules of its form
 
 A message names the thing, the value, the rule and the place. Nothing matches on message text.
 """
@@ -91,7 +91,10 @@ class IllegalAction(UserError):
 
 
 class KernelTextError(UserError):
-    """A text that is no kernel's canonical text. ``offset`` is the first character that does not fit."""
+    """A text that is no kernel's canonical text.
+
+    ``offset`` is the first character that does not fit.
+    """
 
     def __init__(self, offset: int, found: str, expected: str) -> None:
         super().__init__(f"kernel text, at {offset}: found {found}, expected {expected}")

@@ -1,10 +1,12 @@
 """What a search says while it runs: typed events, and the observers that listen.
 
-A search knows nothing of terminals or files. It hands each event to every observer in order, in its own process and
-between candidates, so a slow observer costs search time but never disturbs a measurement:
+A search knows nothing of terminals or files. It hands each event to every observer in order, in its
+own process and between candidates, so a slow observer costs search time but never disturbs a
+measurement:
 
     SessionStarted
-      KernelStarted  CandidateMeasured ... WinnerPromoted ... BudgetSpent ...  KernelFinished     (kernels alternate)
+      KernelStarted  CandidateMeasured ... WinnerPromoted ... BudgetSpent ...  KernelFinished
+      (kernels alternate)
     SessionFinished
 
 Times are seconds. ``inf`` stands for "none yet" and is null in JSON.
@@ -39,7 +41,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted:
-    """A search begins. ``peak_flops_per_s`` is the machine's measured FMA peak with these threads; 0 when unknown."""
+    """A search begins.
+
+    ``peak_flops_per_s`` is the machine's measured FMA peak with these threads; 0 when unknown.
+    """
 
     session: str
     model: str
@@ -67,7 +72,10 @@ class KernelStarted:
 
 @dataclass(frozen=True, slots=True)
 class CandidateMeasured:
-    """One candidate ended, and its row is committed. ``best_s`` is the kernel's best, this one included."""
+    """One candidate ended, and its row is committed.
+
+    ``best_s`` is the kernel's best, this one included.
+    """
 
     kernel: str
     actions: str
@@ -92,7 +100,9 @@ class WinnerPromoted:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """Where the wall-clock budget stands, and what the next minute is expected to buy, in model seconds."""
+    """Where the wall-clock budget stands, and what the next minute is expected to buy, in model
+    seconds.
+    """
 
     spent_s: float
     budget_s: float
@@ -106,7 +116,10 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True)
 class KernelFinished:
-    """The search leaves this kernel (perhaps for now). ``candidates`` counts its trials of this session by status."""
+    """The search leaves this kernel (perhaps for now).
+
+    ``candidates`` counts its trials of this session by status.
+    """
 
     kernel: str
     key: str
@@ -126,7 +139,9 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished:
-    """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned with the first."""
+    """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned
+    with the first.
+    """
 
     report: TuneReport
     others: tuple[TuneReport, ...] = ()
@@ -145,7 +160,10 @@ Event = (
 
 
 class Observer(Protocol):
-    """Listens to a search. It must not raise for a reason of its own: what it raises ends the search."""
+    """Listens to a search.
+
+    It must not raise for a reason of its own: what it raises ends the search.
+    """
 
     def observe(self, event: Event) -> None:
         """Take one event. Called in the process and thread of the search, between candidates."""
@@ -153,10 +171,11 @@ class Observer(Protocol):
 
 
 class JsonlObserver:
-    """Writes each event as one line of JSON, flushed: ``{"event": "KernelStarted", "time_s": 1.5, ...fields}``.
+    """Writes each event as one line of JSON, flushed: ``{"event": "KernelStarted", "time_s": 1.5,
+    ...fields}``.
 
-    ``clock`` gives ``time_s``. The file is appended to, so that sessions over one log follow one another. Use it as a
-    context manager, or call ``close``.
+    ``clock`` gives ``time_s``. The file is appended to, so that sessions over one log follow one
+    another. Use it as a context manager, or call ``close``.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:

@@ -1,7 +1,8 @@
 """Running models: with the stored winners, never searching, never writing to the store.
 
-    model   -->   graph   -->   constants folded   -->   schedule of kernels
-    kernel  -->   stored winner, a near one, or the default   -->   code (from the cache, or compiled)
+    model   -->  graph   -->   constants folded   -->   schedule of kernels
+    kernel  -->  stored winner, a near one, or the default   -->   code (from the cache, or
+                                                                   compiled)
 
 All of it is bound to memory once; then numpy in, one native call, numpy out.
 """
@@ -82,7 +83,9 @@ def _engine(device: Device) -> Engine:
 
 
 def process_compiler() -> Compiler:
-    """The compiler of this process, with the user's cache of images: all models share what it lowered and loaded."""
+    """The compiler of this process, with the user's cache of images: all models share what it
+    lowered and loaded.
+    """
     return _compiler_at(cache_dir() / "objects")
 
 
@@ -96,7 +99,9 @@ def _compiler_at(directory: Path) -> Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a kernel runs with, and why. ``trial`` is the stored one it comes from; None for a default schedule.
+    """What a kernel runs with, and why.
+
+    ``trial`` is the stored one it comes from; None for a default schedule.
 
     ``differs`` says what kept a stored winner from being a hit, as ``field: here != stored``.
     """
@@ -109,15 +114,20 @@ class Choice:
 
 
 def choices(
-    kernel: Kernel, device: Device, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
+    kernel: Kernel,
+    device: Device,
+    here: Fingerprint,
+    store: Store | None,
+    on_miss: OnMiss,
+    compiler: Compiler,
 ) -> Iterator[Choice]:
     """What ``kernel`` may run with, best first; the last one is its default schedule.
 
-    A stored winner is among them where it lowers to the program that was measured; one of another machine may be
-    illegal here.
+    A stored winner is among them where it lowers to the program that was measured; one of another
+    machine may be illegal here.
 
-    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit, and IllegalAction for the
-    schedule of a fence that is not legal here.
+    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit, and
+    IllegalAction for the schedule of a fence that is not legal here.
     """
     if kernel.fixed:
         yield Choice(kernel, "fixed", Space(kernel, device.target).fixed().text)
@@ -131,18 +141,27 @@ def choices(
             fault = "program: the stored winner does not compile here"
         differs = (fault,)
     if on_miss == "error":
-        raise MissError(f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}")
+        raise MissError(
+            f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}"
+        )
     if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
         for near in found.nearest:
-            yield Choice(kernel, "near", near.trial.actions, near.trial, tuple(d.brief for d in near.differences))
+            yield Choice(
+                kernel,
+                "near",
+                near.trial.actions,
+                near.trial,
+                tuple(d.brief for d in near.differences),
+            )
     yield Choice(kernel, "miss", Space(kernel, device.target).defaults()[0].text, None, differs)
 
 
 def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
-    """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the same program.
+    """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the
+    same program.
 
-    A row without a program's hash was written by hand: it has no program that could be another one, and only has to be
-    legal.
+    A row without a program's hash was written by hand: it has no program that could be another one,
+    and only has to be legal.
     """
     try:
         now = compiler.program_hash(kernel, Schedule.parse(trial.actions), device)
@@ -155,7 +174,9 @@ def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> s
             return ""
         fault = "program: the stored schedule lowers to other code now; tune into a new store"
         detail = f"program {now} is not {trial.program_hash}, which was measured"
-    _log.warning("kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail)
+    _log.warning(
+        "kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail
+    )
     return fault
 
 
@@ -164,11 +185,18 @@ def _differs(found: Lookup) -> tuple[str, ...]:
 
 
 def compiled_choice(
-    kernel: Kernel, engine: Engine, here: Fingerprint, store: Store | None, on_miss: OnMiss, compiler: Compiler
+    kernel: Kernel,
+    engine: Engine,
+    here: Fingerprint,
+    store: Store | None,
+    on_miss: OnMiss,
+    compiler: Compiler,
 ) -> tuple[Choice, Code]:
-    """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and compiles.
+    """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and
+    compiles.
 
-    A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the default fails too.
+    A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the
+    default fails too.
     """
     for choice in choices(kernel, engine.device, here, store, on_miss, compiler):
         try:
@@ -181,7 +209,10 @@ def compiled_choice(
 
 
 def _open(store: StorePath) -> Store | nullcontext[None]:
-    """The store to read. None is the default one if there is one; an empty path or False is none at all."""
+    """The store to read.
+
+    None is the default one if there is one; an empty path or False is none at all.
+    """
     if store is None:
         path = default_store()
         return open_store(path, "read") if path.is_file() else nullcontext()
@@ -196,9 +227,12 @@ def _store_name(store: StorePath) -> str:
 
 
 class LoadedModel:
-    """A model, or a function of tensors, ready to run: numpy in, numpy out. Threads may share it; they take turns.
+    """A model, or a function of tensors, ready to run: numpy in, numpy out.
 
-    Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it goes.
+    Threads may share it; they take turns.
+
+    Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
+    goes.
     """
 
     def __init__(
@@ -221,7 +255,9 @@ class LoadedModel:
         self._default: Runner | None = None
 
     def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
-        """Run on inputs in order or by name. One output comes as an array, several as a tuple, in fresh memory.
+        """Run on inputs in order or by name.
+
+        One output comes as an array, several as a tuple, in fresh memory.
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
         """
@@ -229,7 +265,10 @@ class LoadedModel:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def __repr__(self) -> str:
-        return f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), {len(self._plan.launches)} kernels>"
+        return (
+            f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), "
+            f"{len(self._plan.launches)} kernels>"
+        )
 
     @property
     def threads(self) -> int:
@@ -242,7 +281,9 @@ class LoadedModel:
         return self._runner.memory_bytes
 
     def report(self) -> tuple[LookupRow, ...]:
-        """A row per distinct kernel: hit, near or miss and which field differed, the actions, how often it is used."""
+        """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
+        often it is used.
+        """
         uses = {key: count for key, (_, count) in self._plan.kernels().items()}
         return tuple(
             LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions)
@@ -250,13 +291,17 @@ class LoadedModel:
         )
 
     def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
-        """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches are warm."""
+        """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches
+        are warm.
+        """
         return list(self._runner.time(self._drawn(seed), samples)[0])
 
     def timer(self, *positional: ArrayLike, **named: ArrayLike) -> Callable[[int], Sequence[float]]:
-        """A function that times so many runs on these inputs, as ``benchmark_s``, for turns with other contestants.
+        """A function that times so many runs on these inputs, as ``benchmark_s``, for turns with
+        other contestants.
 
-        The inputs are copied once, not for each turn. Raises ShapeError or DTypeError, as a call does.
+        The inputs are copied once, not for each turn. Raises ShapeError or DTypeError, as a call
+        does.
         """
         return self._runner.timer(check_arguments(self.name, self.inputs, positional, named))
 
@@ -266,13 +311,18 @@ class LoadedModel:
         return tuple((launch.name, s) for launch, s in zip(self._plan.launches, means, strict=True))
 
     def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
-        """Latency as it is loaded next to the default schedules: medians of interleaved runs on the same inputs."""
+        """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
+        same inputs.
+        """
         arrays = self._drawn(seed)
         mine, other = self._runner, self._defaults()
-        pairs = _interleaved(lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s)
+        pairs = _interleaved(
+            lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
+        )
         stored_s, default_s = (statistics.median(side) for side in pairs)
         return RunReport(
-            self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s, 1e3 * default_s,
+            self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
+            1e3 * default_s,
             len(pairs[0]), self.report(),
         )  # fmt: skip
 
@@ -285,7 +335,12 @@ class LoadedModel:
                 key: code
                 if c.trial is None
                 else compiled_choice(
-                    c.kernel, self._engine, self._engine.device.fingerprint(), None, "default", process_compiler()
+                    c.kernel,
+                    self._engine,
+                    self._engine.device.fingerprint(),
+                    None,
+                    "default",
+                    process_compiler(),
                 )[1]
                 for key, (c, code) in self._chosen.items()
             }
@@ -297,14 +352,22 @@ class LoadedModel:
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)
-        flat = {a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng) for a in self.inputs}
+        flat = {
+            a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng)
+            for a in self.inputs
+        }
         return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
 
 
 def _interleaved(
-    first: Callable[[int], Sequence[float]], second: Callable[[int], Sequence[float]], budget_s: float
+    first: Callable[[int], Sequence[float]],
+    second: Callable[[int], Sequence[float]],
+    budget_s: float,
 ) -> tuple[list[float], list[float]]:
-    """Samples of two sides in turns, for about ``budget_s`` seconds. A turn's first run only warms the caches."""
+    """Samples of two sides in turns, for about ``budget_s`` seconds.
+
+    A turn's first run only warms the caches.
+    """
     once_s = sum(min(side(2)) for side in (first, second))
     rounds = max(3, min(100, int(budget_s / max(4 * once_s, 1e-6))))
     samples: tuple[list[float], list[float]] = ([], [])
@@ -324,17 +387,21 @@ def load(
     seed: int = 0,
     numerics: Numerics = "contract",
 ) -> LoadedModel:
-    """A model with the winners that ``store`` holds for this machine. Never searches, never writes to the store.
+    """A model with the winners that ``store`` holds for this machine.
 
-    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, or a Model. ``store``: a path; None is
-    the default store if it exists; False or ``""`` is none. A kernel without a winner runs with its default schedule,
-    and one warning is logged; with ``on_miss="nearest"`` it runs with the winner of the most similar machine where that
-    is legal; with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn from
-    ``seed`` without any. ``threads``: default, those of the model's file, or all that this process may use.
-    ``numerics="strict"`` forbids Winograd convolutions, which lose some bits; ``"bf16-dot"`` allows bf16 products to be
-    added in pairs (docs/NUMERICS.md).
+    Never searches, never writes to the store.
 
-    Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in one line.
+    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, or a Model.
+    ``store``: a path; None is the default store if it exists; False or ``""`` is none. A kernel
+    without a winner runs with its default schedule, and one warning is logged; with
+    ``on_miss="nearest"`` it runs with the winner of the most similar machine where that is legal;
+    with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn
+    from ``seed`` without any. ``threads``: default, those of the model's file, or all that this
+    process may use. ``numerics="strict"`` forbids Winograd convolutions, which lose some bits;
+    ``"bf16-dot"`` allows bf16 products to be added in pairs (docs/NUMERICS.md).
+
+    Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
+    one line.
     """
     found, threads = _resolved(model, threads)
     loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics)
@@ -352,12 +419,23 @@ def compile(  # noqa: A001 - the word that every such library uses
     on_miss: OnMiss = "default",
     numerics: Numerics = "contract",
 ) -> LoadedModel:
-    """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes, whatever the values.
+    """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
+    whatever the values.
 
-    Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in ``load``.
+    Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in
+    ``load``.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    compiled = _load(Model.of_function(name, function, examples), device, threads, store, on_miss, {}, 0, numerics)
+    compiled = _load(
+        Model.of_function(name, function, examples),
+        device,
+        threads,
+        store,
+        on_miss,
+        {},
+        0,
+        numerics,
+    )
     if store:
         _warn_of_misses(compiled, _store_name(store))
     return compiled
@@ -385,7 +463,9 @@ def _load(
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
     opened = devices.open(device, default_threads() if threads is None else threads)
-    with _open(store) as stored:  # before the weights are read: what can not be opened costs no time
+    with _open(
+        store
+    ) as stored:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here, target = opened.fingerprint(numerics), opened.target
         nodes = prepared(tuple(t.node for t in outputs), numerics, target)
@@ -405,8 +485,10 @@ def _warn_of_misses(model: LoadedModel, store: str) -> None:
     missed = [row for row in rows if row.outcome == "miss"]
     if missed:
         _log.warning(
-            "model %s: %d of %d kernels have no winner in store %s and run with default schedules (%s: %s)",
-            model.name, len(missed), len(rows), store, missed[0].kernel, "; ".join(missed[0].differs),
+            "model %s: %d of %d kernels have no winner in store %s and run with default "
+            "schedules (%s: %s)",
+            model.name, len(missed), len(rows), store, missed[0].kernel,
+            "; ".join(missed[0].differs),
         )  # fmt: skip
 
 
@@ -418,7 +500,8 @@ _plans_lock = threading.Lock()
 
 
 def realize(tensors: Sequence[Tensor]) -> list[Array]:
-    """The values of tensors whose inputs are all known, with default schedules, on all of this process's threads.
+    """The values of tensors whose inputs are all known, with default schedules, on all of this
+    process's threads.
 
     Equal graphs of equal shapes share one plan, whatever the values.
     """
@@ -429,7 +512,9 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
 
 
 def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str]]:
-    """The graph with its inputs numbered in order, so that equal graphs are the same nodes; and new names by old."""
+    """The graph with its inputs numbered in order, so that equal graphs are the same nodes; and new
+    names by old.
+    """
     inputs = [n for n in graph.topological(outputs) if n.op is GraphOp.INPUT]
     names = {str(n.arg): f"in{i}" for i, n in enumerate(inputs)}
     renamed = {n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype) for n in inputs}

@@ -1,7 +1,8 @@
-"""What a command hands back: one frozen record each, in plain numbers and text, and how such records become JSON.
+"""What a command hands back: one frozen record each, in plain numbers and text, and how such
+records become JSON.
 
-A report holds no behaviour and no formatting. Times that a reader compares are in milliseconds (``_ms``), shares and
-per cents as their names say; ``None`` stands for "not measured".
+A report holds no behaviour and no formatting. Times that a reader compares are in milliseconds
+(``_ms``), shares and per cents as their names say; ``None`` stands for "not measured".
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ __all__ = [
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Outcome = Literal["hit", "near", "miss", "fixed"]
-"""How a kernel found its schedule; "fixed" is a fence's, which is neither searched nor looked up."""
+"""How a kernel found its schedule; "fixed" is a fence's, which is neither searched nor looked
+up.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneRow:
     """One distinct kernel of a tuned model.
 
-    ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where nothing was lent.
-    ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1. ``default_ms`` and ``tuned_ms`` are of
-    one use. ``candidates`` counts this session's trials by status. ``actions`` and ``origin`` are the winner's.
+    ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where
+    nothing was lent. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
+    ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
+    status. ``actions`` and ``origin`` are the winner's.
     """
 
     kernel: str
@@ -69,16 +73,20 @@ class TuneRow:
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
-    """What one tuning session did. ``default_ms`` and ``tuned_ms`` are of the whole model, end to end.
+    """What one tuning session did.
 
-    ``near_s`` is how soon the sum of its best kernel times was within 5 % of the final one, in seconds from the start.
-    ``costs`` are the session's ``seconds`` by what they went into; ``other`` is what none of the parts accounts for.
-    ``stopped`` says why the search ended: budget, gain, patience, trials, target, exhausted or interrupted; empty where
-    it had no budget left to begin with. Ending early saved ``saved_s`` of ``budget_s``. ``seed_share`` is the part
-    of what the search saved, from the defaults to its best times, that seeds alone gave; None where there were none.
-    ``others`` are this session's trials that no row counts: what was measured to decide on plans and variants, by
-    status. ``voided`` are winners, as (kernel, actions, why), that were withdrawn in the end, since the model computed
-    something else with them; ``mismatch`` says what it still computes otherwise than its graph, empty where nothing.
+    ``default_ms`` and ``tuned_ms`` are of the whole model, end to end.
+
+    ``near_s`` is how soon the sum of its best kernel times was within 5 % of the final one, in
+    seconds from the start. ``costs`` are the session's ``seconds`` by what they went into;
+    ``other`` is what none of the parts accounts for. ``stopped`` says why the search ended: budget,
+    gain, patience, trials, target, exhausted or interrupted; empty where it had no budget left to
+    begin with. Ending early saved ``saved_s`` of ``budget_s``. ``seed_share`` is the part of what
+    the search saved, from the defaults to its best times, that seeds alone gave; None where there
+    were none. ``others`` are this session's trials that no row counts: what was measured to decide
+    on plans and variants, by status. ``voided`` are winners, as (kernel, actions, why), that were
+    withdrawn in the end, since the model computed something else with them; ``mismatch`` says what
+    it still computes otherwise than its graph, empty where nothing.
     """
 
     model: str
@@ -111,7 +119,9 @@ class TuneReport:
 
     @property
     def candidates(self) -> dict[str, int]:
-        """This session's trials by status, over all kernels, those that the model does not run among them."""
+        """This session's trials by status, over all kernels, those that the model does not run
+        among them.
+        """
         total: dict[str, int] = {}
         for counts in (*(row.candidates for row in self.rows), self.others):
             for status, count in counts.items():
@@ -123,7 +133,8 @@ class TuneReport:
 class LookupRow:
     """How one kernel of a loaded model found its schedule.
 
-    ``differs`` names the fingerprint fields that kept a stored winner from being a hit, as ``field: mine != theirs``.
+    ``differs`` names the fingerprint fields that kept a stored winner from being a hit, as ``field:
+    mine != theirs``.
     """
 
     kernel: str
@@ -136,7 +147,9 @@ class LookupRow:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Latency of a loaded model with the stored winners, next to the default schedules; medians of interleaved runs."""
+    """Latency of a loaded model with the stored winners, next to the default schedules; medians of
+    interleaved runs.
+    """
 
     model: str
     device: str
@@ -157,7 +170,8 @@ class RunReport:
 class ShowRow:
     """One kernel of a model: what it will run with here, and where that came from.
 
-    ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that measured it.
+    ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that
+    measured it.
     """
 
     kernel: str
@@ -182,7 +196,9 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class CompilerRow:
-    """A compiler or package that changes the answer, and its version; empty when it is not installed."""
+    """A compiler or package that changes the answer, and its version; empty when it is not
+    installed.
+    """
 
     name: str
     version: str
@@ -190,7 +206,9 @@ class CompilerRow:
 
 @dataclass(frozen=True, slots=True)
 class IsolationRow:
-    """One protection of what is outside a candidate's process, and what it stops; docs/ISOLATION.md has the threats."""
+    """One protection of what is outside a candidate's process, and what it stops; docs/ISOLATION.md
+    has the threats.
+    """
 
     name: str
     present: bool
@@ -201,8 +219,9 @@ class IsolationRow:
 class DoctorReport:
     """What this machine is, and what it can do at best: the peaks are measured, not looked up.
 
-    FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad from DRAM, in GB/s.
-    ``isolation`` is of a process that would run candidates: it was started, and asked what it has.
+    FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad
+    from DRAM, in GB/s. ``isolation`` is of a process that would run candidates: it was started, and
+    asked what it has.
     """
 
     devices: tuple[DeviceRow, ...]
@@ -218,10 +237,12 @@ class DoctorReport:
 
 @dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """Machine code of a kernel: its hot loop (all of it, where there is no loop), and what the whole spills.
+    """Machine code of a kernel: its hot loop (all of it, where there is no loop), and what the
+    whole spills.
 
-    ``vector_bits`` is the width of the vectors that are multiplied and added; ``loads`` and ``stores`` count vector
-    instructions with a memory operand; ``spills`` those of them on the stack.
+    ``vector_bits`` is the width of the vectors that are multiplied and added; ``loads`` and
+    ``stores`` count vector instructions with a memory operand; ``spills`` those of them on the
+    stack.
     """
 
     vector_bits: int
@@ -237,7 +258,10 @@ class CodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long one action list takes. ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time."""
+    """How long one action list takes.
+
+    ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time.
+    """
 
     ms: float | None = None
     over: bool = False
@@ -248,9 +272,9 @@ class StepTime:
 class ExplainStep:
     """One action of a schedule.
 
-    ``after``: the list up to this action. ``gain``: the time before it over the time after it; at least that, or at
-    most, where one of the two was stopped. ``without``: the whole list with this action left out. ``worth``: that time
-    over the whole list's.
+    ``after``: the list up to this action. ``gain``: the time before it over the time after it; at
+    least that, or at most, where one of the two was stopped. ``without``: the whole list with this
+    action left out. ``worth``: that time over the whole list's.
     """
 
     action: str
@@ -262,7 +286,8 @@ class ExplainStep:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """The evidence on which a stored schedule won: medians of interleaved samples, caches cold or warm.
+    """The evidence on which a stored schedule won: medians of interleaved samples, caches cold or
+    warm.
 
     ``incumbent_ms`` is None for the first winner of a kernel, which replaced nothing.
     """
@@ -276,11 +301,13 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRow:
-    """One kernel of a model: what it needs, what the machine allows, what its schedule reaches, and where that is from.
+    """One kernel of a model: what it needs, what the machine allows, what its schedule reaches, and
+    where that is from.
 
-    ``share`` is its part of the kernels' time. ``flops`` leaves out products with padding; ``executed_flops`` is what
-    the schedule's program does, None where it can not be told. ``bytes_ms`` is at the bandwidth of ``level``.
-    ``ms`` is of one use, measured now with warm caches; ``stored_ms`` what the store says.
+    ``share`` is its part of the kernels' time. ``flops`` leaves out products with padding;
+    ``executed_flops`` is what the schedule's program does, None where it can not be told.
+    ``bytes_ms`` is at the bandwidth of ``level``. ``ms`` is of one use, measured now with warm
+    caches; ``stored_ms`` what the store says.
     """
 
     kernel: str
@@ -338,10 +365,12 @@ class ExplainRow:
 
 @dataclass(frozen=True, slots=True)
 class VariantOption:
-    """One way to run a kernel. ``bound_ms`` and ``parts_ms`` are sums over the kernels it is made of.
+    """One way to run a kernel.
 
-    ``stored_ms`` is the stored time of the variant as a whole; ``parts_ms`` that of its kernels' best rows, None where
-    one of them has none.
+    ``bound_ms`` and ``parts_ms`` are sums over the kernels it is made of.
+
+    ``stored_ms`` is the stored time of the variant as a whole; ``parts_ms`` that of its kernels'
+    best rows, None where one of them has none.
     """
 
     name: str
@@ -353,7 +382,9 @@ class VariantOption:
 
 @dataclass(frozen=True, slots=True)
 class VariantRow:
-    """A kernel of the model that can run in several ways, and the one that was picked: stored, or expected."""
+    """A kernel of the model that can run in several ways, and the one that was picked: stored, or
+    expected.
+    """
 
     kernel: str
     key: str
@@ -365,7 +396,8 @@ class VariantRow:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """Where a model's time goes: its kernels in launch order, and the variants that were considered.
+    """Where a model's time goes: its kernels in launch order, and the variants that were
+    considered.
 
     ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant.
     """
@@ -406,7 +438,9 @@ def _ratio(before: float | None, after: float | None) -> float | None:
 
 
 def to_json(value: object) -> Json:
-    """``value`` as JSON data: records become objects of their fields and properties, infinities and NaN become null."""
+    """``value`` as JSON data: records become objects of their fields and properties, infinities and
+    NaN become null.
+    """
     match value:
         case Enum():
             return to_json(value.value)

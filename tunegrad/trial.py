@@ -1,4 +1,7 @@
-"""What one measured candidate is, in the words that searches, devices and the store share. Plain data, no behaviour."""
+"""What one measured candidate is, in the words that searches, devices and the store share.
+
+Plain data, no behaviour.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ __all__ = ["CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Status", 
 
 
 Cache = Literal["cold", "constants", "warm"]
-"""What is evicted from the caches before each sample: all that a launch touches, its constants only, or nothing.
+"""What is evicted from the caches before each sample: all that a launch touches, its constants
+only, or nothing.
 
-In a model that runs over and over, a kernel finds its inputs and outputs where the kernels before it left them, and its
-constants, where all of them together do not fit, in memory: that is ``constants``.
+In a model that runs over and over, a kernel finds its inputs and outputs where the kernels before
+it left them, and its constants, where all of them together do not fit, in memory: that is
+``constants``.
 """
 
 CACHES: tuple[Cache, ...] = get_args(Cache)
@@ -37,9 +42,10 @@ class Policy:
     """How a candidate is timed; stored with each row, since figures of two policies do not compare.
 
     ``cache`` says what is evicted before each sample. A sample is one launch (or a fixed run of
-    back-to-back launches for very short kernels, divided out). Repeats adapt between ``min_samples`` and
-    ``max_samples`` until the statistic's relative interval is under ``tolerance`` or the candidate is clearly losing.
-    ``budget_s`` bounds the timing of one candidate, ``timeout_s`` its life in the worker.
+    back-to-back launches for very short kernels, divided out). Repeats adapt between
+    ``min_samples`` and ``max_samples`` until the statistic's relative interval is under
+    ``tolerance`` or the candidate is clearly losing. ``budget_s`` bounds the timing of one
+    candidate, ``timeout_s`` its life in the worker.
     """
 
     cache: Cache = "warm"
@@ -55,7 +61,8 @@ class Policy:
     def text(self) -> str:
         """Canonical one-line form: the store's key for a policy."""
         return (
-            f"cache={self.cache} statistic={self.statistic} clock={self.clock} samples={self.min_samples}.."
+            f"cache={self.cache} statistic={self.statistic} clock={self.clock} "
+            f"samples={self.min_samples}.."
             f"{self.max_samples} tolerance={self.tolerance:g} budget_s={self.budget_s:g}"
         )
 
@@ -64,9 +71,9 @@ class Policy:
 class Fingerprint:
     """Everything about a machine that changes the answer, as sorted (field, value) pairs.
 
-    docs/STORE.md lists the fields of a CPU device, each with its reason. A machine that does not say a fact has
-    ``unknown`` there; a row of an older tunegrad lacks the field, and reads as '': the two differ. Two fingerprints can
-    say which fields differ.
+    docs/STORE.md lists the fields of a CPU device, each with its reason. A machine that does not
+    say a fact has ``unknown`` there; a row of an older tunegrad lacks the field, and reads as '':
+    the two differ. Two fingerprints can say which fields differ.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -79,15 +86,21 @@ class Fingerprint:
         """(field, mine, theirs) for every field that differs; an absent field reads as ''."""
         mine, theirs = dict(self.fields), dict(other.fields)
         names = sorted(mine.keys() | theirs.keys())
-        return tuple((n, mine.get(n, ""), theirs.get(n, "")) for n in names if mine.get(n, "") != theirs.get(n, ""))
+        return tuple(
+            (n, mine.get(n, ""), theirs.get(n, ""))
+            for n in names
+            if mine.get(n, "") != theirs.get(n, "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a device says about one candidate. Times in seconds; ``samples_s`` is empty unless status is OK.
+    """What a device says about one candidate.
 
-    ``attempts`` counts the fresh workers that the candidate was run in until it ended like this, at least 1: what
-    crashed is tried once more before the crash is a fact.
+    Times in seconds; ``samples_s`` is empty unless status is OK.
+
+    ``attempts`` counts the fresh workers that the candidate was run in until it ended like this, at
+    least 1: what crashed is tried once more before the crash is a fact.
 
     ``reference_samples_s`` are what it was timed beside: sample *i* of the reference was taken in
     the same turn as sample *i* of the candidate, so that rows of different minutes compare by their
@@ -112,7 +125,9 @@ class Measurement:
 
     @property
     def settled(self) -> bool:
-        """Whether the end is the candidate's own: a crash that was seen once only may have been the machine's."""
+        """Whether the end is the candidate's own: a crash that was seen once only may have been the
+        machine's.
+        """
         return self.status is not Status.CRASHED or self.attempts > 1
 
     @property
@@ -132,7 +147,8 @@ class Measurement:
 
     @property
     def ratio(self) -> float:
-        """Candidate over reference, the fastest turn of each, no unit; infinity without a reference.
+        """Candidate over reference, the fastest turn of each, no unit; infinity without a
+        reference.
 
         What disturbs a turn only ever slows it down. Of quotients turn by turn those would seem the
         best whose reference was disturbed: of hundreds of candidates, one always is.
@@ -149,11 +165,13 @@ def middle(samples: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One row of the store: this schedule of this kernel on this machine, measured this way, ended like this.
+    """One row of the store: this schedule of this kernel on this machine, measured this way, ended
+    like this.
 
-    ``kernel_key`` is the hash of ``kernel_text`` (canonical, no names). ``actions`` is the schedule's text, empty for
-    the unscheduled kernel. ``program_hash`` identifies the generated program: two action lists may share one.
-    ``origin`` says who proposed it: default, beam, random, seed ...
+    ``kernel_key`` is the hash of ``kernel_text`` (canonical, no names). ``actions`` is the
+    schedule's text, empty for the unscheduled kernel. ``program_hash`` identifies the generated
+    program: two action lists may share one. ``origin`` says who proposed it: default, beam, random,
+    seed ...
     """
 
     kernel_key: str

@@ -40,7 +40,9 @@ EXPLAIN_BUDGET_S = 20.0
 """How long ``explain`` times, unless it is told otherwise."""
 
 _WORKERS = ("tunegrad.tuning.models.work",)
-"""What the workers of a session need: they are forked from a process that imports it while the model is built."""
+"""What the workers of a session need: they are forked from a process that imports it while the
+model is built.
+"""
 
 
 def tune(
@@ -61,12 +63,14 @@ def tune(
     ray_kind: str | None = None,
     warm_start: bool | None = None,
 ) -> TuneReport:
-    """Tune a model: a model's name with the settings that are not its defaults, or resolved settings and nothing else.
+    """Tune a model: a model's name with the settings that are not its defaults, or resolved
+    settings and nothing else.
 
-    Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their order). The same call
-    again goes on where this one stopped, and measures nothing once ``budget_s`` seconds are spent, or once the search
-    has stopped early (``patience``, ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``).
-    ``ray`` is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that
+    Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
+    order). The same call again goes on where this one stopped, and measures nothing once
+    ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
+    ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``). ``ray`` is the
+    address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that
     measures, where there are several. Raises UserError in one line.
     """
     settings = _settled(
@@ -88,10 +92,14 @@ def tune(
     return tune_models(settings, observers)[0]
 
 
-def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> tuple[TuneReport, ...]:
-    """Tune all ``settings.models`` in one session, within one budget; a report of each, in their order.
+def tune_models(
+    settings: TuneSettings, observers: Sequence[Observer] = ()
+) -> tuple[TuneReport, ...]:
+    """Tune all ``settings.models`` in one session, within one budget; a report of each, in their
+    order.
 
-    A kernel that several models share is searched once; its time counts as often as all of them use it.
+    A kernel that several models share is searched once; its time counts as often as all of them use
+    it.
     """
     from tunegrad.devices.processes.isolated import start_fork_server
 
@@ -103,9 +111,17 @@ def tune_models(settings: TuneSettings, observers: Sequence[Observer] = ()) -> t
 
     costs = Costs()
     with costs.part("model"):
-        # Machines of a fleet are asked later what they are: the session's own may have no such device.
-        here = devices.host_device() if settings.ray else devices.open(settings.device, settings.threads)
-        works = [workload_of_spec(spec, settings.seed, settings.numerics, here.target) for spec in settings.models]
+        # Machines of a fleet are asked later what they are: the session's own may have no such
+        # device.
+        here = (
+            devices.host_device()
+            if settings.ray
+            else devices.open(settings.device, settings.threads)
+        )
+        works = [
+            workload_of_spec(spec, settings.seed, settings.numerics, here.target)
+            for spec in settings.models
+        ]
     return run_sessions(settings, works, observers, costs=costs)
 
 
@@ -125,7 +141,8 @@ def tune_callable(
     max_trials: int | None = None,
     warm_start: bool = True,
 ) -> TuneReport:
-    """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures are constants.
+    """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures
+    are constants.
 
     The settings are those of ``tune``. Raises UserError in one line.
     """
@@ -165,9 +182,12 @@ def show(
     threads: int | None = None,
     numerics: Numerics | None = None,
 ) -> list[ShowRow]:
-    """One row per distinct kernel: what it would run with, and where that comes from. Measures nothing.
+    """One row per distinct kernel: what it would run with, and where that comes from.
 
-    A model's name with the settings that are not its defaults, or resolved settings. Raises UserError in one line.
+    Measures nothing.
+
+    A model's name with the settings that are not its defaults, or resolved settings. Raises
+    UserError in one line.
     """
     from tunegrad.tuning.show import show as rows
 
@@ -188,20 +208,24 @@ def explain(
     seed: int | None = None,
     numerics: Numerics | None = None,
 ) -> ExplainReport:
-    """Where a model's time goes: per kernel its bounds, its time now, and what each action of its schedule bought.
+    """Where a model's time goes: per kernel its bounds, its time now, and what each action of its
+    schedule bought.
 
-    Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and never writes to it.
-    ``kernel`` names one (or its key): that one is taken apart alone. ``asm`` reads every kernel's machine code.
-    ``dump`` is a folder for every form of each kernel, by the beginning of its key.
-    ``store`` as in ``load``: None is the default one if it exists, False is none; beside resolved settings it may say
-    the one that they name, or False. Raises UserError in one line.
+    Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
+    never writes to it. ``kernel`` names one (or its key): that one is taken apart alone. ``asm``
+    reads every kernel's machine code. ``dump`` is a folder for every form of each kernel, by the
+    beginning of its key. ``store`` as in ``load``: None is the default one if it exists, False is
+    none; beside resolved settings it may say the one that they name, or False. Raises UserError in
+    one line.
     """
     from tunegrad.tuning.explain import explain as explained
 
     place = Path(store).expanduser() if store else None
     if isinstance(model, TuneSettings) and place == model.store:
         place = None
-    settings = _settled(model, store=place, device=device, threads=threads, seed=seed, numerics=numerics)
+    settings = _settled(
+        model, store=place, device=device, threads=threads, seed=seed, numerics=numerics
+    )
     with_store = bool(store) or (store is None and settings.store.is_file())
 
     def observe(event: Event) -> None:
@@ -222,7 +246,8 @@ def doctor() -> DoctorReport:
 
 
 def _settled(model: TuneSettings | str, **given: Any) -> TuneSettings:
-    """The settings of one model: those that are resolved already, or a model's name with what is given (not None).
+    """The settings of one model: those that are resolved already, or a model's name with what is
+    given (not None).
 
     Raises ConfigError for both together: neither would hold; and for settings of several models.
     """
@@ -235,7 +260,9 @@ def _settled(model: TuneSettings | str, **given: Any) -> TuneSettings:
             )
         if model.others:
             names = ", ".join(m.name for m in model.models)
-            raise ConfigError(f"settings of {len(model.models)} models ({names}): only tune_models takes several")
+            raise ConfigError(
+                f"settings of {len(model.models)} models ({names}): only tune_models takes several"
+            )
         return model
     if "budget_s" in said:
         said["budget"] = said.pop("budget_s")

@@ -1,8 +1,8 @@
 """Values of an untrusted file: each checked for type, range and size before anything is made of it.
 
-Exports of stores and recorded spaces are read with these rules. One that is broken is a FieldFault, which names the
-field, the value (shortened, and with nothing in it that a terminal would act on) and the rule. Plain data only: nothing
-here evaluates, imports or opens what it is given.
+Exports of stores and recorded spaces are read with these rules. One that is broken is a FieldFault,
+which names the field, the value (shortened, and with nothing in it that a terminal would act on)
+and the rule. Plain data only: nothing here evaluates, imports or opens what it is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Rule = Callable[[str, Any], Any]
 
 
 class Fault(StoreError):
-    """Something in a file that breaks a rule. Whoever reads the file says where, or leaves the row out."""
+    """Something in a file that breaks a rule.
+
+    Whoever reads the file says where, or leaves the row out.
+    """
 
 
 class FieldFault(Fault):
@@ -53,15 +56,22 @@ class FieldFault(Fault):
 def shortened(value: object) -> str:
     """The value as an error message shows it: one line of ASCII of bounded length."""
     if isinstance(value, str | bytes) and len(value) > _SHOWN:
-        return f"{value[:_SHOWN]!a}... [{len(value)} {'characters' if isinstance(value, str) else 'bytes'}]"
+        return (
+            f"{value[:_SHOWN]!a}... [{len(value)} "
+            f"{'characters' if isinstance(value, str) else 'bytes'}]"
+        )
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
-    shown = ascii(value) if not isinstance(value, int) or abs(value) < 10**_SHOWN else "a huge integer"
+    shown = (
+        ascii(value) if not isinstance(value, int) or abs(value) < 10**_SHOWN else "a huge integer"
+    )
     return shown if len(shown) <= 4 * _SHOWN else shown[:_SHOWN] + "..."
 
 
 def text(limit: int, *, lines: bool = False) -> Rule:
-    """A string of at most ``limit`` characters that is valid Unicode and, but for line ends and tabs, printable."""
+    """A string of at most ``limit`` characters that is valid Unicode and, but for line ends and
+    tabs, printable.
+    """
 
     def rule(field: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -77,7 +87,9 @@ def text(limit: int, *, lines: bool = False) -> Rule:
 
 
 def free_text(limit: int) -> Rule:
-    """A string of at most ``limit`` characters that is valid Unicode: whoever prints it makes it printable."""
+    """A string of at most ``limit`` characters that is valid Unicode: whoever prints it makes it
+    printable.
+    """
 
     def rule(field: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -95,7 +107,11 @@ def word(length: int) -> Rule:
     """Exactly ``length`` lower-case hexadecimal digits."""
 
     def rule(field: str, value: Any) -> str:
-        if not isinstance(value, str) or len(value) != length or set(value) - set("0123456789abcdef"):
+        if (
+            not isinstance(value, str)
+            or len(value) != length
+            or set(value) - set("0123456789abcdef")
+        ):
             raise FieldFault(field, value, f"must be {length} lower-case hexadecimal digits")
         return value
 
@@ -181,7 +197,10 @@ def record(rules: Mapping[str, Rule]) -> Rule:
 
 
 def json_value(text: str | bytes) -> Any:
-    """The value that a JSON text holds. FieldFault for all else, for names said twice, for NaN and infinity."""
+    """The value that a JSON text holds.
+
+    FieldFault for all else, for names said twice, for NaN and infinity.
+    """
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except FieldFault:
@@ -191,7 +210,10 @@ def json_value(text: str | bytes) -> Any:
 
 
 def json_object(line: str | bytes) -> dict[str, Any]:
-    """The object that a line of JSON holds. FieldFault as for ``json_value``, and for what is no object."""
+    """The object that a line of JSON holds.
+
+    FieldFault as for ``json_value``, and for what is no object.
+    """
     value = json_value(line)
     if not isinstance(value, dict):
         raise FieldFault("line", value, "must be a JSON object")

@@ -1,4 +1,7 @@
-"""What every device must do, as one test class. Subclass it, give it a ``device``, and it runs against that device."""
+"""What every device must do, as one test class.
+
+Subclass it, give it a ``device``, and it runs against that device.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ from tunegrad.tuning.workload import workload_of
 def packed_copy() -> Program:
     """y = w transposed, through a pack that the device fills."""
     pack = Pack("w.p", "w", F32, ("p0", "p1"), (3, 2), var("p1", 2) * 3 + var("p0", 3), ALWAYS)
-    params = (Buffer("y", F32, 6, "out"), Buffer("w", F32, 6, "const"), Buffer("w.p", F32, 6, "pack"))
+    params = (
+        Buffer("y", F32, 6, "out"),
+        Buffer("w", F32, 6, "const"),
+        Buffer("w.p", F32, 6, "pack"),
+    )
     body = (loop("i", 6, Load(1, "w.p", var("i", 6), F), Store("y", var("i", 6), 1, F)),)
     return Program("packed_copy", params, (), (pack,), body)
 
@@ -90,7 +97,9 @@ class DeviceSuite:
             lowered = opened.lower(program)
             assert lowered.text
             assert lowered.entry
-            assert [p.name for p in lowered.io.params][: len(program.params)] == [b.name for b in program.params]
+            assert [p.name for p in lowered.io.params][: len(program.params)] == [
+                b.name for b in program.params
+            ]
             assert lowered.geometry == Geometry(program.threads, program.local)
 
     def test_device_that_does_not_open_says_so(self, opened):
@@ -117,7 +126,11 @@ class DeviceSuite:
         assert part.nbytes == engine.align
         engine.fill(part, 7)
         found = memory.read("bool").view(np.uint8)
-        assert found.tolist() == [*[0] * (2 * engine.align), *[7] * engine.align, *[0] * engine.align]
+        assert found.tolist() == [
+            *[0] * (2 * engine.align),
+            *[7] * engine.align,
+            *[0] * engine.align,
+        ]
 
     def test_equal_bytes_have_equal_digests(self, engine):
         first, second = engine.allocate(1000), engine.allocate(1000)
@@ -165,7 +178,9 @@ class DeviceSuite:
         plan.run()
         place = [p.name for p in lowered.io.params].index(name)
         elements = lowered.io.params[place].elements
-        np.testing.assert_allclose(memories[place].read("f32")[:elements], want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            memories[place].read("f32")[:elements], want, rtol=1e-5, atol=1e-5
+        )
         other = engine.allocate(memories[place].nbytes)
         plan.point(1, place, other)
         plan.run()
@@ -220,7 +235,9 @@ class DeviceSuite:
                 bench.check([model])
                 assert all(s > 0 for s in bench.latencies(model, 3))
 
-    def _memories(self, engine: Engine, lowered: Lowered, buffers: dict[str, np.ndarray]) -> list[Memory]:
+    def _memories(
+        self, engine: Engine, lowered: Lowered, buffers: dict[str, np.ndarray]
+    ) -> list[Memory]:
         memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
         for p, memory in zip(lowered.io.params, memories, strict=True):
             engine.write(memory, buffers[p.name])
@@ -297,16 +314,25 @@ class DeviceSuite:
         buffers = arguments_of(program)
         name = program.params[1].name
         del buffers[name]
-        with pytest.raises(ShapeError, match=f"program {program.name}: no buffer '{name}' was given"):
+        with pytest.raises(
+            ShapeError, match=f"program {program.name}: no buffer '{name}' was given"
+        ):
             running.run(running.compile(program), buffers)
 
     def test_device_names_a_buffer_that_does_not_fit(self, running):
         program = self.programs[0]
         buffers = arguments_of(program)
         b = program.params[1]
-        with pytest.raises(ShapeError, match=rf"buffer '{b.name}' is float64\[{b.size}\], not flat contiguous float32"):
-            running.run(running.compile(program), buffers | {b.name: buffers[b.name].astype(np.float64)})
-        with pytest.raises(ShapeError, match=rf"buffer '{b.name}' is float32\[{b.size - 1}\], not flat"):
+        with pytest.raises(
+            ShapeError,
+            match=rf"buffer '{b.name}' is float64\[{b.size}\], not flat contiguous float32",
+        ):
+            running.run(
+                running.compile(program), buffers | {b.name: buffers[b.name].astype(np.float64)}
+            )
+        with pytest.raises(
+            ShapeError, match=rf"buffer '{b.name}' is float32\[{b.size - 1}\], not flat"
+        ):
             running.run(running.compile(program), buffers | {b.name: buffers[b.name][1:]})
 
     def test_device_that_runs_nothing_says_so(self, device):

@@ -1,6 +1,8 @@
-"""What every renderer must do, as one test class: same program, same text; and the text computes what the kernel says.
+"""What every renderer must do, as one test class: same program, same text; and the text computes
+what the kernel says.
 
-Its module gives the fixture ``renderer``: text of a program, and running it on flat buffers, or a skip.
+Its module gives the fixture ``renderer``: text of a program, and running it on flat buffers, or a
+skip.
 """
 
 from __future__ import annotations
@@ -89,8 +91,9 @@ def small_text(renderer: Renderer, name: str) -> str:
 
 
 class RendererSuite:
-    """Subclasses give the ``names`` of the corpus it runs, with how many random ``decisions``, and the
-    ``small`` hand-written schedules it runs."""
+    """Subclasses give what it runs: ``names`` of the corpus, how many random ``decisions``, and
+    ``small`` hand-written schedules.
+    """
 
     decisions = 2
     names: tuple[str, ...] = NAMES
@@ -151,8 +154,16 @@ def _elsewhere(kind: type, names: tuple[str, ...]) -> str:
         "import sys; sys.path[:0] = sys.argv[1:4]\n"
         f"from {kind.__module__} import {kind.__name__} as Renderer\n"
         "from renderer_suite import small_text\n"
-        f"sys.stdout.write(''.join(small_text(Renderer.__new__(Renderer), name) for name in {names!r}))\n"
+        "sys.stdout.write(''.join(small_text(Renderer.__new__(Renderer), name) for name in "
+        f"{names!r}))\n"
     )
-    command = [sys.executable, "-c", code, str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "conformance")]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(ROOT),
+        str(ROOT / "tests"),
+        str(ROOT / "tests" / "conformance"),
+    ]
     env = {**os.environ, "PYTHONHASHSEED": "12345"}
     return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout

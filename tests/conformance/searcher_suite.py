@@ -1,4 +1,7 @@
-"""What every searcher must do, as one test class. Subclass it, give it a ``make``: it runs against that searcher."""
+"""What every searcher must do, as one test class.
+
+Subclass it, give it a ``make``: it runs against that searcher.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def seed(space: SurfaceSpace) -> Proposal:
     return Proposal(space.sample(DefaultChooser()), "default")
 
 
-def play(searcher: Searcher, space: SurfaceSpace, surface: Surface, trials: int, batch: int = 4) -> list[str]:
+def play(
+    searcher: Searcher, space: SurfaceSpace, surface: Surface, trials: int, batch: int = 4
+) -> list[str]:
     """Tell the default, then ask and tell; the texts that were proposed, in order."""
     default = seed(space)
     searcher.tell(default, surface.measure(default.schedule))
@@ -96,7 +101,9 @@ class SearcherSuite:
         assert searcher.skipped > 0
 
     def test_searcher_survives_a_space_with_nothing_legal(self, make):
-        space = SurfaceSpace({"a": 2, "b": 2}, illegal=tuple((("a", i), ("b", j)) for i in (0, 1) for j in (0, 1)))
+        space = SurfaceSpace(
+            {"a": 2, "b": 2}, illegal=tuple((("a", i), ("b", j)) for i in (0, 1) for j in (0, 1))
+        )
         searcher = make(space, Random(0))
         assert searcher.ask(3) == []
         assert searcher.done
@@ -129,7 +136,9 @@ class SearcherSuite:
 
     def test_searcher_other_seed_gives_other_asks(self, make):
         space, surface = separable(Random(3))
-        assert play(make(space, Random(7)), space, surface, 40) != play(make(space, Random(8)), space, surface, 40)
+        assert play(make(space, Random(7)), space, surface, 40) != play(
+            make(space, Random(8)), space, surface, 40
+        )
 
     def test_searcher_telling_again_changes_nothing(self, make):
         space, surface = separable(Random(3))
@@ -168,7 +177,9 @@ class SearcherSuite:
     def test_searcher_gets_faster_than_the_default(self, make):
         space, surface = separable(Random(5))
         texts = play(make(space, Random(0)), space, surface, 60)
-        assert min(surface.seconds(Schedule.parse(t)) for t in texts) < surface.seconds(seed(space).schedule)
+        assert min(surface.seconds(Schedule.parse(t)) for t in texts) < surface.seconds(
+            seed(space).schedule
+        )
         assert all(choices_of(Schedule.parse(t)).keys() <= space.sizes.keys() for t in texts)
 
 

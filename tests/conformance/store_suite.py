@@ -1,4 +1,7 @@
-"""What every store must do, as one test class. Subclass it, give it an ``opener``, and it runs against that store."""
+"""What every store must do, as one test class.
+
+Subclass it, give it an ``opener``, and it runs against that store.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,9 @@ def trial(
         program_hash=f"program of {actions}",
         space_version=space_version,
         policy=policy or Policy(),
-        measurement=Measurement(status, samples, error="" if status is Status.OK else f"it was {status}"),
+        measurement=Measurement(
+            status, samples, error="" if status is Status.OK else f"it was {status}"
+        ),
         session=session,
         origin="beam",
         created_s=1000.0,
@@ -81,10 +86,14 @@ def decision(
     error: str = "",
 ) -> Decision:
     """A decision of session s1 about where to cut a region."""
-    return Decision(kind, text, choice, chosen, evidence, fingerprint, 1, "s1", at, status, error, Policy().text)
+    return Decision(
+        kind, text, choice, chosen, evidence, fingerprint, 1, "s1", at, status, error, Policy().text
+    )
 
 
-def latency(model: str = "resnet18", *, fingerprint: Fingerprint = ZEN, at: float = 1000.0) -> Latency:
+def latency(
+    model: str = "resnet18", *, fingerprint: Fingerprint = ZEN, at: float = 1000.0
+) -> Latency:
     """Three turns of a tuned model, and of its default schedules."""
     mine, default = (2e-3, 1e-3, 3e-3), (4e-3, 2e-3, 3e-3)
     return Latency(model, "k" * 32, "tuned", fingerprint, mine, default, "s1", at, VERSIONS, STATE)
@@ -150,17 +159,31 @@ class StoreSuite:
 
     def test_store_returns_every_field_exactly(self, store):
         measurement = Measurement(
-            Status.OK, (0.1, 1e-9, 0.0, 1 / 3), "naïve ✓\n\0 end", 0.1, 0.2, 0.3, 0.4, max_error=math.inf
+            Status.OK,
+            (0.1, 1e-9, 0.0, 1 / 3),
+            "naïve ✓\n\0 end",
+            0.1,
+            0.2,
+            0.3,
+            0.4,
+            max_error=math.inf,
         )
         policy = Policy("cold", "min", "tsc", 5, 9, 0.05, 1.5, 3.25)
         given = replace(
-            trial("a\n'b\""), measurement=measurement, policy=policy, created_s=1.7e9 + 0.1, origin="évolution"
+            trial("a\n'b\""),
+            measurement=measurement,
+            policy=policy,
+            created_s=1.7e9 + 0.1,
+            origin="évolution",
         )
         store.add(given)
         assert store.trials(given.kernel_key) == [given]
 
     def test_store_tells_apart_machines_of_any_text(self, store):
-        odd = [Fingerprint((("arch", a), ("features", f))) for a, f in (("x", "a b=c"), ("x b", "=c"), ("\udcff", "é"))]
+        odd = [
+            Fingerprint((("arch", a), ("features", f)))
+            for a, f in (("x", "a b=c"), ("x b", "=c"), ("\udcff", "é"))
+        ]
         for fingerprint in odd:
             store.add(trial(fingerprint=fingerprint))
         assert [t.fingerprint for t in store.trials(key_of(MATMUL))] == odd
@@ -173,7 +196,11 @@ class StoreSuite:
         store.record_decision(decision("keep", at=-0.0))
         store.record_latency(latency(at=-0.0))
         assert store.verify() == []
-        assert (len(store.trials(key_of(MATMUL))), len(store.decisions()), len(store.latencies())) == (1, 1, 1)
+        assert (
+            len(store.trials(key_of(MATMUL))),
+            len(store.decisions()),
+            len(store.latencies()),
+        ) == (1, 1, 1)
 
     def test_store_keeps_a_command_line_that_is_not_unicode(self, store):
         with store.session("tune \udcff.toml", 0, {}, "0.1.0"):
@@ -254,7 +281,11 @@ class StoreSuite:
 
     def test_store_cuts_an_endless_error_text(self, store):
         given = trial(status=Status.COMPILE_ERROR)
-        store.add(replace(given, measurement=replace(given.measurement, error="lone \ud800 " + "x" * 100_000)))
+        store.add(
+            replace(
+                given, measurement=replace(given.measurement, error="lone \ud800 " + "x" * 100_000)
+            )
+        )
         (found,) = store.trials(given.kernel_key)
         assert len(found.measurement.error) == 16_000
         assert found.measurement.error.startswith("lone \\ud800 x")
@@ -348,11 +379,17 @@ class StoreSuite:
         store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
         (found,) = store.trials(key_of(MATMUL))
         m = found.measurement
-        assert (m.status, m.samples_s, m.error) == (Status.WRONG, (), "withdrawn by session s9: off by 0.3")
+        assert (m.status, m.samples_s, m.error) == (
+            Status.WRONG,
+            (),
+            "withdrawn by session s9: off by 0.3",
+        )
 
     def test_store_keeps_what_was_measured_of_a_withdrawn_trial(self, store):
         store.withdraw(store.add(trial("a")), "off by 0.3", "s9")
-        assert store.withdrawals(key_of(MATMUL), ZEN) == [Withdrawal(trial("a"), "off by 0.3", "s9", 500.0)]
+        assert store.withdrawals(key_of(MATMUL), ZEN) == [
+            Withdrawal(trial("a"), "off by 0.3", "s9", 500.0)
+        ]
         assert store.withdrawals(key_of(MATMUL), SKY) == []
         assert store.stats().withdrawals == 1
 
@@ -367,7 +404,9 @@ class StoreSuite:
 
     def test_store_promotes_no_withdrawn_trial(self, store):
         store.withdraw(row := store.add(trial("a")), "off by 0.3", "s9")
-        with pytest.raises(StoreError, match="can not be promoted: it was withdrawn by session s9: off by 0"):
+        with pytest.raises(
+            StoreError, match="can not be promoted: it was withdrawn by session s9: off by 0"
+        ):
             store.promote(row, EVIDENCE)
 
     def test_store_add_of_a_withdrawn_trial_leaves_it_withdrawn(self, store):
@@ -414,7 +453,9 @@ class StoreSuite:
     # History
 
     def test_store_keeps_every_measurement_of_the_same(self, store):
-        given = [trial("a", s, session=name) for s, name in ((1e-3, "s1"), (3e-3, "s2"), (2e-3, "s3"))]
+        given = [
+            trial("a", s, session=name) for s, name in ((1e-3, "s1"), (3e-3, "s2"), (2e-3, "s3"))
+        ]
         ids = [store.add(t) for t in given]
         assert len(set(ids)) == 3
         assert store.history(key_of(MATMUL)) == store.history(key_of(MATMUL), ZEN) == given
@@ -439,7 +480,9 @@ class StoreSuite:
         assert store.promotions(key_of(MATMUL), ZEN) == [(trial("a", 1e-3), EVIDENCE)]
 
     @pytest.mark.parametrize("order", [1, -1])
-    def test_store_withdraws_what_ran_in_one_measurement_and_was_wrong_in_another(self, store, order):
+    def test_store_withdraws_what_ran_in_one_measurement_and_was_wrong_in_another(
+        self, store, order
+    ):
         wrong = trial("a", status=Status.WRONG, session="s2")
         for given in (trial("a", 1e-3), wrong)[::order]:
             row = store.add(given)
@@ -451,7 +494,9 @@ class StoreSuite:
         with pytest.raises(StoreError, match="can not be promoted"):
             store.promote(row, EVIDENCE)
 
-    def test_store_promoted_winner_that_is_wrong_later_gives_way_to_the_promotion_before_it(self, store):
+    def test_store_promoted_winner_that_is_wrong_later_gives_way_to_the_promotion_before_it(
+        self, store
+    ):
         for actions in ("a", "b"):
             store.promote(store.add(trial(actions)), EVIDENCE)
         store.add(trial("b", status=Status.WRONG, session="s2"))
@@ -476,7 +521,9 @@ class StoreSuite:
         for n, session in enumerate(("s1", "s2", "s3")):
             store.add(trial("a", 1e-3 * (n + 1), session=session))
         store.add(trial("b", 9e-3, session="s3"))
-        assert store.trials(key_of(MATMUL), without={"s3", "s4"}) == [trial("a", 2e-3, session="s2")]
+        assert store.trials(key_of(MATMUL), without={"s3", "s4"}) == [
+            trial("a", 2e-3, session="s2")
+        ]
         assert len(store.trials(key_of(MATMUL))) == 2
 
     def test_store_counts_every_measurement_of_a_session(self, store):
@@ -486,7 +533,12 @@ class StoreSuite:
 
     def test_store_keeps_what_a_trial_was_timed_beside(self, store):
         given = trial("a", 1e-3, 3e-3)
-        beside = replace(given.measurement, reference_samples_s=(2e-3, 4e-3), reference_program="p", reference_s=8e-3)
+        beside = replace(
+            given.measurement,
+            reference_samples_s=(2e-3, 4e-3),
+            reference_program="p",
+            reference_s=8e-3,
+        )
         store.add(replace(given, measurement=beside))
         (found,) = store.trials(key_of(MATMUL))
         assert found.measurement == beside
@@ -494,7 +546,12 @@ class StoreSuite:
 
     def test_store_withdrawn_trial_has_no_samples_of_a_reference_either(self, store):
         given = trial("a", 1e-3, 3e-3)
-        beside = replace(given.measurement, reference_samples_s=(2e-3, 4e-3), reference_program="p", reference_s=8e-3)
+        beside = replace(
+            given.measurement,
+            reference_samples_s=(2e-3, 4e-3),
+            reference_program="p",
+            reference_s=8e-3,
+        )
         store.withdraw(store.add(replace(given, measurement=beside)), "off by 0.3", "s9")
         (found,) = store.trials(key_of(MATMUL))
         assert (found.measurement.samples_s, found.measurement.reference_samples_s) == ((), ())
@@ -532,7 +589,12 @@ class StoreSuite:
         assert store.decision("cut", key_of("region b"), ZEN, 1) is None
         assert store.decision("cut", key, SKY, 1) is None
         assert store.decision("cut", key, ZEN, 2) is None
-        assert store.decisions(key, SKY) == store.decisions(kind="images") == store.decisions("0" * 32) == []
+        assert (
+            store.decisions(key, SKY)
+            == store.decisions(kind="images")
+            == store.decisions("0" * 32)
+            == []
+        )
 
     def test_store_decision_of_a_file_counts_where_nothing_was_decided_here(self, store):
         claim = replace(EVIDENCE, test="imported:sign")
@@ -564,7 +626,10 @@ class StoreSuite:
             ({"at": math.nan}, "created_s is nan"),
             ({"choice": "\ud800"}, "choice is not valid Unicode"),
             ({"evidence": replace(EVIDENCE, p_value=2.0)}, r"p_value is 2\.0"),
-            ({"evidence": replace(EVIDENCE, challenger_samples_s=(-1.0,))}, r"challenger_samples\[0\] is -1\.0"),
+            (
+                {"evidence": replace(EVIDENCE, challenger_samples_s=(-1.0,))},
+                r"challenger_samples\[0\] is -1\.0",
+            ),
         ],
     )
     def test_store_refuses_a_decision_that_breaks_a_rule(self, store, broken, message):
@@ -582,7 +647,8 @@ class StoreSuite:
 
     def test_store_lists_latencies_oldest_first_by_model_machine_and_moment(self, store):
         late, early, other, there = (
-            latency(at=30.0), latency(at=10.0), latency("mlp", at=20.0), latency(fingerprint=SKY, at=40.0),
+            latency(at=30.0), latency(at=10.0), latency("mlp", at=20.0),
+            latency(fingerprint=SKY, at=40.0),
         )  # fmt: skip
         for x in (late, early, other, there):
             store.record_latency(x)
@@ -621,7 +687,9 @@ class StoreSuite:
 
     def test_store_promotes_no_failed_trial(self, store):
         row = store.add(trial(status=Status.WRONG))
-        with pytest.raises(StoreError, match=f"trial {row} can not be promoted: its status is wrong"):
+        with pytest.raises(
+            StoreError, match=f"trial {row} can not be promoted: its status is wrong"
+        ):
             store.promote(row, EVIDENCE)
 
     def test_store_refuses_evidence_that_is_no_evidence(self, store):
@@ -642,7 +710,10 @@ class StoreSuite:
         store.add(trial("best"))
         answer = store.lookup(key_of(MATMUL), SKY_8, 1)
         assert isinstance(answer, Miss)
-        assert answer.differences == (Difference("arch", "znver4", "skylake"), Difference("threads", "2", "8"))
+        assert answer.differences == (
+            Difference("arch", "znver4", "skylake"),
+            Difference("threads", "2", "8"),
+        )
         assert answer.reason == "arch: stored znver4, here skylake; threads: stored 2, here 8"
         assert [near.trial.actions for near in answer.nearest] == ["best"]
 
@@ -688,12 +759,16 @@ class StoreSuite:
     # Sessions, spend, names, counts
 
     def test_store_session_notes_how_it_was_run_and_when_it_ended(self, store):
-        with store.session("tune resnet18", 7, {"threads": 2, "budget_s": 60.0}, "0.1.0", "s1") as session:
+        with store.session(
+            "tune resnet18", 7, {"threads": 2, "budget_s": 60.0}, "0.1.0", "s1"
+        ) as session:
             store.add(trial(session=session.id))
             (running,) = store.sessions()
         assert running.ended_s is None
         settings = '{"budget_s": 60.0, "threads": 2}'
-        assert store.sessions() == [Session("s1", 500.0, 500.0, "tune resnet18", 7, settings, "0.1.0")]
+        assert store.sessions() == [
+            Session("s1", 500.0, 500.0, "tune resnet18", 7, settings, "0.1.0")
+        ]
 
     def test_store_session_keeps_versions_and_the_state_of_the_machine(self, store):
         with store.session("tune mlp", 0, {}, "0.1.0", "s1", VERSIONS, STATE):
@@ -707,17 +782,26 @@ class StoreSuite:
         assert store.sessions()[0].ended_s == 500.0
 
     def test_store_sessions_get_ids_of_their_own(self, store):
-        with store.session("a", 0, {}, "0.1.0") as first, store.session("b", 0, {}, "0.1.0") as second:
+        with (
+            store.session("a", 0, {}, "0.1.0") as first,
+            store.session("b", 0, {}, "0.1.0") as second,
+        ):
             assert first.id != second.id
 
     def test_store_session_id_is_used_once(self, store):
         with store.session("a", 0, {}, "0.1.0", "mine"):
             pass
-        with pytest.raises(StoreError, match="session id 'mine' is taken"), store.session("b", 0, {}, "0.1.0", "mine"):
+        with (
+            pytest.raises(StoreError, match="session id 'mine' is taken"),
+            store.session("b", 0, {}, "0.1.0", "mine"),
+        ):
             pass
 
     def test_store_session_seed_fits_64_bits(self, store):
-        with pytest.raises(StoreError, match="does not fit 64 bits"), store.session("a", 2**63, {}, "0.1.0"):
+        with (
+            pytest.raises(StoreError, match="does not fit 64 bits"),
+            store.session("a", 2**63, {}, "0.1.0"),
+        ):
             pass
 
     def test_store_knows_a_session_by_its_trials(self, store):
@@ -783,7 +867,13 @@ class StoreSuite:
         stats = store.stats()
         assert {s: n for s, n in stats.by_status if n} == {Status.OK: 2, Status.WRONG: 2}
         assert [s for s, _ in stats.by_status] == list(Status)
-        counted = (stats.trials, stats.unknown_status, stats.kernels, stats.fingerprints, stats.sessions)
+        counted = (
+            stats.trials,
+            stats.unknown_status,
+            stats.kernels,
+            stats.fingerprints,
+            stats.sessions,
+        )
         assert counted == (4, 0, 2, 2, 2)
         assert (stats.promotions, stats.withdrawals, stats.spent_s) == (1, 0, 2.0)
         assert (stats.decisions, stats.latencies) == (0, 0)

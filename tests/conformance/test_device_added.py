@@ -1,4 +1,6 @@
-"""A device that is added by the recipe of CONTRIBUTING: its folder and one registration, and everything runs on it."""
+"""A device that is added by the recipe of CONTRIBUTING: its folder and one registration, and
+everything runs on it.
+"""
 
 from __future__ import annotations
 

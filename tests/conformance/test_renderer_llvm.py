@@ -1,4 +1,6 @@
-"""LLVM IR, compiled for this machine and run between guard zones, keeps the contract of a renderer."""
+"""LLVM IR, compiled for this machine and run between guard zones, keeps the contract of a
+renderer.
+"""
 
 from __future__ import annotations
 

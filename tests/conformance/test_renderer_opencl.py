@@ -1,4 +1,7 @@
-"""OpenCL C, built and run by a driver (PoCL on a CPU), keeps the contract of a renderer. Skips where there is none."""
+"""OpenCL C, built and run by a driver (PoCL on a CPU), keeps the contract of a renderer.
+
+Skips where there is none.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ class OpenCl:
         return render_opencl(program)
 
     def run(self, program, arrays):
-        outputs = {b.name: np.full(b.size, 7, b.dtype.numpy) for b in program.params if b.role == "out"}
+        outputs = {
+            b.name: np.full(b.size, 7, b.dtype.numpy) for b in program.params if b.role == "out"
+        }
         self.device.run(self.device.compile(program), {**arrays, **outputs})
         return outputs
 

@@ -17,4 +17,6 @@ class TestExhaustiveSearcher(SearcherSuite):
     def test_searcher_other_seed_gives_other_asks(self, make):
         """It goes through the space in order, which is what it is for: all seeds ask alike."""
         space, surface = separable(Random(3))
-        assert play(make(space, Random(7)), space, surface, 40) == play(make(space, Random(8)), space, surface, 40)
+        assert play(make(space, Random(7)), space, surface, 40) == play(
+            make(space, Random(8)), space, surface, 40
+        )

@@ -1,4 +1,6 @@
-"""The store in a SQLite file keeps the contract of a store, and what it keeps is there when it is opened again."""
+"""The store in a SQLite file keeps the contract of a store, and what it keeps is there when it is
+opened again.
+"""
 
 import random
 
@@ -71,10 +73,16 @@ def test_stores_agree_on_every_answer_after_the_same_history(tmp_path, seed):
             assert file.trials(key_of(text)) == memory.trials(key_of(text))
             assert file.history(key_of(text)) == memory.history(key_of(text))
             for machine in (ZEN, SKY):
-                assert file.promotions(key_of(text), machine) == memory.promotions(key_of(text), machine)
-                assert file.withdrawals(key_of(text), machine) == memory.withdrawals(key_of(text), machine)
+                assert file.promotions(key_of(text), machine) == memory.promotions(
+                    key_of(text), machine
+                )
+                assert file.withdrawals(key_of(text), machine) == memory.withdrawals(
+                    key_of(text), machine
+                )
                 for space in (1, 2, 3):
-                    assert file.lookup(key_of(text), machine, space) == memory.lookup(key_of(text), machine, space)
+                    assert file.lookup(key_of(text), machine, space) == memory.lookup(
+                        key_of(text), machine, space
+                    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,7 +92,9 @@ def test_store_view_of_winners_agrees_with_the_winner(tmp_path, seed):
         for _ in range(60):
             given = _random_trial(draw)
             row = store.add(given)
-            if draw.random() < 0.15 and store.winner(given.kernel_key, given.fingerprint, given.space_version):
+            if draw.random() < 0.15 and store.winner(
+                given.kernel_key, given.fingerprint, given.space_version
+            ):
                 winner = store.winner(given.kernel_key, given.fingerprint, given.space_version)
                 store.promote(store.id_of(winner), EVIDENCE)
             assert row
@@ -92,7 +102,8 @@ def test_store_view_of_winners_agrees_with_the_winner(tmp_path, seed):
             for machine in (ZEN, SKY):
                 for space in (1, 2):
                     rows = store._select(
-                        "SELECT trial FROM winners WHERE kernel_key = ? AND fingerprint LIKE ? AND space_version = ?"
+                        "SELECT trial FROM winners WHERE kernel_key = ? AND fingerprint LIKE ? "
+                        "AND space_version = ?"
                         " ORDER BY promotion IS NULL, promotion DESC, newest_trial DESC LIMIT 1",
                         (key_of(text), f"%{dict(machine.fields)['arch']}%", space),
                     )

@@ -17,7 +17,8 @@ N = 1000
 QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.02, timeout_s=1.0)
 
 IO = KernelIO(
-    (Parameter("x", "f32", N, "in"), Parameter("y", "f32", N, "const"), Parameter("out", "f32", N, "out"))
+    (Parameter("x", "f32", N, "in"), Parameter("y", "f32", N, "const"),
+        Parameter("out", "f32", N, "out"))
 )  # fmt: skip
 
 _TEXT = """
@@ -58,13 +59,17 @@ def text(tail: str = "", count: int = N) -> str:
 
 
 GOOD = text()
-ENDLESS = _TEXT.format(count=N, tail="").replace("%more, label %loop, label %tail", "true, label %loop, label %tail")
+ENDLESS = _TEXT.format(count=N, tail="").replace(
+    "%more, label %loop, label %tail", "true, label %loop, label %tail"
+)
 for _name in ("x", "y", "out"):  # stay on the first element
     ENDLESS = ENDLESS.replace(f"float, ptr %{_name}, i64 %i", f"float, ptr %{_name}, i64 0")
 CRASH = text("  store volatile i32 1, ptr null")
 ABORT = text("  call void @abort()")
 PAST_THE_END = text(count=N + 1)
-BEFORE_THE_START = text("  %before = getelementptr float, ptr %out, i64 -1\n  store float 1.0, ptr %before")
+BEFORE_THE_START = text(
+    "  %before = getelementptr float, ptr %out, i64 -1\n  store float 1.0, ptr %before"
+)
 WRITES_INPUT = text("  store float 1.0, ptr %x")
 WRITES_CONSTANT = text("  store float 1.0, ptr %y")
 WRONG = text("  %w = getelementptr float, ptr %out, i64 7\n  store float 1.0e6, ptr %w")
@@ -72,22 +77,26 @@ NAN = text("  %w = getelementptr float, ptr %out, i64 9\n  store float 0x7FF8000
 UNWRITTEN = text(count=N - 1)
 BAD_IR = text("  %z = fadd float %sum, %nothing")
 NO_SYMBOL = GOOD.replace("@k(", "@other(")
-# Sums the garbage it finds in its workspace into the result: only fresh, poisoned scratch memory shows it.
+# Sums the garbage it finds in its workspace into the result: only fresh, poisoned scratch memory
+# shows it.
 UNINITIALISED = text(
     "  %g = load float, ptr %workspace\n  %first = load float, ptr %out\n"
     "  %gg = fadd float %first, %g\n  store float %gg, ptr %out"
 )
 
 
-# Gives itself the right to write to x, and spoils it for its next launch, and for who comes after it.
+# Gives itself the right to write to x, and spoils it for its next launch, and for who comes after
+# it.
 OPENS_ITS_INPUT = "declare i32 @mprotect(ptr, i64, i32)\n" + text(
-    "  %at = ptrtoint ptr %x to i64\n  %page = and i64 %at, -4096\n  %where = inttoptr i64 %page to ptr\n"
+    "  %at = ptrtoint ptr %x to i64\n  %page = and i64 %at, -4096\n  %where = inttoptr "
+    "i64 %page to ptr\n"
     "  %may = call i32 @mprotect(ptr %where, i64 4096, i32 3)\n  store float 1.0e6, ptr %x"
 )
 # Takes and touches 64 MiB at a time, to the end of the world.
 HOARD = text(
     "  br label %more2\nmore2:\n  %m = call ptr @malloc(i64 67108864)\n"
-    "  call void @llvm.memset.p0.i64(ptr %m, i8 1, i64 67108864, i1 true)\n  br label %more2\nnever:"
+    "  call void @llvm.memset.p0.i64(ptr %m, i8 1, i64 67108864, i1 true)\n  br label "
+    "%more2\nnever:"
 )
 
 

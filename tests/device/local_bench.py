@@ -1,4 +1,6 @@
-"""A bench and a referee in this process, for tests that look inside: what they answer goes through the same types."""
+"""A bench and a referee in this process, for tests that look inside: what they answer goes through
+the same types.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,25 @@ from tunegrad.trial import Measurement, Policy
 
 
 class LocalBench:
-    """Use it as a context manager: at its end the team is gone, and this process runs on all its cores again."""
+    """Use it as a context manager: at its end the team is gone, and this process runs on all its
+    cores again.
+    """
 
-    def __init__(self, reference: str, limits: Limits | None = None, memory_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, reference: str, limits: Limits | None = None, memory_bytes: int = 1 << 20
+    ) -> None:
         self.limits = limits or Limits()
         self._cpus = os.sched_getaffinity(0)
         self.rights = Rights()
         memory = np.zeros(memory_bytes, np.uint8)
         self.bench = Bench(host_device(2), self.limits, memory)
-        self.referee = Referee(Hooks(reference=reference), self.limits, 0, self.bench.engine.team, memory)
+        self.referee = Referee(
+            Hooks(reference=reference), self.limits, 0, self.bench.engine.team, memory
+        )
 
-    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+    def call(
+        self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
+    ) -> Ending:
         """``IsolatedWorker.call``, here."""
         worker._bench, referee._process.referee = self.bench, self.referee
         try:
@@ -44,12 +54,22 @@ class LocalBench:
         self.bench.prepare(candidate.kernel_key, self.referee.prepare(candidate, io))
 
     def examine(
-        self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
+        self,
+        candidate: Candidate,
+        code: CompiledCandidate,
+        policy: Policy,
+        best_s: float = float("inf"),
     ) -> object:
-        return Examination(self, self, self.limits, candidate.kernel_key, code, policy, best_s, None, self.rights).run()
+        return Examination(
+            self, self, self.limits, candidate.kernel_key, code, policy, best_s, None, self.rights
+        ).run()
 
     def measure(
-        self, candidate: Candidate, code: CompiledCandidate, policy: Policy, best_s: float = float("inf")
+        self,
+        candidate: Candidate,
+        code: CompiledCandidate,
+        policy: Policy,
+        best_s: float = float("inf"),
     ) -> Measurement:
         found = self.examine(candidate, code, policy, best_s)
         assert isinstance(found, Result), found

@@ -23,7 +23,10 @@ from tunegrad.opts import Space
 from tunegrad.tuning.workload import workload_of_function
 
 HOST = host_device(1)
-ONES = {shape: np.ones(shape, np.float32) for shape in ((6, 5), (5, 7), (1, 3, 9, 8), (4, 3, 3, 3), (4, 12))}
+ONES = {
+    shape: np.ones(shape, np.float32)
+    for shape in ((6, 5), (5, 7), (1, 3, 9, 8), (4, 3, 3, 3), (4, 12))
+}
 
 
 def kernel_of(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Kernel:
@@ -87,7 +90,9 @@ def test_enormous_program_is_out_of_resources(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("interpreted", [0, 1 << 40])
 @pytest.mark.parametrize("make", [matmul, conv, softmax], ids=["matmul", "conv", "softmax"])
-def test_compiled_reference_is_the_interpreters(make: Callable[[], Kernel], interpreted, monkeypatch):
+def test_compiled_reference_is_the_interpreters(
+    make: Callable[[], Kernel], interpreted, monkeypatch
+):
     monkeypatch.setattr(candidate, "INTERPRETED_STEPS", interpreted)
     payload, arrays = drawn(make())
     expected = interpret(payload.kernel, arrays, as_float64=True)
@@ -100,7 +105,9 @@ def test_compiled_reference_is_the_interpreters(make: Callable[[], Kernel], inte
 
 
 @pytest.mark.parametrize("make", [matmul, conv, softmax], ids=["matmul", "conv", "softmax"])
-def test_sampled_reference_is_a_part_of_the_full_one(make: Callable[[], Kernel], monkeypatch: pytest.MonkeyPatch):
+def test_sampled_reference_is_a_part_of_the_full_one(
+    make: Callable[[], Kernel], monkeypatch: pytest.MonkeyPatch
+):
     payload, arrays = drawn(make())
     full = reference(payload, arrays)
     monkeypatch.setattr(candidate, "INTERPRETED_STEPS", 0)

@@ -1,4 +1,6 @@
-"""A call of another architecture ends a confined process, whatever it asks: the numbers of its calls are other ones."""
+"""A call of another architecture ends a confined process, whatever it asks: the numbers of its
+calls are other ones.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ import pytest
 from tunegrad.devices.processes.syscalls import number
 
 pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64", reason="only x86_64 has calls of other architectures in the same process"
+    platform.machine() != "x86_64",
+    reason="only x86_64 has calls of other architectures in the same process",
 )
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +30,8 @@ from tunegrad.devices.processes.seccomp import filter_calls
 
 page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 page.write(bytes.fromhex(sys.argv[1]))
-call = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+call = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long)(at)
 print(os.getpid(), call(int(sys.argv[2])), flush=True)
 confined, parent = filter_calls(False, True, 3), os.getpid()
 print(confined, flush=True)
@@ -45,10 +49,13 @@ CALLS |= {"getpid, x32": (SYSCALL, X32 | 39), "fork, x32": (SYSCALL, X32 | 57)}
 
 
 def confined_call(code: str, asks: int, asked: int) -> tuple[int, int, int | None]:
-    """(process id, the answer to ``asks`` before it was confined, the answer to ``asked`` after; None: SIGSYS)."""
+    """(process id, the answer to ``asks`` before it was confined, the answer to ``asked`` after;
+    None: SIGSYS).
+    """
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT, code, str(asks), str(asked)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        check=False,
     )  # fmt: skip
     if not ended.stdout and ended.returncode < 0:
         pytest.skip("this kernel was built without 32-bit calls")
@@ -65,7 +72,10 @@ def confined_call(code: str, asks: int, asked: int) -> tuple[int, int, int | Non
 def test_call_of_another_architecture_ends_the_process(name: str) -> None:
     code, asked = CALLS[name]
     own, before, after = confined_call(code, 20 if code is INT80 else X32 | 39, asked)
-    assert before in (own, ENOSYS)  # x32 is absent from many kernels; the filter comes first all the same
+    assert before in (
+        own,
+        ENOSYS,
+    )  # x32 is absent from many kernels; the filter comes first all the same
     assert after is None
 
 

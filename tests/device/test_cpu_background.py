@@ -1,4 +1,6 @@
-"""A batch that compiles in the background has ended before anything is timed, and a worker that dies costs its own."""
+"""A batch that compiles in the background has ended before anything is timed, and a worker that
+dies costs its own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from collections.abc import Callable, Iterator
 import hostile
 import pytest
 
-from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Hooks, Limits, Lowered, Outcome, host_device
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    DeviceMeasurer,
+    Hooks,
+    Limits,
+    Lowered,
+    Outcome,
+    host_device,
+)
 from tunegrad.trial import Status
 
 SLOW_S, COMPILE_S, HANGING = 0.5, 2.0, 10
@@ -33,7 +44,9 @@ def candidates(*payloads: str) -> list[Candidate]:
 @pytest.fixture(scope="module")
 def device() -> Iterator[DeviceMeasurer]:
     hooks = Hooks(lower="test_cpu_background:lower", reference="hostile:reference")
-    with DeviceMeasurer(host_device(1), hooks, Limits(compile_s=COMPILE_S), compile_workers=1) as device:
+    with DeviceMeasurer(
+        host_device(1), hooks, Limits(compile_s=COMPILE_S), compile_workers=1
+    ) as device:
         yield device
 
 
@@ -57,12 +70,16 @@ def test_compiling_goes_on_while_the_caller_works(device, good):
     "alone",
     [
         lambda device, good: device.measure_compiled(candidates("good")[0], good, hostile.QUICK),
-        lambda device, good: device.compare(candidates("good")[0], good, good, rounds=5, cache="warm"),
+        lambda device, good: device.compare(
+            candidates("good")[0], good, good, rounds=5, cache="warm"
+        ),
         lambda device, _: device.machine_limits(again=True),
     ],
     ids=["measure_compiled", "compare", "machine_limits"],
 )
-def test_nothing_compiles_while_something_is_timed(device, good, monkeypatch, alone: Callable[..., object]):
+def test_nothing_compiles_while_something_is_timed(
+    device, good, monkeypatch, alone: Callable[..., object]
+):
     device.measure_compiled(candidates("good")[0], good, hostile.QUICK)  # its inputs are there
     compiling = device.begin_compile(candidates("good", "good"))
     futures, calls, call = compiling._started.futures, [], device._bench.call
@@ -80,7 +97,10 @@ def test_nothing_compiles_while_something_is_timed(device, good, monkeypatch, al
 
 
 def test_second_batch_compiles_after_the_first_which_keeps_its_code(device, good):
-    first, second = device.begin_compile(candidates("good")), device.begin_compile(candidates("good", "dies"))
+    first, second = (
+        device.begin_compile(candidates("good")),
+        device.begin_compile(candidates("good", "dies")),
+    )
     assert [code.program_hash for code in first.wait()] == [good.program_hash]
     assert [type(code) for code in second.wait()] == [CompiledCandidate, Outcome]
 
@@ -89,7 +109,12 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
     compiling = device.begin_compile(candidates("good", "dies", "hangs", "good"))
     time.sleep(SLOW_S)
     found = compiling.wait()
-    assert [type(code) for code in found] == [CompiledCandidate, Outcome, Outcome, CompiledCandidate]
+    assert [type(code) for code in found] == [
+        CompiledCandidate,
+        Outcome,
+        Outcome,
+        CompiledCandidate,
+    ]
     statuses = [code.measurement.status for code in found if isinstance(code, Outcome)]
     assert statuses == [Status.CRASHED, Status.TIMED_OUT]
     assert found[2].measurement.compile_s == COMPILE_S

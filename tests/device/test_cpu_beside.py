@@ -12,7 +12,15 @@ import pytest
 from local_bench import LocalBench
 from test_cpu_measurer import HALVES, PACKED, PACKED_IO
 
-from tunegrad.devices import Beside, Candidate, CompiledCandidate, DeviceMeasurer, Geometry, Hooks, host_device
+from tunegrad.devices import (
+    Beside,
+    Candidate,
+    CompiledCandidate,
+    DeviceMeasurer,
+    Geometry,
+    Hooks,
+    host_device,
+)
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.index import as_index
@@ -81,4 +89,6 @@ def test_program_beside_candidates_is_loaded_once_and_keeps_its_packed_constants
 
 
 def _code(program: str) -> CompiledCandidate:
-    return CompiledCandidate(compile_llvm(PACKED, host_target(2)), "k", PACKED_IO, (), Geometry(), program)
+    return CompiledCandidate(
+        compile_llvm(PACKED, host_target(2)), "k", PACKED_IO, (), Geometry(), program
+    )

@@ -39,7 +39,8 @@ out:
 }
 """
 
-# Each thread writes its number, all meet, each thread then copies what its neighbour wrote; `rounds` times.
+# Each thread writes its number, all meet, each thread then copies what its neighbour wrote;
+# `rounds` times.
 NEIGHBOUR = """
 declare void @tg_barrier(ptr)
 define void @neighbour(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {
@@ -122,9 +123,12 @@ def test_ill_typed_module_is_a_compile_failure():
 
 
 def test_missing_symbol_is_a_compile_failure():
-    text = "declare void @nobody_has_this()\n" + ADD.replace("ret void", "call void @nobody_has_this()\n  ret void")
+    text = "declare void @nobody_has_this()\n" + ADD.replace(
+        "ret void", "call void @nobody_has_this()\n  ret void"
+    )
     with pytest.raises(
-        CompileFailure, match="linking add: symbol nobody_has_this: defined neither here nor in this process"
+        CompileFailure,
+        match="linking add: symbol nobody_has_this: defined neither here nor in this process",
     ):
         Executable.load(compile_llvm(text, TARGET), "add")
 
@@ -216,7 +220,9 @@ def test_clock_agrees_with_the_wall_around_it(team):
         once = min(team.time(launch, 5, 100))
         inner = max(1, int(5e-3 / once))
         shares = []
-        for _ in range(20):  # a busy machine takes the core between samples; a wrong clock is wrong every time
+        for _ in range(
+            20
+        ):  # a busy machine takes the core between samples; a wrong clock is wrong every time
             start = time.perf_counter()
             samples = team.time(launch, 5, inner)
             shares.append(sum(samples) * inner / (time.perf_counter() - start))

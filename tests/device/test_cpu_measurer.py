@@ -1,4 +1,6 @@
-"""The measurer on well-meant candidates: packed constants, in-place parameters, threads, policies, machine limits."""
+"""The measurer on well-meant candidates: packed constants, in-place parameters, threads, policies,
+machine limits.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ PACKED = hostile.GOOD.replace("ptr %buffers, i64 2", "ptr %buffers, i64 3").repl
     "getelementptr ptr, ptr %buffers, i64 1", "getelementptr ptr, ptr %buffers, i64 2"
 )
 PACK = Pack("r", "y", F32, ("v",), (N,), as_index(N - 1) - var("v", N), Valid(()))
-PACKED_IO = KernelIO((*hostile.IO.params[:2], Parameter("r", "f32", N, "pack"), hostile.IO.params[2]), (PACK,))
+PACKED_IO = KernelIO(
+    (*hostile.IO.params[:2], Parameter("r", "f32", N, "pack"), hostile.IO.params[2]), (PACK,)
+)
 
 # Thread t of two writes its half.
 HALVES = """
@@ -86,16 +90,22 @@ IN_PLACE = hostile.GOOD.replace("float, ptr %out, i64 %i", "float, ptr %x, i64 %
 IN_PLACE_IO = KernelIO((Parameter("x", "f32", N, "inout"), Parameter("y", "f32", N, "in")))
 
 
-def reversed_reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+def reversed_reference(
+    payload: object, inputs: dict[str, np.ndarray[Any, Any]]
+) -> dict[str, Reference]:
     return {"out": Reference(inputs["x"].astype(np.float64) + inputs["y"][::-1])}
 
 
-def in_place_reference(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+def in_place_reference(
+    payload: object, inputs: dict[str, np.ndarray[Any, Any]]
+) -> dict[str, Reference]:
     return {"x": Reference(inputs["x"].astype(np.float64) + inputs["y"])}
 
 
 def compiled(ir: str, io: KernelIO, threads: int = 1) -> CompiledCandidate:
-    return CompiledCandidate(compile_llvm(ir, host_target(2)), "k", io, (), Geometry(threads), "hash")
+    return CompiledCandidate(
+        compile_llvm(ir, host_target(2)), "k", io, (), Geometry(threads), "hash"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +115,9 @@ def _unpinned() -> Iterator[None]:
     os.sched_setaffinity(0, allowed)
 
 
-def _measure(reference: str, ir: str, io: KernelIO, threads: int = 1, policy: Policy = hostile.QUICK) -> Measurement:
+def _measure(
+    reference: str, ir: str, io: KernelIO, threads: int = 1, policy: Policy = hostile.QUICK
+) -> Measurement:
     candidate = Candidate("kernel", None)
     with LocalBench(reference) as local:
         local.prepare(candidate, io)
@@ -192,7 +204,9 @@ def test_the_bench_has_no_expected_values_and_the_referee_no_inputs():
 
 def test_unprepared_kernel_is_told_apart():
     with LocalBench("hostile:reference") as local:
-        found = local.examine(Candidate("never seen", None), compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+        found = local.examine(
+            Candidate("never seen", None), compiled(hostile.GOOD, hostile.IO), hostile.QUICK
+        )
     assert found == Unprepared()
 
 
@@ -209,7 +223,10 @@ def test_unknown_hook_is_an_internal_error():
 
 def test_unknown_hook_is_an_internal_error_of_the_measurer_too():
     hooks = Hooks(reference="hostile:no_such_function")
-    told = pytest.raises(InternalError, match="reference of kernel add: InternalError: hook 'hostile:no_such_function'")
+    told = pytest.raises(
+        InternalError,
+        match="reference of kernel add: InternalError: hook 'hostile:no_such_function'",
+    )
     with DeviceMeasurer(host_device(1), hooks, Limits(), compile_workers=1) as measurer, told:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
 
@@ -286,7 +303,9 @@ def test_a_kernel_whose_reference_dies_ahead_costs_no_other_its_row():
     assert outcome.measurement.status is Status.OK
 
 
-def dies_of_one_kernel(payload: object, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Reference]:
+def dies_of_one_kernel(
+    payload: object, inputs: dict[str, np.ndarray[Any, Any]]
+) -> dict[str, Reference]:
     if threading.current_thread() is not threading.main_thread():
         os._exit(3)
     return hostile.reference(payload, inputs)
@@ -400,7 +419,11 @@ def test_who_may_win_is_verified_on_every_input_set_and_others_on_the_first(best
 @pytest.mark.slow
 def test_compile_workers_that_wait_do_not_disturb_timing():
     policy = Policy(min_samples=200, max_samples=200, tolerance=0.0, budget_s=10.0, timeout_s=30.0)
-    states = ("waiting", "gone", "gone still")  # the last two differ by what this machine can not tell apart
+    states = (
+        "waiting",
+        "gone",
+        "gone still",
+    )  # the last two differ by what this machine can not tell apart
     medians: dict[str, list[float]] = {state: [] for state in states}
     spreads: dict[str, list[float]] = {state: [] for state in states}
     candidate = hostile.candidate(hostile.GOOD)
@@ -418,5 +441,8 @@ def test_compile_workers_that_wait_do_not_disturb_timing():
         return abs(float(np.median(values[a]) - np.median(values[b])))
 
     idle_s = float(np.median(medians["gone"]))
-    assert gap(medians, "waiting", "gone") / idle_s < 0.02 + gap(medians, "gone", "gone still") / idle_s
+    assert (
+        gap(medians, "waiting", "gone") / idle_s
+        < 0.02 + gap(medians, "gone", "gone still") / idle_s
+    )
     assert gap(spreads, "waiting", "gone") < 0.02 + gap(spreads, "gone", "gone still")

@@ -22,12 +22,17 @@ FILL = 0x5A
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("over", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("source", "to"), [("f32", "bf16"), ("f32", "f16"), ("i64", "i32"), ("f64", "f32"), ("f32", "bool")]
+    ("source", "to"),
+    [("f32", "bf16"), ("f32", "f16"), ("i64", "i32"), ("f64", "f32"), ("f32", "bool")],
 )
-def test_a_masked_tail_of_narrowed_numbers_ends_where_it_should(source: str, to: str, over: int, lanes: int) -> None:
+def test_a_masked_tail_of_narrowed_numbers_ends_where_it_should(
+    source: str, to: str, over: int, lanes: int
+) -> None:
     """LLVM 22 stores four bytes of the one bf16 that a constant mask leaves."""
     rows, columns = 3, 2 * lanes + over
-    (launch,) = schedule((Tensor.input("x", (rows, columns), source).cast(to).contiguous().node,)).launches
+    (launch,) = schedule(
+        (Tensor.input("x", (rows, columns), source).cast(to).contiguous().node,)
+    ).launches
     last = launch.kernel.axes[-1].name
     text = f"tile(axis={last}, size={lanes}) vectorize(axis={last}1)"
     low = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)))

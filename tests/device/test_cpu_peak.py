@@ -59,7 +59,9 @@ def test_cache_is_not_slower_than_memory(limits):
 
 
 def test_memory_is_not_read_faster_than_numpy_moves_it_by_far(limits):
-    """numpy's copy reads and writes: between a fifth and ten times of its bytes a second are read."""
+    """numpy's copy reads and writes: between a fifth and ten times of its bytes a second are
+    read.
+    """
     source, to = np.ones(1 << 24, np.float32), np.empty(1 << 24, np.float32)
     copy_s = min(timeit.repeat(lambda: np.copyto(to, source), number=1, repeat=9))
     moved = 2 * source.nbytes / copy_s
@@ -79,7 +81,9 @@ def test_memory_is_read_once_after_it_was_dropped_however_many_threads_share_it(
 
 
 def test_unmeasured_counts_scale_from_the_one_below():
-    limits = MachineLimits(((1, 10.0), (4, 36.0)), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),))
+    limits = MachineLimits(
+        ((1, 10.0), (4, 36.0)), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),)
+    )
     assert limits.flops(2) == 20.0
     assert limits.flops(4) == 36.0
     assert limits.bandwidth(3) == 3.0
@@ -88,4 +92,6 @@ def test_unmeasured_counts_scale_from_the_one_below():
 def test_better_of_two_looks_is_taken_figure_by_figure():
     one = MachineLimits(((1, 10.0), (2, 11.0)), ((1, 5.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),))
     two = MachineLimits(((1, 9.0), (2, 20.0)), ((1, 6.0),), ((1, 0.5),), ((1, 1.0),), ((1, 1.0),))
-    assert one.best(two) == MachineLimits(((1, 10.0), (2, 20.0)), ((1, 6.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),))
+    assert one.best(two) == MachineLimits(
+        ((1, 10.0), (2, 20.0)), ((1, 6.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),)
+    )

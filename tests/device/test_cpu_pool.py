@@ -102,7 +102,9 @@ def test_script_without_a_guard_is_told_what_to_do(tmp_path):
     )
     root = str(Path(__file__).parents[2])
     env = os.environ | {"PYTHONPATH": root}
-    ended = subprocess.run([sys.executable, script], check=False, cwd=root, env=env, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, script], check=False, cwd=root, env=env, capture_output=True, text=True
+    )
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("tunegrad.errors.InternalError: print: the workers die while they start")
@@ -166,7 +168,9 @@ def test_settled_pool_has_nothing_under_way_and_the_endings_are_kept(pool):
 
 
 def test_started_call_has_its_limit_from_its_own_start(pool):
-    started = pool.start(time.sleep, [(60,), (0.05,)], 0.3)  # one worker: the second starts when the first is stopped
+    started = pool.start(
+        time.sleep, [(60,), (0.05,)], 0.3
+    )  # one worker: the second starts when the first is stopped
     time.sleep(1.0)
     assert started.wait() == [TimedOut(0.3), Finished(None)]
 

@@ -1,4 +1,6 @@
-"""Loads a few elements apart are whole vectors and shuffles: the right elements, and none beyond the last."""
+"""Loads a few elements apart are whole vectors and shuffles: the right elements, and none beyond
+the last.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class _AtTheEnd:
 
 
 def _run(tensor: Tensor, text: str, given: NDArray[np.generic], count: int) -> NDArray[np.generic]:
-    """What a schedule makes of an input that ends at a page that may not be read; its output ends so too."""
+    """What a schedule makes of an input that ends at a page that may not be read; its output ends
+    so too.
+    """
     (launch,) = schedule((tensor.node,)).launches
     low = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text)))
     code = Executable.load(HOST.compile(low), low.entry)
@@ -54,12 +58,16 @@ def _run(tensor: Tensor, text: str, given: NDArray[np.generic], count: int) -> N
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "f16"])
 @pytest.mark.parametrize("step", [2, 3, 4, 5])
 @pytest.mark.parametrize(("count", "lanes"), [(32, 16), (37, 16), (5, 4), (21, 8)])
-def test_elements_a_few_apart_are_read_and_nothing_beyond(dtype: str, step: int, count: int, lanes: int) -> None:
+def test_elements_a_few_apart_are_read_and_nothing_beyond(
+    dtype: str, step: int, count: int, lanes: int
+) -> None:
     size = (count - 1) * step + 1
     kind = np.dtype({"f32": "f4", "f64": "f8", "i32": "i4", "f16": "f2"}[dtype])
     given = (np.arange(size) % 1000).astype(kind)
     x = Tensor.input("x", (size,), dtype)
-    found = _run(x[::step] + x[::step], f"tile(axis=a, size={lanes}) vectorize(axis=a1)", given, count)
+    found = _run(
+        x[::step] + x[::step], f"tile(axis=a, size={lanes}) vectorize(axis=a1)", given, count
+    )
     np.testing.assert_array_equal(found, 2 * given[::step])
 
 
@@ -68,7 +76,10 @@ def test_elements_a_few_apart_are_read_and_nothing_beyond(dtype: str, step: int,
 def test_neighbours_in_reverse(count: int, lanes: int) -> None:
     given = np.arange(count, dtype=np.float32)
     found = _run(
-        Tensor.input("x", (count,), "f32").flip(0), f"tile(axis=a, size={lanes}) vectorize(axis=a1)", given, count
+        Tensor.input("x", (count,), "f32").flip(0),
+        f"tile(axis=a, size={lanes}) vectorize(axis=a1)",
+        given,
+        count,
     )
     np.testing.assert_array_equal(found, given[::-1])
 
@@ -91,7 +102,8 @@ def test_a_transpose_loads_runs() -> None:
     x = Tensor.input("x", (64, 64), "f32").transpose(0, 1).contiguous()
     (launch,) = schedule((x.node,)).launches
     text = (
-        "tile(axis=a, size=8) tile(axis=b, size=16) reorder(order=(a0, b0, a1, b1)) upcast(axis=a1) vectorize(axis=b1)"
+        "tile(axis=a, size=8) tile(axis=b, size=16) reorder(order=(a0, b0, a1, b1)) "
+        "upcast(axis=a1) vectorize(axis=b1)"
     )
     ir = HOST.lower(Space(launch.kernel, HOST.target).lower(Schedule.parse(text))).text
     assert ir.count("load <8 x float>") == 16

@@ -1,4 +1,6 @@
-"""Packed constants of one kernel: the oldest give way and their memory is used again, never that of what runs next."""
+"""Packed constants of one kernel: the oldest give way and their memory is used again, never that of
+what runs next.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def engine():
 def program(start: int, size: int = 16) -> KernelIO:
     """A program that packs ``size`` elements of w from ``start`` on."""
     pack = Pack("w.p", "w", F32, ("i",), (size,), as_index(start) + var("i", size), ALWAYS)
-    return KernelIO((Parameter("w", "f32", N, "const"), Parameter("w.p", "f32", size, "pack")), (pack,))
+    return KernelIO(
+        (Parameter("w", "f32", N, "const"), Parameter("w.p", "f32", size, "pack")), (pack,)
+    )
 
 
 def held(engine: Engine, dataset: Dataset, io: KernelIO):
@@ -83,8 +87,16 @@ def test_pack_that_no_program_defines_is_a_bug(engine):
 
 def test_inputs_of_two_sets_are_there_at_once_and_constants_once(engine):
     first, second = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
-    data = Dataset((InputSet({"x": first, "w": SOURCE}, {}), InputSet({"x": second, "w": SOURCE}, {})))
-    io = KernelIO((Parameter("x", "f32", N, "in"), Parameter("w", "f32", N, "const"), Parameter("o", "f32", N, "out")))
+    data = Dataset(
+        (InputSet({"x": first, "w": SOURCE}, {}), InputSet({"x": second, "w": SOURCE}, {}))
+    )
+    io = KernelIO(
+        (
+            Parameter("x", "f32", N, "in"),
+            Parameter("w", "f32", N, "const"),
+            Parameter("o", "f32", N, "out"),
+        )
+    )
     before, after = data.buffers(io, 0, engine), data.buffers(io, 1, engine)
     assert np.array_equal(before[0].view("f32"), first)
     assert np.array_equal(after[0].view("f32"), second)

@@ -1,4 +1,6 @@
-"""Hostile candidates: each costs exactly one row with the right status, and the next candidate succeeds."""
+"""Hostile candidates: each costs exactly one row with the right status, and the next candidate
+succeeds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30
 
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[DeviceMeasurer]:
-    with DeviceMeasurer(host_device(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1) as measurer:
+    with DeviceMeasurer(
+        host_device(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1
+    ) as measurer:
         yield measurer
 
 
@@ -39,7 +43,9 @@ def _one_between_two(
     assert before is not None
     assert middle is not None
     assert after is not None
-    assert [before.measurement.status, after.measurement.status] == [Status.OK, Status.OK], after.measurement.error
+    assert [before.measurement.status, after.measurement.status] == [Status.OK, Status.OK], (
+        after.measurement.error
+    )
     assert middle.measurement.samples_s == () or middle.measurement.status == Status.OK
     return middle.measurement
 
@@ -85,7 +91,9 @@ def test_write_before_an_output_is_wrong(measurer):
     assert "bytes before its start" in row.error
 
 
-@pytest.mark.parametrize(("bad", "name"), [(hostile.WRITES_INPUT, "x"), (hostile.WRITES_CONSTANT, "y")])
+@pytest.mark.parametrize(
+    ("bad", "name"), [(hostile.WRITES_INPUT, "x"), (hostile.WRITES_CONSTANT, "y")]
+)
 def test_write_to_an_input_is_wrong(measurer, bad, name):
     row = _one_between_two(measurer, bad)
     assert row.status is Status.WRONG
@@ -139,14 +147,20 @@ def test_enormous_text_is_out_of_resources(measurer):
 
 
 def test_enormous_workspace_is_out_of_resources(measurer):
-    row = _one_between_two(measurer, hostile.text("  store i8 0, ptr %workspace"), workspace_bytes=1 << 44)
+    row = _one_between_two(
+        measurer, hostile.text("  store i8 0, ptr %workspace"), workspace_bytes=1 << 44
+    )
     assert row.status is Status.OUT_OF_RESOURCES
 
 
 def test_memory_bomb_while_running_is_contained():
     limits = Limits(run_memory_bytes=512 << 20)
-    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), limits, compile_workers=1) as measurer:
-        row = _one_between_two(measurer, hostile.HOARD, policy=replace(hostile.QUICK, timeout_s=30.0))
+    with DeviceMeasurer(
+        host_device(1), Hooks(reference="hostile:reference"), limits, compile_workers=1
+    ) as measurer:
+        row = _one_between_two(
+            measurer, hostile.HOARD, policy=replace(hostile.QUICK, timeout_s=30.0)
+        )
     assert (row.status, row.error) == (Status.CRASHED, "running: the worker ended with SIGSEGV")
 
 
@@ -171,7 +185,9 @@ def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
 
 
 @pytest.mark.parametrize("asked", ["judge", "prepare_kernel"])
-def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(measurer, monkeypatch, asked):
+def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(
+    measurer, monkeypatch, asked
+):
     call, died = measurer._referee.call, []
 
     def once_dead(function, *arguments, **rest):
@@ -191,13 +207,19 @@ def test_innocent_candidate_after_a_killed_fork_server_is_ok(measurer):
     (before,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
     (after,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-    assert (before.measurement.status, after.measurement.status) == (Status.OK, Status.OK), after.measurement.error
+    assert (before.measurement.status, after.measurement.status) == (Status.OK, Status.OK), (
+        after.measurement.error
+    )
 
 
 def test_what_a_candidate_spoils_for_the_next_one_is_not_the_next_ones_row(measurer):
     (outcome,) = measurer.measure([hostile.candidate(hostile.OPENS_ITS_INPUT)], hostile.QUICK)
-    (innocent,) = measurer.measure([hostile.candidate(hostile.GOOD.replace("@k", "@after"), "after")], hostile.QUICK)
-    assert outcome.measurement.status is Status.WRONG, "it made the pages of x writable, and spoilt them after its sum"
+    (innocent,) = measurer.measure(
+        [hostile.candidate(hostile.GOOD.replace("@k", "@after"), "after")], hostile.QUICK
+    )
+    assert outcome.measurement.status is Status.WRONG, (
+        "it made the pages of x writable, and spoilt them after its sum"
+    )
     assert (innocent.measurement.status, innocent.measurement.attempts) == (Status.OK, 2)
 
 
@@ -223,7 +245,9 @@ def test_clear_loser_is_stopped_early(measurer):
 
 def test_two_candidates_are_compared_in_turns(measurer):
     good = hostile.candidate(hostile.GOOD)
-    a, b = measurer.compile([good, hostile.candidate(hostile.GOOD.replace("@k", "@other"), "other")])
+    a, b = measurer.compile(
+        [good, hostile.candidate(hostile.GOOD.replace("@k", "@other"), "other")]
+    )
     samples = measurer.compare(good, a, b, rounds=4, cache="warm")
     assert [len(side) for side in samples] == [4, 4]
     assert min(map(min, samples)) > 0
@@ -234,7 +258,9 @@ def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
     limits = replace(LIMITS, compile_s=4.0)  # a busy machine takes over a second to fill the memory
     with DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1) as measurer:
         payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
-        outcomes = measurer.measure([Candidate("add", payload) for payload in payloads], hostile.QUICK)
+        outcomes = measurer.measure(
+            [Candidate("add", payload) for payload in payloads], hostile.QUICK
+        )
     rows = [outcome.measurement for outcome in outcomes]
     assert [row.status for row in rows] == [
         Status.OK, Status.COMPILE_ERROR, Status.TIMED_OUT, Status.OUT_OF_RESOURCES, Status.WRONG

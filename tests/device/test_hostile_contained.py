@@ -1,4 +1,6 @@
-"""Whatever a candidate tries, it costs its own row: nothing outside its process changes, and the next one is ok."""
+"""Whatever a candidate tries, it costs its own row: nothing outside its process changes, and the
+next one is ok.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AFTER = [0, pytest.param(2, marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[DeviceMeasurer]:
-    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(
+        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+    ) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         yield measurer
 
@@ -35,9 +39,14 @@ def test_hostile_candidate_harms_nothing_outside_its_process(measurer, tmp_path,
     good = hostile.candidate(hostile.GOOD.replace("@k(", "@innocent("), "innocent")
     (ended, innocent) = measurer.measure([bad, good], POLICY)
     assert victims.unharmed()
-    assert (ended.measurement.status, ended.measurement.error[: len(row.error)]) == (row.status, row.error)
+    assert (ended.measurement.status, ended.measurement.error[: len(row.error)]) == (
+        row.status,
+        row.error,
+    )
     assert ended.measurement.attempts == (2 if row.status is not Status.OK else 1)
     assert (innocent.measurement.status, innocent.measurement.error) == (Status.OK, "")
     assert innocent.measurement.attempts == 1
-    assert hostile.eventually(lambda: len(hostile.children()) <= len(processes)), "the bench was replaced, no more"
+    assert hostile.eventually(lambda: len(hostile.children()) <= len(processes)), (
+        "the bench was replaced, no more"
+    )
     assert os.getpid() == victims.session

@@ -1,4 +1,6 @@
-"""Worker processes: none is left after close, after an interrupt, or after the parent was killed."""
+"""Worker processes: none is left after close, after an interrupt, or after the parent was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,17 @@ def test_output_of_candidates_goes_nowhere(tmp_path):
     script = tmp_path / "floods.py"
     script.write_text(FLOODS)
     command, environ = [sys.executable, str(script)], {**os.environ, "PYTHONPATH": _path()}
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=60, check=True
+    )
     assert (ended.stdout, ended.stderr) == ("ok ok\n", "")
 
 
 def test_close_leaves_no_workers():
     before = hostile.children()
-    measurer = DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2)
+    measurer = DeviceMeasurer(
+        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2
+    )
     measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     started = hostile.children() - before
     measurer.close()
@@ -88,7 +94,9 @@ def test_close_leaves_no_workers():
 
 
 def test_measurer_starts_again_after_close():
-    measurer = DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1)
+    measurer = DeviceMeasurer(
+        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+    )
     for _ in range(2):
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         assert outcome.measurement.status is Status.OK
@@ -121,7 +129,9 @@ def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
 
 
 def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
-    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(
+        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+    ) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         previous = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -130,7 +140,9 @@ def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
             measurer.measure([hostile.candidate(hostile.ENDLESS)], patient)
         signal.signal(signal.SIGALRM, previous)
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-        assert time.monotonic() - start < patient.timeout_s / 2  # not waited for until it is overdue
+        assert (
+            time.monotonic() - start < patient.timeout_s / 2
+        )  # not waited for until it is overdue
     assert outcome.measurement.status is Status.OK
 
 

@@ -1,4 +1,6 @@
-"""The isolated worker: every call ends, what comes back is data, and the process has nothing but its channel."""
+"""The isolated worker: every call ends, what comes back is data, and the process has nothing but
+its channel.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,13 @@ def process() -> int:
 
 
 def doubled(arrays: dict[str, Any]) -> list[tuple[str, str, list[int], float]]:
-    """Name, dtype, shape and twice the sum of arrays; each that may be written to is overwritten."""
-    found = [(name, x.dtype.str, list(x.shape), 2.0 * float(x.sum(dtype="f8"))) for name, x in arrays.items()]
+    """Name, dtype, shape and twice the sum of arrays; each that may be written to is
+    overwritten.
+    """
+    found = [
+        (name, x.dtype.str, list(x.shape), 2.0 * float(x.sum(dtype="f8")))
+        for name, x in arrays.items()
+    ]
     for x in arrays.values():
         if x.flags.writeable:
             x.fill(0)
@@ -108,7 +115,9 @@ def test_arrays_arrive_as_they_are_and_are_the_workers_own(worker):
         "one": np.array([7], "u2"),
         "frozen": frozen,
     }
-    ending = worker.call(doubled, arrays, limit_s=5.0, reply_type=list[tuple[str, str, list[int], float]])
+    ending = worker.call(
+        doubled, arrays, limit_s=5.0, reply_type=list[tuple[str, str, list[int], float]]
+    )
     assert ending == Finished(doubled({name: x.copy() for name, x in arrays.items()}))
     assert grid[0, 1] == 1.0, "what the worker overwrote is its copy"
 
@@ -275,7 +284,9 @@ def without_seccomp() -> None:
 def attempt(name: str, *arguments: Any) -> int:
     """The error number of something that a candidate may try; 0 where it worked."""
     try:
-        {"open": os.open, "kill": os.kill, "fork": os.fork, "unlink": os.unlink, "mkdir": os.mkdir}[name](*arguments)
+        {"open": os.open, "kill": os.kill, "fork": os.fork, "unlink": os.unlink, "mkdir": os.mkdir}[
+            name
+        ](*arguments)
     except OSError as error:
         return error.errno or -1
     return 0
@@ -288,7 +299,8 @@ def test_landlock_alone_keeps_files_from_it(tmp_path):
     worker = IsolatedWorker(without_seccomp, (), 30.0)
     try:
         assert not worker.protections().seccomp
-        for tried in (("open", str(victim), os.O_RDONLY), ("open", str(victim), os.O_WRONLY), ("unlink", str(victim)),
+        for tried in (("open", str(victim), os.O_RDONLY), ("open", str(victim), os.O_WRONLY),
+            ("unlink", str(victim)),
                       ("mkdir", str(tmp_path / "new"))):  # fmt: skip
             ending = worker.call(attempt, *tried, limit_s=5.0, reply_type=int)
             assert ending.value > 0, tried
@@ -310,7 +322,9 @@ def test_landlock_alone_keeps_signals_in():
 def test_empty_root_stands_in_for_landlock():
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", ROOTLESS]
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+    ended = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     if "no user namespace" in ended:
         pytest.skip("this system lets nobody make a user namespace")
     assert ended.splitlines() == ["True", "[]", "denied"]

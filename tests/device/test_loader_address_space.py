@@ -1,4 +1,6 @@
-"""Code is linked wherever the system puts memory, and where it gives none an exception says so: no process aborts."""
+"""Code is linked wherever the system puts memory, and where it gives none an exception says so: no
+process aborts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def reserve(size):
 
 
 def scatter():
-    """From now on single pages are mapped 3 GiB apart: the only holes of that size lie that far from each other."""
+    """From now on single pages are mapped 3 GiB apart: the only holes of that size lie that far
+    from each other.
+    """
     blocks = sorted(reserve(3 * GIB) for _ in range(120))
     for size in (GIB, 1 << 26, 1 << 22, 1 << 18, 1 << 14, PAGE):
         while reserve(size) > blocks[0]:
@@ -71,7 +75,11 @@ def run(body: str, timeout_s: float = 120.0) -> str:
     """What a process of its own prints; its exit code must be 0."""
     script = PRELUDE + textwrap.dedent(body)
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=timeout_s, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stderr[-2000:]}"
     return done.stdout

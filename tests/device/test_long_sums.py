@@ -1,7 +1,9 @@
-"""Compiled f32 sums of 2^24 to 2^31 terms are right to 1e-6 under every form of schedule; sums of ones are exact.
+"""Compiled f32 sums of 2^24 to 2^31 terms are right to 1e-6 under every form of schedule; sums of
+ones are exact.
 
-What is summed is either memory, or numbers made from positions, which need none: i * ODD mod 2^23 runs through all
-23-bit numbers in a scattered order, so 2^23 terms are uniform and their sum is known.
+What is summed is either memory, or numbers made from positions, which need none: i * ODD mod 2^23
+runs through all 23-bit numbers in a scattered order, so 2^23 terms are uniform and their sum is
+known.
 """
 
 from __future__ import annotations
@@ -38,25 +40,32 @@ ROW = {
     "unrolled": "tile(axis=ra, size=8) unroll(axis=ra1)",
     "lanes": "tile(axis=ra, size=16) group(axis=ra1)",
     "copies": "tile(axis=ra, size=4) upcast(axis=ra1)",
-    "copies of lanes": "tile(axis=ra, size=64) tile(axis=ra1, size=16) upcast(axis=ra1) group(axis=ra2)",
+    "copies of lanes": "tile(axis=ra, size=64) tile(axis=ra1, size=16) upcast(axis=ra1) "
+    "group(axis=ra2)",
     "nested": "tile(axis=ra, size=4096) tile(axis=ra1, size=64)",
     "short inside": "tile(axis=ra, size=6)",
     "long inside": "tile(axis=ra, size=65536)",
     "padded": (
-        "pad(axis=ra, multiple=48) tile(axis=ra, size=48) tile(axis=ra1, size=16) unroll(axis=ra1) group(axis=ra2)"
+        "pad(axis=ra, multiple=48) tile(axis=ra, size=48) tile(axis=ra1, size=16) "
+        "unroll(axis=ra1) group(axis=ra2)"
     ),
 }
 COLUMNS = {
     "scalar": "",
     "a lane for each": "vectorize(axis=a)",
     "partial sums in memory": "reorder(order=(ra, a))",
-    "partial sums in memory, lanes": "tile(axis=a, size=2) reorder(order=(ra, a0, a1)) vectorize(axis=a1)",
+    "partial sums in memory, lanes": "tile(axis=a, size=2) reorder(order=(ra, a0, a1)) "
+    "vectorize(axis=a1)",
     "blocks of partial sums": "tile(axis=ra, size=64) reorder(order=(ra0, a, ra1))",
     "long blocks of partial sums": "tile(axis=ra, size=65536) reorder(order=(ra0, a, ra1))",
     "threads": "thread(axis=a, count=2)",
-    "threads inside partial sums": "tile(axis=ra, size=4096) reorder(order=(ra0, a, ra1)) thread(axis=a, count=2)",
+    "threads inside partial sums": "tile(axis=ra, size=4096) reorder(order=(ra0, a, ra1)) "
+    "thread(axis=a, count=2)",
 }
-_BLOCKED = "tile(axis=ra, size={}) tile(axis=b, size=16) reorder(order=(ra0, a, b0, ra1, b1)) vectorize(axis=b1) "
+_BLOCKED = (
+    "tile(axis=ra, size={}) tile(axis=b, size=16) reorder(order=(ra0, a, b0, ra1, b1)) "
+    "vectorize(axis=b1) "
+)
 PRODUCT = {
     "scalar": "",
     "register tile": "tile(axis=b, size=16) upcast(axis=a) vectorize(axis=b1)",
@@ -96,7 +105,9 @@ def assert_close(found: NDArray[Any], wanted: NDArray[Any] | float) -> None:
 
 
 def positions(terms: int, *, ones: bool = False, squares: bool = False) -> tuple[Kernel, int]:
-    """A kernel that sums numbers made from positions, and what their sum is; ``terms`` is a power of two."""
+    """A kernel that sums numbers made from positions, and what their sum is; ``terms`` is a power
+    of two.
+    """
     r = Axis("ra", terms)
     x: Expr = Const(1.0, F32) if ones else IndexValue(r.index * 5_495_933 % (1 << 23), F32)
     if squares:
@@ -132,7 +143,11 @@ def test_a_long_dot_product_is_right(form: str) -> None:
 @pytest.mark.parametrize("form", COLUMNS)
 @pytest.mark.parametrize("ones", [True, False], ids=["ones", "uniform"])
 def test_long_columns_are_right(form: str, ones: bool) -> None:
-    x = np.ones((TERMS, 2), np.float32) if ones else UNIFORM[:TERMS].reshape(-1, 2).repeat(2, axis=0)
+    x = (
+        np.ones((TERMS, 2), np.float32)
+        if ones
+        else UNIFORM[:TERMS].reshape(-1, 2).repeat(2, axis=0)
+    )
     if ones:
         x = np.concatenate([x, x[:2]])  # an f32 accumulator stands still two below the sum
     kernel = kernel_of(Tensor.input("x", x.shape).sum(axis=0))
@@ -156,7 +171,9 @@ def test_a_long_row_of_narrow_numbers_is_right(form: str, dtype: str) -> None:
     assert reduce.dtype == F32
     store = Store(kernel.stores[0].param, kernel.stores[0].index, Value(reduce.name, F32))
     out = Param.dense(store.param, F32, (), "out")
-    kernel = Kernel((out, *(p for p in kernel.params if p.role != "out")), kernel.axes, (reduce, store))
+    kernel = Kernel(
+        (out, *(p for p in kernel.params if p.role != "out")), kernel.axes, (reduce, store)
+    )
     assert_close(run(kernel, ROW[form], inputs(kernel, x)), values.sum())
 
 
@@ -166,7 +183,8 @@ def test_a_matrix_product_of_long_rows_is_right(form: str) -> None:
     a, b = UNIFORM[: 4 * depth].reshape(4, depth), UNIFORM[: 32 * depth].reshape(depth, 32)
     kernel = kernel_of(Tensor.input("a", a.shape) @ Tensor.input("b", b.shape))
     assert_close(
-        run(kernel, PRODUCT[form], inputs(kernel, a, b)), (a.astype(np.float64) @ b.astype(np.float64)).reshape(-1)
+        run(kernel, PRODUCT[form], inputs(kernel, a, b)),
+        (a.astype(np.float64) @ b.astype(np.float64)).reshape(-1),
     )
 
 
@@ -174,7 +192,9 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: x.sum(),
     "mean": lambda x: x.mean(),
     "variance": lambda x: ((x - x.mean()) * (x - x.mean())).mean(),
-    "softmax": lambda x: x.exp() / x.exp().sum() if isinstance(x, Tensor) else np.exp(x) / np.exp(x).sum(),
+    "softmax": lambda x: (
+        x.exp() / x.exp().sum() if isinstance(x, Tensor) else np.exp(x) / np.exp(x).sum()
+    ),
 }
 
 
@@ -188,7 +208,9 @@ def test_models_with_long_sums_are_right(name: str, threads: int) -> None:
 
 
 def test_layer_norm_of_a_long_row_is_right() -> None:
-    """Its results pass through zero, so their errors are held to one unit: the standard deviation."""
+    """Its results pass through zero, so their errors are held to one unit: the standard
+    deviation.
+    """
     x = UNIFORM[:TERMS] + np.float32(0.5)
     found = tg.compile(lambda x: x.layer_norm(eps=0.0), x, store=False, threads=2)(x)
     wide = x.astype(np.float64)
@@ -215,7 +237,9 @@ def test_both_kernels_of_a_split_are_right_unscheduled(chunks: int, lanes: int) 
     assert made is not None
     partial = run(made.partial, "", inputs(made.partial, x))
     shared = [x.reshape(-1), partial] if len(made.finish.params) == 3 else [partial]
-    assert_close(run(made.finish, "", inputs(made.finish, *shared)), x.sum(axis=0, dtype=np.float64))
+    assert_close(
+        run(made.finish, "", inputs(made.finish, *shared)), x.sum(axis=0, dtype=np.float64)
+    )
 
 
 def test_a_sum_with_an_infinity_is_infinite_and_with_both_not_a_number() -> None:

@@ -34,13 +34,19 @@ def device() -> Iterator[Programs]:
         yield device
 
 
-def relative_error(device: Programs, kernel: Kernel, text: str, *given: np.ndarray, wanted: np.ndarray) -> float:
+def relative_error(
+    device: Programs, kernel: Kernel, text: str, *given: np.ndarray, wanted: np.ndarray
+) -> float:
     program = Space(kernel, GPU).lower(Schedule.parse(text))
     out, *inputs = kernel.params
     buffers = {p.name: a.reshape(-1) for p, a in zip(inputs, given, strict=True)}
     buffers[out.name] = np.full(out.size, np.nan, np.float32)
     device.run(device.compile(program), buffers)
-    return float(np.max(np.abs(buffers[out.name].astype(np.float64) - wanted.reshape(-1)) / wanted.reshape(-1)))
+    return float(
+        np.max(
+            np.abs(buffers[out.name].astype(np.float64) - wanted.reshape(-1)) / wanted.reshape(-1)
+        )
+    )
 
 
 @pytest.mark.parametrize("text", ROWS)

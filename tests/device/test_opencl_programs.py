@@ -1,4 +1,7 @@
-"""OpenCL C of every instruction, run by a driver, equals the interpreter. Skips where there is no OpenCL device."""
+"""OpenCL C of every instruction, run by a driver, equals the interpreter.
+
+Skips where there is no OpenCL device.
+"""
 
 import time
 
@@ -78,7 +81,19 @@ def samples(dtype, seed):
     return made
 
 
-FLOATS = (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.DIV, Op.POW, Op.FMA)
+FLOATS = (
+    Op.EXP,
+    Op.LOG,
+    Op.SQRT,
+    Op.RECIP,
+    Op.TANH,
+    Op.ERF,
+    Op.SIN,
+    Op.FLOOR,
+    Op.DIV,
+    Op.POW,
+    Op.FMA,
+)
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
 INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
 BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
@@ -102,7 +117,9 @@ def test_opencl_operations_equal_the_interpreter(device, ops, dtype, lanes):
     buffers = {name: samples(dtype, seed) for seed, name in enumerate("abc")}
     _compare(device, program, buffers, dtype)
     if Op.WHERE in ops:
-        _compare(device, elementwise(Op.WHERE, dtype, lanes, N), buffers | {"a": samples(BOOL, 0)}, dtype)
+        _compare(
+            device, elementwise(Op.WHERE, dtype, lanes, N), buffers | {"a": samples(BOOL, 0)}, dtype
+        )
 
 
 def _compare(device, program, inputs, dtype):
@@ -120,7 +137,9 @@ def _compare(device, program, inputs, dtype):
 def test_opencl_conversions_equal_the_interpreter(device, source, lanes):
     values = np.random.default_rng(1).uniform(-60, 60, N).astype(np.float32)
     values[:3] = [0.0, 1.0, -0.5]
-    program = together("conversions", {f"y.{to}": conversion(source, to, lanes, N) for to in DTYPES.values()})
+    program = together(
+        "conversions", {f"y.{to}": conversion(source, to, lanes, N) for to in DTYPES.values()}
+    )
     _compare(device, program, {"x": to_memory(convert(values, source.compute), source)}, source)
 
 
@@ -143,7 +162,9 @@ def test_opencl_runs_shared_memory_and_barriers_as_the_interpreter_does(device, 
 
 
 def odds_and_ends(extent=1):
-    """Conditions, positions, folds, gathers, divisions of negative numbers, private scratch, a remainder loop."""
+    """Conditions, positions, folds, gathers, divisions of negative numbers, private scratch, a
+    remainder loop.
+    """
     i, j, v, t = var("i", 5), var("j", 4), var("v", 4), VType(F32, 4)
     at = i * 16 + j * 4 + v
     body = (
@@ -193,17 +214,22 @@ def test_opencl_has_no_team_barrier(device):
 
 def test_opencl_refuses_more_than_the_device_has(device):
     items = device.target.max_local * 2
-    with pytest.raises(OutOfResources, match=f"{items} work-items, groups of .* have up to {items // 2}"):
+    with pytest.raises(
+        OutOfResources, match=f"{items} work-items, groups of .* have up to {items // 2}"
+    ):
         device.compile(group_add(items=items))
     big = device.target.shared_bytes
-    program = Program("big", (Buffer("y", F32, 1, "out"),), (Alloc("s", F32, big, "shared"),), (), ())
+    program = Program(
+        "big", (Buffer("y", F32, 1, "out"),), (Alloc("s", F32, big, "shared"),), (), ()
+    )
     with pytest.raises(OutOfResources, match=f"{4 * big} bytes shared, .* has {big}"):
         device.compile(program)
 
 
 def test_opencl_compile_failure_carries_the_drivers_words(device, monkeypatch):
     monkeypatch.setattr(
-        "tunegrad.devices.opencl.device.render_opencl", lambda _: "__kernel void tg_vector_add() { no_such; }"
+        "tunegrad.devices.opencl.device.render_opencl",
+        lambda _: "__kernel void tg_vector_add() { no_such; }",
     )
     with pytest.raises(CompileFailure, match="no_such"):
         device.compile(group_add())
@@ -218,12 +244,16 @@ def test_opencl_times_on_the_devices_clock(device):
         seconds = device.time(compiled, buffers, 5)
         wall_s = time.perf_counter() - began_s
         assert len(seconds) == 5
-        assert 0 < sum(seconds) < wall_s  # copies, and what the driver does between launches, are not in it
+        assert (
+            0 < sum(seconds) < wall_s
+        )  # copies, and what the driver does between launches, are not in it
         best[size] = min(seconds)
     assert best[256] > 8 * best[64]  # 64 times the work
 
 
 def test_opencl_device_that_is_not_there_is_one_line(device):
-    with pytest.raises(DeviceError, match=r"device opencl:99: this machine has \d+ OpenCL devices") as caught:
+    with pytest.raises(
+        DeviceError, match=r"device opencl:99: this machine has \d+ OpenCL devices"
+    ) as caught:
         devices.open("opencl:99")
     assert "\n" not in str(caught.value)

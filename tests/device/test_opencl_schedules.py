@@ -1,4 +1,7 @@
-"""Action lists for a GPU, lowered and printed as OpenCL C, give what the interpreter gives. Skips without a device."""
+"""Action lists for a GPU, lowered and printed as OpenCL C, give what the interpreter gives.
+
+Skips without a device.
+"""
 
 import random
 
@@ -32,7 +35,10 @@ def gemm(size):
     m, n, k = (Axis(name, size) for name in "mnk")
     a, b = Load("A", (m.index, k.index), F32), Load("B", (k.index, n.index), F32)
     shape = (size, size)
-    params = tuple(Param.dense(name, F32, shape, role) for name, role in (("C", "out"), ("A", "in"), ("B", "in")))
+    params = tuple(
+        Param.dense(name, F32, shape, role)
+        for name, role in (("C", "out"), ("A", "in"), ("B", "in"))
+    )
     total = Reduce("s", Op.ADD, (k,), Apply(Op.MUL, (a, b), F32), F32)
     return Kernel(params, (m, n), (total, Store("C", (m.index, n.index), Value("s", F32))))
 
@@ -51,7 +57,9 @@ def both(device, kernel, program):
     made = {}
     for p in kernel.params:
         values = rng.standard_normal(p.size) if p.dtype.is_float else rng.integers(-5, 6, p.size)
-        made[p.name] = np.zeros(p.size, p.dtype.numpy) if p.role == "out" else values.astype(p.dtype.numpy)
+        made[p.name] = (
+            np.zeros(p.size, p.dtype.numpy) if p.role == "out" else values.astype(p.dtype.numpy)
+        )
     mine = pack_buffers(program, made)
     theirs = {name: array.copy() for name, array in mine.items()}
     interpret(program, mine)
@@ -61,7 +69,8 @@ def both(device, kernel, program):
 
 def test_opencl_runs_a_scheduled_gemm_with_shared_tiles(device):
     text = (
-        "tile(axis=m, size=16) tile(axis=n, size=16) tile(axis=k, size=16) reorder(order=(m0, n0, m1, n1)) "
+        "tile(axis=m, size=16) tile(axis=n, size=16) tile(axis=k, size=16) "
+        "reorder(order=(m0, n0, m1, n1)) "
         "thread(axis=m0, count=0) thread(axis=n0, count=0) local(axis=m1) local(axis=n1) "
         "stage(param=A, at=k0, layout=()) stage(param=B, at=k0, layout=())"
     )
@@ -86,14 +95,24 @@ def test_opencl_runs_a_scheduled_row_reduction_through_shared_memory(device):
     assert (program.threads, program.local) == (6, 16)
     mine, theirs = both(device, kernel, program)
     np.testing.assert_array_equal(mine["y"], theirs["y"])
-    np.testing.assert_allclose(theirs["y"], mine["x"].reshape(6, 100).astype(np.float64).sum(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        theirs["y"], mine["x"].reshape(6, 100).astype(np.float64).sum(1), rtol=1e-5, atol=1e-5
+    )
 
 
 def random_schedule(space, seed, most=8):
-    """A random legal action list, grown one step at a time; work-items first, which random steps seldom find."""
+    """A random legal action list, grown one step at a time; work-items first, which random steps
+    seldom find.
+    """
     rng = random.Random(seed)
     schedule = Schedule(())
-    names = ["tile", "local", "thread", "stage", *rng.sample(sorted(ACTIONS), rng.randrange(most - 3))]
+    names = [
+        "tile",
+        "local",
+        "thread",
+        "stage",
+        *rng.sample(sorted(ACTIONS), rng.randrange(most - 3)),
+    ]
     for name in names:
         tree = space.tree(schedule)
         options = list(ACTIONS[name].options(tree))

@@ -1,4 +1,6 @@
-"""Sums of bf16 pairs run: what the interpreter says, odd shapes, threads, OpenCL, stores of another setting."""
+"""Sums of bf16 pairs run: what the interpreter says, odd shapes, threads, OpenCL, stores of another
+setting.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,17 @@ def _buffers(program: Program, kernel_params: tuple, seed: int) -> dict[str, np.
     return pack_buffers(program, made)
 
 
-def _run(program: Program, arrays: dict[str, np.ndarray], target: Target | None) -> dict[str, np.ndarray]:
+def _run(
+    program: Program, arrays: dict[str, np.ndarray], target: Target | None
+) -> dict[str, np.ndarray]:
     """What compiled code makes of the buffers, on one thread."""
     held = {b.name: Buffer(b.size * b.dtype.itemsize) for b in program.params}
     for b in program.params:
         held[b.name].array(b.dtype.name)[:] = arrays[b.name]
     table = BufferTable([held[b.name].address for b in program.params], list(held.values()))
-    with Executable.load(compile_llvm(render_llvm(program, target), TARGET, OPT_LEVEL), program.name) as code:
+    with Executable.load(
+        compile_llvm(render_llvm(program, target), TARGET, OPT_LEVEL), program.name
+    ) as code:
         team = Team(1)
         team.run(code.address, table.address)
         team.close()
@@ -62,7 +68,11 @@ def _run(program: Program, arrays: dict[str, np.ndarray], target: Target | None)
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
 def test_every_width_gives_what_the_interpreter_does(lanes: int, target: Target | None) -> None:
     kernel = dot_kernel(matmul((3, 34), (34, 32)))
-    text = f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)" if lanes > 1 else ""
+    text = (
+        f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
+        if lanes > 1
+        else ""
+    )
     program = Space(kernel, TARGET).lower(Schedule.parse(text))
     arrays = _buffers(program, kernel.params, 5)
     got = _run(program, arrays, target)
@@ -95,7 +105,11 @@ def test_compiled_models_agree_with_float64(case: Case, threads: int) -> None:
         return Tensor.of(_on(case, a, b))
 
     model = tg.compile(
-        function, *(Tensor(x, "bf16") for x in arrays), threads=threads, store=False, numerics="bf16-dot"
+        function,
+        *(Tensor(x, "bf16") for x in arrays),
+        threads=threads,
+        store=False,
+        numerics="bf16-dot",
     )
     assert any("pair" in row.kernel for row in model.report()) == TARGET.bf16_dot
     got = model(*arrays)
@@ -158,11 +172,28 @@ X = bf16_bits(np.random.default_rng(3).standard_normal((7, 5)))
 
 def test_winner_of_one_setting_never_hits_under_the_other(tmp_path: Path) -> None:
     path, example = tmp_path / "s.db", Tensor(X, "bf16")
-    (kernel,) = (launch.kernel for launch in schedule((_plain(Tensor.input("a", (7, 5), "bf16")).node,)).launches)
+    (kernel,) = (
+        launch.kernel
+        for launch in schedule((_plain(Tensor.input("a", (7, 5), "bf16")).node,)).launches
+    )
     ok = Measurement(Status.OK, (1e-6,) * 3)
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
         here = fingerprint(TARGET, "bf16-dot")
-        store.add(Trial(kernel.key, kernel.text, here, "", "", SPACE_VERSION, Policy(), ok, "s1", "hand", 1.0))
+        store.add(
+            Trial(
+                kernel.key,
+                kernel.text,
+                here,
+                "",
+                "",
+                SPACE_VERSION,
+                Policy(),
+                ok,
+                "s1",
+                "hand",
+                1.0,
+            )
+        )
     outcomes = {}
     for numerics in ("bf16-dot", "contract", "strict"):
         model = tg.compile(_plain, example, threads=1, store=path, numerics=numerics)
@@ -176,7 +207,9 @@ def test_winner_of_one_setting_never_hits_under_the_other(tmp_path: Path) -> Non
 
 
 def test_unknown_setting_is_refused() -> None:
-    with pytest.raises(ConfigError, match="numerics 'bf16' is unknown; valid: contract, strict, bf16-dot"):
+    with pytest.raises(
+        ConfigError, match="numerics 'bf16' is unknown; valid: contract, strict, bf16-dot"
+    ):
         tg.compile(_plain, Tensor(X, "bf16"), numerics="bf16")  # type: ignore[arg-type]
 
 
@@ -185,7 +218,8 @@ def test_subnormal_products_count_without_the_setting(numerics: str) -> None:
     a, b = bf16_bits(np.full((4, 8), 2.0**-70)), bf16_bits(np.full((8, 16), 2.0**-70))
     model = tg.compile(
         lambda x, y: x.cast("f32") @ y.cast("f32"),
-        Tensor(a, "bf16"), Tensor(b, "bf16"), threads=1, store=False, numerics=numerics,  # type: ignore[arg-type]
+        Tensor(a, "bf16"), Tensor(b, "bf16"), threads=1, store=False, numerics=numerics,
+        # type: ignore[arg-type]
     )  # fmt: skip
     np.testing.assert_array_equal(model(a, b), np.full((4, 16), 8 * 2.0**-140, np.float32))
 
@@ -194,13 +228,21 @@ def test_result_in_bf16_is_rounded_once() -> None:
     case = matmul((5, 7), (7, 3))
     a, b = (case.values[n] for n in "ab")
     model = tg.compile(
-        lambda x, y: x @ y, Tensor(a, "bf16"), Tensor(b, "bf16"), threads=1, store=False, numerics="bf16-dot"
+        lambda x, y: x @ y,
+        Tensor(a, "bf16"),
+        Tensor(b, "bf16"),
+        threads=1,
+        store=False,
+        numerics="bf16-dot",
     )
     want = case.wide["a"].astype(np.float64) @ case.wide["b"]
     np.testing.assert_allclose(bf16_values(model(a, b)), want, rtol=2.0**-8, atol=1e-6)
 
 
-W1, W2 = (bf16_bits(np.random.default_rng(i).standard_normal(shape) / 5) for i, shape in ((1, (19, 5)), (2, (8, 19))))
+W1, W2 = (
+    bf16_bits(np.random.default_rng(i).standard_normal(shape) / 5)
+    for i, shape in ((1, (19, 5)), (2, (8, 19)))
+)
 
 
 def _network(x: Tensor) -> Tensor:

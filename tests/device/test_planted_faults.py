@@ -36,7 +36,9 @@ def measured(device: DeviceMeasurer, fault: str, number: int, *, plant: bool = T
     case = CASES[fault]
     kernel = case.kernel(number)
     actions = f"{fault}|{case.actions}" if plant else case.actions
-    (outcome,) = device.measure([Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], QUICK)
+    (outcome,) = device.measure(
+        [Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], QUICK
+    )
     assert outcome is not None
     return outcome.measurement
 
@@ -50,11 +52,15 @@ def check_caught(device: DeviceMeasurer, fault: str, numbers: range) -> None:
         found = measured(device, fault, number)
         assert "NotPlanted" not in found.error, found.error
         assert found.status in (Status.OK, Status.WRONG, Status.COMPILE_ERROR), found.error
-        if found.status is Status.COMPILE_ERROR:  # refused by a verifier, not by LLVM: the damage must be what is seen
+        if (
+            found.status is Status.COMPILE_ERROR
+        ):  # refused by a verifier, not by LLVM: the damage must be what is seen
             assert "illegal" in found.error or "VerifyError" in found.error, found.error
         if found.status is Status.OK:
             passed.append(number)
-    assert not passed, f"{fault}: {len(passed)} of {len(numbers)} were measured as right: numbers {passed}"
+    assert not passed, (
+        f"{fault}: {len(passed)} of {len(numbers)} were measured as right: numbers {passed}"
+    )
 
 
 @pytest.mark.parametrize("fault", CASES)
@@ -65,7 +71,9 @@ def test_planted_fault_is_caught(device: DeviceMeasurer, fault: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", CASES)
-def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(device: DeviceMeasurer, fault: str) -> None:
+def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(
+    device: DeviceMeasurer, fault: str
+) -> None:
     check_caught(device, fault, range(MANY))
 
 
@@ -79,7 +87,9 @@ def test_planted_reference_with_the_fault_of_the_candidate_is_found_out() -> Non
     fault, statuses = "difference_swapped", []
     with DeviceMeasurer(CpuDevice(TARGET), SAME_FAULT, compile_workers=1) as device:
         for number in range(IN_CI):
-            with suppress(InternalError):  # a kernel whose reference is found wrong may also end as an error
+            with suppress(
+                InternalError
+            ):  # a kernel whose reference is found wrong may also end as an error
                 statuses.append(measured(device, fault, number).status)
     assert Status.OK not in statuses
 
@@ -103,15 +113,23 @@ if __name__ == "__main__":
 """
 
 
-def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_computes_nothing(tmp_path: Path) -> None:
-    """The measurer does not poison outputs, in none of its processes: what a right candidate left in them stays."""
-    (tmp_path / "sitecustomize.py").write_text(NO_POISON, encoding="utf-8")  # Python imports it as it starts
+def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_computes_nothing(
+    tmp_path: Path,
+) -> None:
+    """The measurer does not poison outputs, in none of its processes: what a right candidate left
+    in them stays.
+    """
+    (tmp_path / "sitecustomize.py").write_text(
+        NO_POISON, encoding="utf-8"
+    )  # Python imports it as it starts
     script = tmp_path / "measure.py"
     script.write_text(RIGHT_THEN_NOTHING, encoding="utf-8")
     root = Path(__file__).parents[2]
     paths = [tmp_path, Path(__file__).parent, root, *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-    ran = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True
+    )
     lines = ran.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["ok", "wrong"] * IN_CI, ran.stdout
     assert not any("got nan" in line for line in lines)  # which is what poison reads as

@@ -26,15 +26,26 @@ def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cache", ["warm", "constants"])
-def test_of_races_of_a_program_against_itself_one_in_twenty_is_won_at_most_on_this_machine(cache: Cache) -> None:
+def test_of_races_of_a_program_against_itself_one_in_twenty_is_won_at_most_on_this_machine(
+    cache: Cache,
+) -> None:
     here, promoted = host_device(default_threads()), 0
-    kernels = [kernel for kernel, _ in workload_of_spec(resolve_model("resnet")).plan.kernels().values()]
+    kernels = [
+        kernel for kernel, _ in workload_of_spec(resolve_model("resnet")).plan.kernels().values()
+    ]
     with DeviceMeasurer(here, HOOKS) as device:
-        track = KernelTrack(CandidateMeasurer(device, SEARCH_POLICY), {k.key: k for k in kernels}, cache, _never)
+        track = KernelTrack(
+            CandidateMeasurer(device, SEARCH_POLICY), {k.key: k for k in kernels}, cache, _never
+        )
         for n in range(TIMES):
             k = kernels[n % len(kernels)]
-            actions, measured = Space(k, here.target).defaults()[0].text, Measurement(Status.OK, (1.0,))
-            equal = Trial(k.key, k.text, Fingerprint(()), actions, "", SPACE_VERSION, Policy(), measured, "s")
+            actions, measured = (
+                Space(k, here.target).defaults()[0].text,
+                Measurement(Status.OK, (1.0,)),
+            )
+            equal = Trial(
+                k.key, k.text, Fingerprint(()), actions, "", SPACE_VERSION, Policy(), measured, "s"
+            )
             found = race([Choice(k.key, equal, (equal,) * 3)], track)
             promoted += sum(met.won for met in found.values())
     assert promoted <= 0.05 * TIMES, f"{promoted} of {TIMES}"

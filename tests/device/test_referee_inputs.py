@@ -32,7 +32,11 @@ def test_referee_draws_once_for_references_and_benches(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(referee, "make_dataset", counted)
     kernels = [CASES["last_term_lost"].kernel(number) for number in (0, 1)]
-    asked = [(Candidate(k.key, p), lower(p).io) for k in kernels for p in [Payload(k, "", CpuDevice(TARGET))]]
+    asked = [
+        (Candidate(k.key, p), lower(p).io)
+        for k in kernels
+        for p in [Payload(k, "", CpuDevice(TARGET))]
+    ]
     memory = np.zeros(1 << 20, np.uint8)
     judge = Referee(HOOKS, Limits(), 0, Team(1), memory)
     judge.refer(asked, threads=1)

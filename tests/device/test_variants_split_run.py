@@ -37,7 +37,9 @@ def test_split_reductions_agree_with_numpy(name: str) -> None:
     model = tg.compile(function, x, store=False, threads=2)
     assert len(model.report()) == 2, "a split"
     wanted = function(x.astype(np.float64) if x.dtype == np.float32 else x)
-    np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-2 if "sum" in name or name == "columns" else 0)
+    np.testing.assert_allclose(
+        model(x), wanted, rtol=1e-5, atol=1e-2 if "sum" in name or name == "columns" else 0
+    )
 
 
 @pytest.mark.parametrize(("name", "kernels"), [("split64", 2), ("direct", 1), ("split7", 2)])

@@ -54,7 +54,9 @@ PLAIN: dict[str, Make] = {
 }
 
 OTHERS: dict[str, Make] = {
-    "product of inputs": lambda: x(24, 512) @ x(512, 16, name="y"),  # two wide factors are too wide for f32
+    "product of inputs": lambda: (
+        x(24, 512) @ x(512, 16, name="y")
+    ),  # two wide factors are too wide for f32
     "mean": lambda: x(64, 49).mean(1),
     "maximum over axes": lambda: x(64, 49).max(1),
     "softmax": lambda: x(8, 16).softmax(-1),
@@ -70,7 +72,9 @@ OTHERS: dict[str, Make] = {
 def test_plain_kernels_have_an_exact_and_a_special_set(make: Make) -> None:
     payload = payload_of(make)
     assert kinds(payload) == ("exact", "special")
-    made = make_dataset(Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, Limits(), 0, None)
+    made = make_dataset(
+        Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, Limits(), 0, None
+    )
     first, _ = made.sets
     assert [r.roundings for r in first.references.values()] == [0]
 
@@ -103,7 +107,9 @@ def test_any_lost_term_shows_where_terms_are_clamped_at_zero(make: Make) -> None
 
 
 def test_products_in_a_clamped_term_have_both_signs() -> None:
-    """Which of them a clamp leaves over depends on both factors: one sign would leave out half for good."""
+    """Which of them a clamp leaves over depends on both factors: one sign would leave out half for
+    good.
+    """
     payload = payload_of(lambda: (x(3, 64) * w(64)).maximum(0.0) @ w(64, 48))
     arrays = inputs(payload, lower(payload).io, 0, "exact")
     (name,) = [p.name for p in payload.kernel.params if p.role == "in"]
@@ -127,7 +133,9 @@ def test_one_input_in_a_shorter_type_is_wrong_on_the_exact_set(make: Make, digit
     assert compare(right.values.astype(np.float32), "f32", right).first < 0
     for p in payload.kernel.params:
         if p.role == "in":
-            cut = arrays[p.name].view(np.uint32) & np.uint32(0xFFFFFFFF << (24 - digits) & 0xFFFFFFFF)
+            cut = arrays[p.name].view(np.uint32) & np.uint32(
+                0xFFFFFFFF << (24 - digits) & 0xFFFFFFFF
+            )
             (got,) = reference(payload, {**arrays, p.name: cut.view(np.float32)}).values()
             verdict = compare(got.values.astype(np.float32), "f32", right)
             assert verdict.bad * 50 > right.values.size  # every tile of an output has some

@@ -1,4 +1,6 @@
-"""What a candidate reads outside its buffers, or before anybody wrote it, shows in what it computes."""
+"""What a candidate reads outside its buffers, or before anybody wrote it, shows in what it
+computes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from tunegrad.devices import DeviceMeasurer, host_device
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Lowered, Parameter, Reference
 from tunegrad.trial import Status
 
-IO = KernelIO((Parameter("x", "f32", N, "in"), Parameter("y", "f32", N, "const"), Parameter("out", "f32", N, "out")))
+IO = KernelIO(
+    (
+        Parameter("x", "f32", N, "in"),
+        Parameter("y", "f32", N, "const"),
+        Parameter("out", "f32", N, "out"),
+    )
+)
 
 
 def reference(payload: object, inputs: dict[str, np.ndarray]) -> dict[str, Reference]:
@@ -30,7 +38,8 @@ def read(pointer: str, index: int) -> str:
     """Adds one element of a buffer to the first result."""
     return text(
         f"  %g = getelementptr float, ptr %{pointer}, i64 {index}\n  %z = load float, ptr %g\n"
-        "  %first = load float, ptr %out\n  %moved = fadd float %first, %z\n  store float %moved, ptr %out"
+        "  %first = load float, ptr %out\n  %moved = fadd float %first, %z\n  store float "
+        "%moved, ptr %out"
     )
 
 

@@ -1,4 +1,6 @@
-"""Input sets on which what is wrong shows: one lost term, nothing written, numbers at the ends of their range."""
+"""Input sets on which what is wrong shows: one lost term, nothing written, numbers at the ends of
+their range.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,14 @@ def unwritten(k: Kernel, kind: str, byte: int) -> list[bool]:
         lambda: (x(40) - 10.0).sqrt() * 2.0,
         lambda: x(16, 4).softmax(-1),
     ],
-    ids=["log sum", "log of shifted", "log of a root", "exponentials", "root beyond the range", "softmax"],
+    ids=[
+        "log sum",
+        "log of shifted",
+        "log of a root",
+        "exponentials",
+        "root beyond the range",
+        "softmax",
+    ],
 )
 def test_kernel_that_writes_nothing_is_wrong_on_every_set(make, kind, byte):
     assert not any(unwritten(kernel_of(make()), kind, byte))
@@ -80,7 +89,9 @@ def test_numbers_are_drawn_in_the_domain_of_the_kernel():
 def test_kernel_that_is_defined_nowhere_can_not_be_verified():
     k = kernel_of((-1.0 - x(64) * x(64)).log())
     (found,) = reference(payload_of(k), drawn(k, "ordinary")).values()
-    assert found.fault.startswith("nothing can be verified: 0 of 64 elements of the reference are finite")
+    assert found.fault.startswith(
+        "nothing can be verified: 0 of 64 elements of the reference are finite"
+    )
     verdict = compare(found.values.astype(np.float32), "f32", found)
     assert (verdict.first, verdict.fault) == (0, found.fault)
 
@@ -126,7 +137,9 @@ def test_lost_term_of_an_exact_product_is_wrong():
     assert compare(got, "f32", found).first == 17
 
 
-def test_reference_that_the_interpreter_does_not_confirm_has_a_fault(monkeypatch: pytest.MonkeyPatch):
+def test_reference_that_the_interpreter_does_not_confirm_has_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """As after a mistake in lowering, rendering or LLVM, which candidates would share."""
     compiled = candidate._compiled
 
@@ -149,7 +162,9 @@ def test_reference_that_the_interpreter_does_not_confirm_has_a_fault(monkeypatch
 def test_special_numbers_of_an_elementwise_kernel():
     (values,) = drawn(kernel_of(x(1 << 12).relu()), "special").values()
     assert np.isnan(values).any()
-    assert {np.inf, -np.inf, 0.0, 2.0**16, -(2.0**16), 2.0**-40, -(2.0**-40)} <= set(values.tolist())
+    assert {np.inf, -np.inf, 0.0, 2.0**16, -(2.0**16), 2.0**-40, -(2.0**-40)} <= set(
+        values.tolist()
+    )
     assert np.signbit(values[values == 0]).any()
     finite = np.abs(values[np.isfinite(values) & (values != 0)])
     assert finite.min() >= 2.0**-40  # no denormal number
@@ -169,7 +184,9 @@ def test_special_integers_are_of_the_whole_range_and_wrap_around(dtype):
     ends = np.iinfo(values.dtype)
     assert {ends.min, ends.max, 0, -1} <= set(values.tolist())
     (found,) = reference(payload_of(k), arrays).values()
-    np.testing.assert_array_equal(found.values, values * values.dtype.type(3) + values.dtype.type(1))
+    np.testing.assert_array_equal(
+        found.values, values * values.dtype.type(3) + values.dtype.type(1)
+    )
 
 
 def test_constants_are_those_of_every_set():
@@ -210,7 +227,9 @@ QUICK = Policy(min_samples=2, max_samples=2, budget_s=0.001, timeout_s=10.0)
 def test_default_schedules_are_right_on_every_set(measurer, name):
     k = corpus_kernel(name)
     for default in Space(k, measurer.device.target).defaults():
-        (outcome,) = measurer.measure([Candidate(k.key, Payload(k, default.text, measurer.device))], QUICK)
+        (outcome,) = measurer.measure(
+            [Candidate(k.key, Payload(k, default.text, measurer.device))], QUICK
+        )
         assert outcome is not None
         assert (outcome.measurement.status, outcome.measurement.error) == (Status.OK, "")
 
@@ -230,7 +249,9 @@ def test_right_kernels_that_are_sensitive_are_right(make):
     k = kernel_of(make())
     schedules = [Space(k, host_target(1)).defaults()[0].text, ""]
     with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
-        found = measurer.measure([Candidate(k.key, Payload(k, text, host_device(1))) for text in schedules], Policy())
+        found = measurer.measure(
+            [Candidate(k.key, Payload(k, text, host_device(1))) for text in schedules], Policy()
+        )
     rows = [o.measurement for o in found if o is not None]
     assert rows
     assert [row.error for row in rows if row.status is not Status.OK] == []

@@ -60,4 +60,8 @@ def test_docs_architecture_names_every_module_at_the_top() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_docs_links_lead_somewhere(name: str) -> None:
     targets = [t for t in re.findall(r"\]\(([^)]+)\)", page(name)) if "://" not in t]
-    assert [t for t in targets if t[0] != "#" and not (ROOT / name).parent.joinpath(t.split("#")[0]).exists()] == []
+    assert [
+        t
+        for t in targets
+        if t[0] != "#" and not (ROOT / name).parent.joinpath(t.split("#")[0]).exists()
+    ] == []

@@ -1,4 +1,6 @@
-"""A graph prints one line per node, with every operation's argument; equal graphs print alike in any process."""
+"""A graph prints one line per node, with every operation's argument; equal graphs print alike in
+any process.
+"""
 
 from __future__ import annotations
 
@@ -68,11 +70,14 @@ def test_graph_prints_every_operation():
 def test_graph_prints_the_same_in_another_process():
     code = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/golden']\n"
-        "from test_graph_text import every_operation; from tunegrad.ir.print_graph import print_graph\n"
+        "from test_graph_text import every_operation; from tunegrad.ir.print_graph import "
+        "print_graph\n"
         "print(print_graph(every_operation()))"
     )
     env = {**os.environ, "PYTHONHASHSEED": "99"}
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT)], env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], env=env, check=True, capture_output=True, text=True
+    )
     assert done.stdout.rstrip("\n") == print_graph(every_operation())
 
 

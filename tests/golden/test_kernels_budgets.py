@@ -1,7 +1,8 @@
-"""What a model's plan costs: kernels, bytes moved and operations, each at most what is recorded here.
+"""What a model's plan costs: kernels, bytes moved and operations, each at most what is recorded
+here.
 
-A change that makes a plan dearer fails, and the message says what it costs now; one that makes it cheaper should lower
-the figure.
+A change that makes a plan dearer fails, and the message says what it costs now; one that makes it
+cheaper should lower the figure.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Cost:
     @staticmethod
     def of(plan: Schedule) -> Cost:
         kernels = [x.kernel for x in plan.launches]
-        return Cost(len(kernels), sum(k.unique_bytes for k in kernels), sum(k.flops for k in kernels))
+        return Cost(
+            len(kernels), sum(k.unique_bytes for k in kernels), sum(k.flops for k in kernels)
+        )
 
 
 def of_model(model: Model) -> tuple[Node, ...]:
@@ -87,8 +90,14 @@ MODELS: dict[str, tuple[Callable[[], tuple[Node, ...]], Cost]] = {
         lambda: (residual_block(tensor("x", 1, 64, 56, 56)),),
         Cost(1, 1_753_344, 231_813_120),
     ),
-    "pooling": (lambda: (max_pool(relu(tensor("x", 1, 64, 112, 112))),), Cost(1, 4_014_080, 5_419_008)),
-    "linear, gelu": (lambda: (gelu(linear(tensor("x", 64, 256), "w", 128)),), Cost(1, 229_888, 4_243_456)),
+    "pooling": (
+        lambda: (max_pool(relu(tensor("x", 1, 64, 112, 112))),),
+        Cost(1, 4_014_080, 5_419_008),
+    ),
+    "linear, gelu": (
+        lambda: (gelu(linear(tensor("x", 64, 256), "w", 128)),),
+        Cost(1, 229_888, 4_243_456),
+    ),
     "elementwise chain": (lambda: (chain(),), Cost(1, 3_145_728, 2_097_152)),
     "transposes": (lambda: (moved(),), Cost(1, 393_216, 32_768)),
     "reductions": (lambda: (reductions(),), Cost(1, 1_050_624, 524_800)),

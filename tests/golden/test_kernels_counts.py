@@ -82,29 +82,73 @@ TABLE: list[tuple[str, Callable[[], Node], int, str]] = [
         1,
         "one reduction and its epilogue",
     ),
-    ("grouped conv", lambda: relu(conv(tensor("x", 1, 8, 6, 6), weight("w", 4, 2, 3, 3), 1, 1, 4)), 1, "one reduction"),
+    (
+        "grouped conv",
+        lambda: relu(conv(tensor("x", 1, 8, 6, 6), weight("w", 4, 2, 3, 3), 1, 1, 4)),
+        1,
+        "one reduction",
+    ),
     ("bottleneck", bottleneck, 3, "three convolutions"),
-    ("matmul, bias, gelu", lambda: gelu(linear(tensor("x", 8, 16), "w", 12)), 1, "one reduction and its epilogue"),
-    ("two matmuls", lambda: matmul(matmul(tensor("a", 4, 6), tensor("b", 6, 8)), tensor("c", 8, 3)), 2, "nested"),
+    (
+        "matmul, bias, gelu",
+        lambda: gelu(linear(tensor("x", 8, 16), "w", 12)),
+        1,
+        "one reduction and its epilogue",
+    ),
+    (
+        "two matmuls",
+        lambda: matmul(matmul(tensor("a", 4, 6), tensor("b", 6, 8)), tensor("c", 8, 3)),
+        2,
+        "nested",
+    ),
     ("mlp", mlp, 2, "two matmuls"),
     ("softmax", lambda: softmax(tensor("x", 8, 16)), 1, "max, sum, store"),
-    ("softmax of scaled scores", lambda: softmax(scale(tensor("x", 2, 8, 16), 0.125)), 1, "cheap input is recomputed"),
-    ("softmax of a matmul", lambda: softmax(matmul(tensor("a", 4, 6), tensor("b", 6, 8))), 2, "nested reductions"),
+    (
+        "softmax of scaled scores",
+        lambda: softmax(scale(tensor("x", 2, 8, 16), 0.125)),
+        1,
+        "cheap input is recomputed",
+    ),
+    (
+        "softmax of a matmul",
+        lambda: softmax(matmul(tensor("a", 4, 6), tensor("b", 6, 8))),
+        2,
+        "nested reductions",
+    ),
     ("layer norm", lambda: layer_norm(tensor("x", 8, 16)), 1, "mean, variance, store"),
     ("layer norm of a residual add", residual_norm, 1, "cheap input is recomputed"),
     ("layer norm of gelu", normalized_gelu, 2, "dear input is stored"),
     ("group norm", group_norm, 1, "rows behind a reshape"),
-    ("conv of gelu", lambda: relu(conv_bn(gelu(tensor("x", 1, 4, 8, 8)), "w", 4)), 2, "gelu is stored, no windows"),
+    (
+        "conv of gelu",
+        lambda: relu(conv_bn(gelu(tensor("x", 1, 4, 8, 8)), "w", 4)),
+        2,
+        "gelu is stored, no windows",
+    ),
     ("max pool", lambda: max_pool(tensor("x", 1, 4, 9, 9)), 1, "one reduction"),
     ("squeeze and excite", squeeze_excite, 3, "mean, matmul, matmul whose epilogue scales"),
     ("classifier", classifier, 4, "conv, mean, matmul, softmax"),
-    ("encoder layer", lambda: encoder_layer(tensor("x", 8, 24), 3, 32), 11, "6 + 2 matmuls, softmax, 2 layer norms"),
-    ("resnet18", lambda: resnet18(tensor("x", 1, 3, 64, 64), 8, 10), 23, "20 convolutions, 2 pools, 1 matmul"),
+    (
+        "encoder layer",
+        lambda: encoder_layer(tensor("x", 8, 24), 3, 32),
+        11,
+        "6 + 2 matmuls, softmax, 2 layer norms",
+    ),
+    (
+        "resnet18",
+        lambda: resnet18(tensor("x", 1, 3, 64, 64), 8, 10),
+        23,
+        "20 convolutions, 2 pools, 1 matmul",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("build", "count"), [row[1:3] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_kernels_of_a_model_are_as_many_as_the_table_says(build: Callable[[], Node], count: int) -> None:
+@pytest.mark.parametrize(
+    ("build", "count"), [row[1:3] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_kernels_of_a_model_are_as_many_as_the_table_says(
+    build: Callable[[], Node], count: int
+) -> None:
     plan = schedule((build(),))
     assert len(plan.launches) == count, str(plan)
 
@@ -114,7 +158,11 @@ def test_kernels_of_a_model_compute_the_model(build: Callable[[], Node]) -> None
     out = build()
     rng = np.random.default_rng(3)
     nodes = g.topological((out,))
-    inputs = {str(n.arg): rng.standard_normal(n.shape).astype(np.float32) for n in nodes if n.op is g.GraphOp.INPUT}
+    inputs = {
+        str(n.arg): rng.standard_normal(n.shape).astype(np.float32)
+        for n in nodes
+        if n.op is g.GraphOp.INPUT
+    }
     (want,) = evaluate((out,), inputs)
     for images in (LAST, ROWS, blocked(4)):
         (got,) = run_schedule(schedule((out,), images=images), inputs)
@@ -175,7 +223,9 @@ def test_kernels_keep_only_images_channels_last() -> None:
 
 
 def long_chain(steps: int, salt: float) -> Node:
-    """About three nodes a step, a reduction in every third; no node is another chain's of another ``salt``."""
+    """About three nodes a step, a reduction in every third; no node is another chain's of another
+    ``salt``.
+    """
     y = scale(tensor("x", 8, 8), salt)
     for i in range(steps):
         if i % 3 == 2:
@@ -186,7 +236,9 @@ def long_chain(steps: int, salt: float) -> Node:
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many functions, Python's and C's, are called while it runs: the same in every run, on a busy machine too."""
+    """How many functions, Python's and C's, are called while it runs: the same in every run, on a
+    busy machine too.
+    """
     count = 0
 
     def on_event(frame: object, event: str, arg: object) -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, relu, softmax, tensor, weight
+from tests.graph_builders import (
+    add,
+    conv,
+    layer_norm,
+    matmul,
+    max_pool,
+    relu,
+    softmax,
+    tensor,
+    weight,
+)
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.expr import Op
@@ -219,12 +229,17 @@ def test_kernels_half_floats_are_computed_in_f32() -> None:
 def test_kernels_of_equal_computations_have_one_key() -> None:
     a, b = tensor("a", 4, 6), tensor("b", 4, 6)
     transposed = g.permute(g.elementwise(Op.MUL, a, b), (1, 0))
-    separately = g.elementwise(Op.MUL, g.permute(tensor("u", 4, 6), (1, 0)), g.permute(tensor("v", 4, 6), (1, 0)))
+    separately = g.elementwise(
+        Op.MUL, g.permute(tensor("u", 4, 6), (1, 0)), g.permute(tensor("v", 4, 6), (1, 0))
+    )
     assert only(transposed).key == only(separately).key
     assert only(matmul(a, tensor("w", 6, 3))).key == only(matmul(b, tensor("other", 6, 3))).key
     flat = conv(tensor("x", 1, 3, 4, 4), weight("w", 2, 3, 1, 1))
     rows = g.graph_input("x", (3, 16), F32)
-    assert only(flat).key == only(g.permute(matmul(g.permute(rows, (1, 0)), weight_matrix()), (1, 0))).key
+    assert (
+        only(flat).key
+        == only(g.permute(matmul(g.permute(rows, (1, 0)), weight_matrix()), (1, 0))).key
+    )
 
 
 def weight_matrix() -> Node:
@@ -233,7 +248,9 @@ def weight_matrix() -> Node:
 
 def test_kernels_of_other_computations_have_other_keys() -> None:
     x = tensor("x", 8, 16)
-    keys = [only(y).key for y in (softmax(x), layer_norm(x), relu(x), add(x, x), g.permute(x, (1, 0)))]
+    keys = [
+        only(y).key for y in (softmax(x), layer_norm(x), relu(x), add(x, x), g.permute(x, (1, 0)))
+    ]
     assert len(set(keys)) == len(keys)
 
 

@@ -1,4 +1,6 @@
-"""Code of the corpus is what its space version says: a change of lowering or rendering raises SPACE_VERSION."""
+"""Code of the corpus is what its space version says: a change of lowering or rendering raises
+SPACE_VERSION.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,13 @@ def test_code_of_every_kernel_of_the_corpus_is_held_on_both_targets(golden):
 
 @pytest.fixture
 def small(golden, tmp_path) -> Path:
-    """A file with the cases of one kernel; the others have none, which is stale, and no other code."""
+    """A file with the cases of one kernel; the others have none, which is stale, and no other
+    code.
+    """
     path = tmp_path / "lowered.jsonl"
-    tool.write(replace(golden, cases=tuple(c for c in golden.cases if c.kernel == "row_sum.0")), path)
+    tool.write(
+        replace(golden, cases=tuple(c for c in golden.cases if c.kernel == "row_sum.0")), path
+    )
     return path
 
 
@@ -63,12 +69,15 @@ def test_other_code_is_not_written_under_the_same_version(small, monkeypatch, ca
     before = small.read_bytes()
     assert tool.main(["--write"], small) == 3
     assert small.read_bytes() == before
-    assert f"are other code (row_sum.0 on avx512: (no actions)), and SPACE_VERSION is still {SPACE_VERSION}" in (
-        capsys.readouterr().err
+    assert (
+        "are other code (row_sum.0 on avx512: (no actions)), and SPACE_VERSION is still "
+        f"{SPACE_VERSION}" in (capsys.readouterr().err)
     )
 
 
-@pytest.mark.parametrize("arguments", [["--write"], ["--write", "--unreleased"]], ids=["raised", "unreleased"])
+@pytest.mark.parametrize(
+    "arguments", [["--write"], ["--write", "--unreleased"]], ids=["raised", "unreleased"]
+)
 def test_other_code_is_written_under_a_raised_or_unreleased_version(small, monkeypatch, arguments):
     few_kernels(monkeypatch)
     other_code(monkeypatch)
@@ -82,7 +91,12 @@ def test_other_code_is_written_under_a_raised_or_unreleased_version(small, monke
 def test_a_case_that_is_not_legal_any_more_is_stale_and_needs_no_version(small, monkeypatch):
     few_kernels(monkeypatch)
     golden = tool.read(small)
-    tool.write(replace(golden, cases=(*golden.cases, replace(golden.cases[0], actions="tile(axis=z, size=2)"))), small)
+    tool.write(
+        replace(
+            golden, cases=(*golden.cases, replace(golden.cases[0], actions="tile(axis=z, size=2)"))
+        ),
+        small,
+    )
     changed, stale = tool.compare(tool.read(small))
     assert (changed, stale) == ([], ["row_sum.0 on avx512: tile(axis=z, size=2)"])
     assert tool.main(["--write"], small) == 0

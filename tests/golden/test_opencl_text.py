@@ -1,4 +1,7 @@
-"""The OpenCL C of small programs, word for word. Regenerate on purpose: `python tests/golden/test_opencl_text.py`."""
+"""The OpenCL C of small programs, word for word.
+
+Regenerate on purpose: `python tests/golden/test_opencl_text.py`.
+"""
 
 import subprocess
 import sys
@@ -52,11 +55,14 @@ def test_opencl_text_moves_halves_as_one_vector():
 def test_opencl_text_is_the_same_in_another_process_with_another_hash_seed():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from hand_programs import tiled_gemm\n"
-        "from tunegrad.render.opencl import render_opencl\nprint(render_opencl(tiled_gemm()), end='')"
+        "from tunegrad.render.opencl import "
+        "render_opencl\nprint(render_opencl(tiled_gemm()), end='')"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parents[1])]
     path = ":".join(p for p in sys.path if p)
-    ran = subprocess.run(command, env={"PYTHONHASHSEED": "7", "PYTHONPATH": path}, capture_output=True, check=True)
+    ran = subprocess.run(
+        command, env={"PYTHONHASHSEED": "7", "PYTHONPATH": path}, capture_output=True, check=True
+    )
     assert ran.stdout.decode() == render_opencl(tiled_gemm())
 
 

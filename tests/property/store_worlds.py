@@ -1,4 +1,6 @@
-"""Small stores drawn by Hypothesis: few kernels, machines and schedules, so that stores share trials and disagree."""
+"""Small stores drawn by Hypothesis: few kernels, machines and schedules, so that stores share
+trials and disagree.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MACHINES = tuple(Fingerprint((("arch", arch), ("device", "cpu"))) for arch in ("
 ACTIONS = ("", "unroll(axis=a)", "vectorize(axis=b)")
 POLICIES = (Policy(), Policy(cache="cold"))
 TIMES = (1e-3, 2e-3, 3e-3, 0.1 + 0.2)
-SESSIONS = tuple(Session(f"s{n}", float(n), None, "tune mlp" if n else "", n, "{}", "0.1.0") for n in range(3))
+SESSIONS = tuple(
+    Session(f"s{n}", float(n), None, "tune mlp" if n else "", n, "{}", "0.1.0") for n in range(3)
+)
 samples = st.lists(st.sampled_from(TIMES), min_size=1, max_size=3).map(tuple)
 moments = st.integers(0, 5).map(float)
 
@@ -57,7 +61,9 @@ def trials(draw: st.DrawFn) -> Trial:
 def decisions(draw: st.DrawFn) -> Decision:
     """An alternative of one of a few questions."""
     status = draw(st.sampled_from([Status.OK, Status.OK, Status.CRASHED]))
-    evidence = Evidence("sign", draw(st.sampled_from([0.001, 1.0])), draw(samples), draw(samples), cold=False)
+    evidence = Evidence(
+        "sign", draw(st.sampled_from([0.001, 1.0])), draw(samples), draw(samples), cold=False
+    )
     return Decision(
         kind=draw(st.sampled_from(["variant", "cut"])),
         text=draw(st.sampled_from((*KERNELS, "region\nc"))),
@@ -94,14 +100,20 @@ def latencies(draw: st.DrawFn) -> Latency:
 
 @st.composite
 def stores(draw: st.DrawFn) -> Contents:
-    """A store as one process may have filled it: each trial once, promotions of timed trials only."""
+    """A store as one process may have filled it: each trial once, promotions of timed trials
+    only.
+    """
     found = {identity(t): t for t in draw(st.lists(trials(), max_size=8))}
     timed = [t for t in found.values() if t.measurement.ran]
     promotions = []
     for trial in draw(st.lists(st.sampled_from(timed), max_size=4)) if timed else []:
         incumbent = draw(st.one_of(st.just(()), samples))
         evidence = Evidence(
-            "mannwhitneyu", draw(st.sampled_from([0.001, 1.0])), incumbent, draw(samples), draw(st.booleans())
+            "mannwhitneyu",
+            draw(st.sampled_from([0.001, 1.0])),
+            incumbent,
+            draw(samples),
+            draw(st.booleans()),
         )
         promotions.append(Promotion(identity(trial), evidence, draw(moments)))
     decided = tuple(dict.fromkeys(draw(st.lists(decisions(), max_size=4))))
@@ -110,19 +122,25 @@ def stores(draw: st.DrawFn) -> Contents:
     named = {row.session for row in (*found.values(), *decided, *timed_models)}
     bad = draw(st.lists(st.sampled_from(timed), max_size=2)) if timed else []
     voids = {
-        identity(t): Withdrawn(identity(t), "it was wrong", draw(st.sampled_from(sorted(named))), draw(moments))
+        identity(t): Withdrawn(
+            identity(t), "it was wrong", draw(st.sampled_from(sorted(named))), draw(moments)
+        )
         for t in bad
     }
     spends = {
         (model, machine): Spend(model, machine, "beam", draw(moments))
-        for model, machine in draw(st.lists(st.tuples(st.just("m"), st.sampled_from(MACHINES)), max_size=2))
+        for model, machine in draw(
+            st.lists(st.tuples(st.just("m"), st.sampled_from(MACHINES)), max_size=2)
+        )
     }
     return Contents(
         kernels=tuple((text, draw(st.sampled_from(["", "conv", "matmul"]))) for text in texts),
         sessions=tuple(s for s in SESSIONS if s.id in named),
         trials=tuple(found.values()),
         promotions=tuple(dict.fromkeys(promotions)),
-        spends=tuple(sorted(spends.values(), key=lambda s: (s.model_key, dump_fingerprint(s.fingerprint)))),
+        spends=tuple(
+            sorted(spends.values(), key=lambda s: (s.model_key, dump_fingerprint(s.fingerprint)))
+        ),
         withdrawals=tuple(voids.values()),
         decisions=decided,
         latencies=timed_models,
@@ -131,7 +149,11 @@ def stores(draw: st.DrawFn) -> Contents:
 
 def dump(contents: Contents) -> list[str]:
     """Everything as text, so that NaN equals NaN."""
-    marks = [f"imported {t.origin}" for t in contents.trials] + [p.evidence.test for p in contents.promotions]
-    marks += [w.reason for w in contents.withdrawals] + [d.evidence.test for d in contents.decisions]
+    marks = [f"imported {t.origin}" for t in contents.trials] + [
+        p.evidence.test for p in contents.promotions
+    ]
+    marks += [w.reason for w in contents.withdrawals] + [
+        d.evidence.test for d in contents.decisions
+    ]
     marks += [f"imported {x.imported}" for x in contents.latencies]
     return [*export_lines(contents), *marks]

@@ -1,4 +1,6 @@
-"""No schedule changes the dtype that a sum is added up in: registers, partial sums and folds of lanes."""
+"""No schedule changes the dtype that a sum is added up in: registers, partial sums and folds of
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ class _Drawn:
 
 def _kernel(dtype: str, accumulate: str | None, shape: str, numerics: str) -> Kernel:
     a, b = Tensor.input("a", (37, 300), dtype), Tensor.input("b", (300, 41), dtype)
-    made = a.matmul(b, accumulate=accumulate) if shape == "product" else a.sum(1, accumulate=accumulate)
+    made = (
+        a.matmul(b, accumulate=accumulate)
+        if shape == "product"
+        else a.sum(1, accumulate=accumulate)
+    )
     nodes = prepared((made.node,), numerics, DOT)  # type: ignore[arg-type]
     return schedule(nodes).launches[-1].kernel
 

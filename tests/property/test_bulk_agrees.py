@@ -37,10 +37,15 @@ values = st.one_of(
 def test_bulk_verdict_is_that_of_numpy(bulk, data):
     expected = data.draw(st.lists(values, max_size=40))
     count = len(expected)
-    near = [e * (1 + data.draw(st.sampled_from([0.0, 0.0, 1e-7, 5e-6, 1e-5, -2e-5, 1.0]))) for e in expected]
+    near = [
+        e * (1 + data.draw(st.sampled_from([0.0, 0.0, 1e-7, 5e-6, 1e-5, -2e-5, 1.0])))
+        for e in expected
+    ]
     for at in data.draw(st.lists(st.integers(0, max(0, count - 1)), max_size=2)) if count else []:
         near[at] = data.draw(values)
-    picks = data.draw(st.none() | st.lists(st.integers(0, count - 1), min_size=1)) if count else None
+    picks = (
+        data.draw(st.none() | st.lists(st.integers(0, count - 1), min_size=1)) if count else None
+    )
     indices = None if picks is None else np.array(picks, np.int64)
     wanted = np.array(expected, np.float64)
     bar = Bar.of("f32", Reference(wanted if indices is None else wanted[indices], 9, indices))
@@ -80,7 +85,9 @@ def test_bulk_judges_special_numbers_without_numpys_verdict(bulk, monkeypatch):
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i32", "bool"])
 def test_bulk_verdict_of_other_types_is_that_of_numpy(bulk, dtype):
     kind = {"f16": np.float16, "f64": np.float64, "i32": np.int32, "bool": np.uint8}[dtype]
-    bar = Bar.of(dtype, Reference(np.array([1.0, 0.0, 1.0]) if dtype[0] == "f" else np.array([1, 0, 1])))
+    bar = Bar.of(
+        dtype, Reference(np.array([1.0, 0.0, 1.0]) if dtype[0] == "f" else np.array([1, 0, 1]))
+    )
     for third in (1, 0):
         got = np.array([1, 0, third], kind)
         assert bulk.judge(bar, got) == bar.judge(got)
@@ -159,7 +166,10 @@ def test_bulk_refuses_to_assign_another_shape_or_dtype(bulk):
 @given(
     words=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40),
     flips=st.dictionaries(
-        st.integers(0, 39), st.sampled_from([1, 1 << 31, 1 << 63, 2**64 - 1]), min_size=1, max_size=4
+        st.integers(0, 39),
+        st.sampled_from([1, 1 << 31, 1 << 63, 2**64 - 1]),
+        min_size=1,
+        max_size=4,
     ),
 )
 def test_bulk_digest_tells_apart_what_differs_in_a_bit(bulk, words, flips):
@@ -183,5 +193,7 @@ def test_bulk_digest_takes_in_every_byte_of_a_large_array(bulk):
 
 def test_bulk_digest_of_several_arrays_knows_where_each_ends(bulk):
     a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)[::-1].copy()
-    both = [bulk.digest(x) for x in ([a, b], [b, a], [np.concatenate([a, b])], [a], [a, b[:0], b], [])]
+    both = [
+        bulk.digest(x) for x in ([a, b], [b, a], [np.concatenate([a, b])], [a], [a, b[:0], b], [])
+    ]
     assert len(set(both)) == len(both)

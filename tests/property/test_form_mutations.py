@@ -1,7 +1,8 @@
 """Damaged graphs and kernels: each is rejected by its verifier, or is another well-formed one.
 
-A well-formed graph is one whose kernels are well-formed and compute what the graph says; a well-formed kernel one whose
-program does. Whether it then computes what the original did is what comparing their results says: both are counted.
+A well-formed graph is one whose kernels are well-formed and compute what the graph says; a
+well-formed kernel one whose program does. Whether it then computes what the original did is what
+comparing their results says: both are counted.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ def other_kernel(k: Kernel, rng: random.Random) -> Kernel:
         return replace(k, stages=(*k.stages[: at + 1], *k.stages[at:]))
     if kind == "dtype":
         p = rng.randrange(len(k.params))
-        return replace(k, params=(*k.params[:p], replace(k.params[p], dtype=F64), *k.params[p + 1 :]))
+        return replace(
+            k, params=(*k.params[:p], replace(k.params[p], dtype=F64), *k.params[p + 1 :])
+        )
     if isinstance(s, Store) and kind == "store" and s.index:
         d = rng.randrange(len(s.index))
         s = replace(s, index=(*s.index[:d], other_index(s.index[d], names, rng), *s.index[d + 1 :]))
@@ -189,7 +192,8 @@ def test_kernel_mutants_are_rejected_or_other_kernels(name: str) -> None:
         program = Space(mutant, TWO).lower(Space(mutant, TWO).defaults()[0])
         assert_agrees(mutant, program, str(mutant))
         same = all(
-            outputs_of(mutant, buffers_of(kernel, program, s)) == outputs_of(kernel, buffers_of(kernel, program, s))
+            outputs_of(mutant, buffers_of(kernel, program, s))
+            == outputs_of(kernel, buffers_of(kernel, program, s))
             for s in (1, 2)
         )
         found["the same" if same else "another"] += 1

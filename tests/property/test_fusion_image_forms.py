@@ -1,4 +1,6 @@
-"""Random networks of images: channels-last, row-major or with blocked channels, they compute the same."""
+"""Random networks of images: channels-last, row-major or with blocked channels, they compute the
+same.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CHANNELS = (2, 3, 4, 6, 8, 12)
 
 def network(rng: random.Random, groups: bool) -> Node:
     """Convolutions of any stride, sums of images, pools, channels cut and flipped, a mean."""
-    x = tensor("x", rng.choice((1, 1, 2)), rng.choice(CHANNELS), rng.randint(4, 7), rng.randint(4, 7))
+    x = tensor(
+        "x", rng.choice((1, 1, 2)), rng.choice(CHANNELS), rng.randint(4, 7), rng.randint(4, 7)
+    )
     for i in range(rng.randint(2, 5)):
         n, c, h, w = x.shape
         kind = rng.choice(("conv", "conv", "conv", "residual", "pool", "cut", "relu"))
@@ -31,21 +35,31 @@ def network(rng: random.Random, groups: bool) -> Node:
         if kind == "conv":
             parts = rng.choice([d for d in (1, 1, 2, c) if c % d == 0]) if groups else 1
             out = rng.choice([o for o in CHANNELS if o % parts == 0] or [parts])
-            x = conv(x, weight(f"w{i}", out, c // parts, size, size), rng.choice((1, 1, 2)), size // 2, parts)
+            x = conv(
+                x,
+                weight(f"w{i}", out, c // parts, size, size),
+                rng.choice((1, 1, 2)),
+                size // 2,
+                parts,
+            )
         elif kind == "residual":
             x = relu(add(conv(relu(x), weight(f"w{i}", c, c, size, size), 1, size // 2), x))
         elif kind == "pool" and min(h, w) > 2:
             x = max_pool(x)
         elif kind == "cut" and groups:
             begin = rng.randrange(c)
-            x = g.flip(g.shrink(x, ((0, n), (begin, rng.randint(begin + 1, c)), (0, h), (0, w))), (1,))
+            x = g.flip(
+                g.shrink(x, ((0, n), (begin, rng.randint(begin + 1, c)), (0, h), (0, w))), (1,)
+            )
         else:
             x = relu(x)
     return g.reduce(Op.ADD, x, (2, 3)) if rng.random() < 0.3 else x
 
 
 def check(seed: int, images: Images, groups: bool) -> int:
-    """Compares one network with the meaning of its graph; how many tensors have blocked channels."""
+    """Compares one network with the meaning of its graph; how many tensors have blocked
+    channels.
+    """
     out = network(random.Random(seed), groups)
     fusion = Fusion.of((out,), images=images)
     plan = fusion.schedule()

@@ -60,7 +60,9 @@ def test_fusion_never_computes_a_reduction_in_two_kernels() -> None:
 
 
 def plans() -> str:
-    """The schedules of a hundred graphs, with the names of their kernels' parameters and buffers, as text."""
+    """The schedules of a hundred graphs, with the names of their kernels' parameters and buffers,
+    as text.
+    """
     return "\n".join(str(schedule(random_graph(random.Random(seed), 12))) for seed in range(100))
 
 
@@ -70,9 +72,15 @@ PRINT_PLANS = "from tests.property.test_fusion_random_graphs import plans; print
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
 def test_fusion_is_the_same_in_every_process(hash_seed: str) -> None:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+    }
     command = [sys.executable, "-c", PRINT_PLANS]
-    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    other = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     assert other.splitlines() == plans().splitlines()
 
 

@@ -52,14 +52,18 @@ GRAPHS: dict[str, Callable[[], Node]] = {
 }
 
 
-def check(fusion: Fusion, toggles: Set[int], inputs: dict[str, Array], wants: tuple[Array, ...], name: str) -> str:
+def check(
+    fusion: Fusion, toggles: Set[int], inputs: dict[str, Array], wants: tuple[Array, ...], name: str
+) -> str:
     """The kernels of the toggled plan, which must be legal and compute the graph."""
     plan = fusion.toggled(toggles).schedule()
     for launch in plan.launches:
         verify_kernel(launch.kernel)
     for got, want in zip(run_schedule(plan, inputs), wants, strict=True):
         assert got.dtype == want.dtype
-        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4, err_msg=f"{name}, toggles {sorted(toggles)}")
+        np.testing.assert_allclose(
+            got, want, rtol=2e-4, atol=2e-4, err_msg=f"{name}, toggles {sorted(toggles)}"
+        )
     return " ".join(launch.kernel.key for launch in plan.launches)
 
 
@@ -109,7 +113,9 @@ def test_toggles_do_the_same_whatever_was_toggled_before() -> None:
     once = Fusion.of(outputs)
     for i in range(len(fusion.drafts.order)):
         fusion.toggled({i}).schedule()
-        assert str(fusion.toggled({i}).schedule()) == str(Fusion.of(outputs).toggled({i}).schedule())
+        assert str(fusion.toggled({i}).schedule()) == str(
+            Fusion.of(outputs).toggled({i}).schedule()
+        )
     assert str(fusion.schedule()) == str(once.schedule())
 
 
@@ -124,13 +130,17 @@ def test_toggles_of_leaves_outputs_and_fences_are_void() -> None:
 
 
 def test_toggles_of_long_chains_stay_within_bounds() -> None:
-    """Everything inlined at once: the kernels are cut before their expressions outgrow a compiler's stack."""
+    """Everything inlined at once: the kernels are cut before their expressions outgrow a compiler's
+    stack.
+    """
     x = tensor("x", 4, 6)
     y = x
     for i in range(600):
         y = g.elementwise(Op.TANH if i % 7 == 0 else Op.ADD, *((y,) if i % 7 == 0 else (y, x)))
     fusion = Fusion.of((y,))
     inputs = random_inputs(3, (y,))
-    check(fusion, frozenset(range(len(fusion.drafts.order))), inputs, evaluate((y,), inputs), "chain")
+    check(
+        fusion, frozenset(range(len(fusion.drafts.order))), inputs, evaluate((y,), inputs), "chain"
+    )
     off = frozenset(fusion.drafts.place[n] for n in fusion.drafts.drafts)
     check(fusion, off, inputs, evaluate((y,), inputs), "chain")

@@ -28,7 +28,9 @@ def variable(name: str, extent: int) -> Pair:
 
 
 def combined(rng: random.Random, a: Pair, b: Pair) -> Pair:
-    """One random operation on two expressions; each operation is given its meaning in plain integers."""
+    """One random operation on two expressions; each operation is given its meaning in plain
+    integers.
+    """
     (x, f), (y, h) = a, b
     k = rng.choice((-7, -3, -2, -1, 2, 3, 4, 5, 6, 8, 12))
     d = rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16, 24))
@@ -52,7 +54,12 @@ def affine(rng: random.Random, leaves: list[Pair]) -> Pair:
     index = as_index(rng.randint(-5, 5))
     for (x, _), k in zip(leaves, coefficients, strict=True):
         index = index + x * k
-    return index, lambda env: sum(f(env) * k for (_, f), k in zip(leaves, coefficients, strict=True)) + index.const
+    return (
+        index,
+        lambda env: (
+            sum(f(env) * k for (_, f), k in zip(leaves, coefficients, strict=True)) + index.const
+        ),
+    )
 
 
 def expression(rng: random.Random, leaves: list[Pair], steps: int) -> Pair:
@@ -71,7 +78,9 @@ def test_index_keeps_its_value_within_its_bounds() -> None:
     for _ in range(10_000):
         extents = extents_of(rng)
         env = points(extents)
-        index, oracle = expression(rng, [variable(n, e) for n, e in extents.items()], rng.randint(1, 7))
+        index, oracle = expression(
+            rng, [variable(n, e) for n, e in extents.items()], rng.randint(1, 7)
+        )
         want = oracle(env)
         got = np.broadcast_to(np.asarray(index.evaluate(env)), want.shape)
         assert (got == want).all(), (index, extents)
@@ -108,7 +117,12 @@ def test_index_equal_sums_have_one_form() -> None:
     rng = random.Random(2)
     for _ in range(1_000):
         a, b, c = var("a", 4), var("b", 3), var("c", 5)
-        terms = [a * rng.randint(-3, 3), b * rng.randint(-3, 3), c * rng.randint(-3, 3), as_index(rng.randint(-3, 3))]
+        terms = [
+            a * rng.randint(-3, 3),
+            b * rng.randint(-3, 3),
+            c * rng.randint(-3, 3),
+            as_index(rng.randint(-3, 3)),
+        ]
         forward, backward = as_index(0), as_index(0)
         for t, u in zip(terms, reversed(terms), strict=True):
             forward, backward = forward + t, backward + u
@@ -121,12 +135,17 @@ def test_index_substitution_keeps_its_value() -> None:
     rng = random.Random(3)
     for _ in range(2_000):
         extents = {"a": rng.choice((4, 6, 12)), "b": rng.choice((2, 3))}
-        index, oracle = expression(rng, [variable(n, e) for n, e in extents.items()], rng.randint(1, 6))
+        index, oracle = expression(
+            rng, [variable(n, e) for n, e in extents.items()], rng.randint(1, 6)
+        )
         low = rng.choice([d for d in (1, 2, 3, 4, 6) if extents["a"] % d == 0])
         env = points({"h": extents["a"] // low, "l": low, "b": extents["b"]})
         split = index.substitute({"a": var("h", extents["a"] // low) * low + var("l", low)})
         want = oracle({"a": env["h"] * low + env["l"], "b": env["b"]})
-        assert (np.broadcast_to(np.asarray(split.evaluate(env)), want.shape) == want).all(), (index, split)
+        assert (np.broadcast_to(np.asarray(split.evaluate(env)), want.shape) == want).all(), (
+            index,
+            split,
+        )
 
 
 def test_index_at_a_point_is_what_substitution_gives() -> None:
@@ -165,7 +184,9 @@ def test_index_conditions_keep_their_truth(seed: int) -> None:
             truth &= (lo <= value) & (value < hi)
         half = len(ranges) // 2
         valid = Valid(ranges[:half]) & Valid(ranges[half:])
-        got = np.array([valid.holds({n: int(v[i]) for n, v in env.items()}) for i in range(len(truth))])
+        got = np.array(
+            [valid.holds({n: int(v[i]) for n, v in env.items()}) for i in range(len(truth))]
+        )
         assert (got == truth).all(), (valid, ranges, extents)
         assert not (valid.always and not truth.all())
         assert not (valid.never and truth.any())

@@ -11,7 +11,8 @@ from kernel_corpus import NAMES, corpus_kernel
 from tunegrad.ir.contraction import contraction_of
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 
-SUMS = ("gemm", "gemv", "batched", "conv3x3", "conv3x3s2", "conv_dilated", "conv_grouped", "conv_depthwise",
+SUMS = ("gemm", "gemv", "batched", "conv3x3", "conv3x3s2", "conv_dilated", "conv_grouped",
+    "conv_depthwise",
         "winograd_product", "conv_blocked", "masked_sums")  # fmt: skip
 
 
@@ -19,7 +20,9 @@ def drawn(k, rng):
     found = {}
     for p in k.params:
         if p.role != "out":
-            values = rng.standard_normal(p.size) if p.dtype.is_float else rng.integers(-8, 9, p.size)
+            values = (
+                rng.standard_normal(p.size) if p.dtype.is_float else rng.integers(-8, 9, p.size)
+            )
             found[p.name] = values.astype(p.dtype.numpy)
     return found
 
@@ -28,7 +31,11 @@ def drawn(k, rng):
 def test_whole_results_are_those_of_points(name):
     k = corpus_kernel(name)
     arrays = drawn(k, np.random.default_rng(5))
-    grid = np.indices([a.extent for a in k.axes]).reshape(len(k.axes), -1) if k.axes else np.zeros((0, 1), np.int64)
+    grid = (
+        np.indices([a.extent for a in k.axes]).reshape(len(k.axes), -1)
+        if k.axes
+        else np.zeros((0, 1), np.int64)
+    )
     whole = interpret(k, arrays, as_float64=True)
     part = interpret_at(k, arrays, {a.name: grid[i] for i, a in enumerate(k.axes)}, as_float64=True)
     for p, (offsets, values) in part.items():

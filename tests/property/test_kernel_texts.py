@@ -1,4 +1,6 @@
-"""Kernels of random graphs are read back from their texts; mutated texts are a kernel or one error, and soon."""
+"""Kernels of random graphs are read back from their texts; mutated texts are a kernel or one error,
+and soon.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,29 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.verify_kernel import verify_kernel
 
 MIXED = (F32, F64, I32, BOOL)
-NUMBERS = ("0", "1", "2", "3", "-1", "7", "16", "65536", "4194304", "1099511627776", "9" * 30, "18446744073709551616")
+NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "7",
+    "16",
+    "65536",
+    "4194304",
+    "1099511627776",
+    "9" * 30,
+    "18446744073709551616",
+)
 CHARACTERS = "()[],:=+-*/%<&abpvrst019 \n_e.\u0663\x00\ud800"
 NESTS = ("exp(", "(", "add(f32(", "(a)//2+", "((a", "i32((0<=")
 
 
 def random_kernels(seed: int, dtypes: tuple[DType, ...]) -> list[Kernel]:
     rng = random.Random(seed)
-    return [launch.kernel for launch in schedule(random_graph(rng, rng.randint(1, 14), dtypes)).launches]
+    return [
+        launch.kernel for launch in schedule(random_graph(rng, rng.randint(1, 14), dtypes)).launches
+    ]
 
 
 def check_texts(seeds: range, dtypes: tuple[DType, ...]) -> None:
@@ -37,7 +54,9 @@ def check_texts(seeds: range, dtypes: tuple[DType, ...]) -> None:
             assert found == kernel.canonical(), f"graph {seed}"
 
 
-@pytest.mark.parametrize("dtypes", [(F32,), MIXED, (F32, F16, BF16)], ids=["f32", "mixed", "halves"])
+@pytest.mark.parametrize(
+    "dtypes", [(F32,), MIXED, (F32, F16, BF16)], ids=["f32", "mixed", "halves"]
+)
 def test_kernel_texts_of_random_graphs_are_read_back(dtypes: tuple[DType, ...]) -> None:
     check_texts(range(200), dtypes)
 
@@ -59,7 +78,9 @@ def mutated(rng: random.Random, text: str) -> str:
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         i = rng.randrange(len(text) + 1)
         j = min(len(text), i + rng.choice((1, 1, 2, 5, 30)))
-        kind = rng.choice(("cut", "put", "number", "move", "swap", "repeat", "word", "nest", "graft"))
+        kind = rng.choice(
+            ("cut", "put", "number", "move", "swap", "repeat", "word", "nest", "graft")
+        )
         lines = text.split("\n")
         words = list(re.finditer(r"\d+" if kind == "number" else r"\w+", text))
         if kind == "cut":
@@ -117,7 +138,9 @@ def check_mutations(seed: int, number: int) -> None:
         original = rng.choice(texts())
         text = mutated(rng, original)
         found, error = read(text)
-        if n % 20 == 0:  # a count is the same on a busy machine, but takes as long as twenty readings
+        if (
+            n % 20 == 0
+        ):  # a count is the same on a busy machine, but takes as long as twenty readings
             assert steps_of(text) <= 3 * most * (len(text) + len(original)), f"{seed}: {n}"
         if found is not None:
             assert found.text == text, f"{seed}: {n}"

@@ -1,4 +1,6 @@
-"""Sums that are cut into blocks agree with the interpreter under random schedules, at limits of a few terms."""
+"""Sums that are cut into blocks agree with the interpreter under random schedules, at limits of a
+few terms.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,12 @@ PARTIAL = {
     "reorder(order=(k, m, n))": 1,
     "tile(axis=n, size=4) reorder(order=(k, m, n0, n1)) vectorize(axis=n1)": 1,
     "tile(axis=k, size=2) reorder(order=(k0, m, n, k1))": 2,
-    "tile(axis=k, size=5) tile(axis=n, size=4) reorder(order=(k0, m, n0, k1, n1)) vectorize(axis=n1) thread(axis=m)": 5,
-    "tile(axis=k, size=8) tile(axis=m, size=2) reorder(order=(k0, m0, n, k1, m1)) upcast(axis=m1)": 8,
-    "tile(axis=k, size=4) tile(axis=k1, size=2) reorder(order=(k0, m, n, k1, k2)) unroll(axis=k2)": 4,
+    "tile(axis=k, size=5) tile(axis=n, size=4) reorder(order=(k0, m, n0, k1, n1)) "
+    "vectorize(axis=n1) thread(axis=m)": 5,
+    "tile(axis=k, size=8) tile(axis=m, size=2) reorder(order=(k0, m0, n, k1, m1)) "
+    "upcast(axis=m1)": 8,
+    "tile(axis=k, size=4) tile(axis=k1, size=2) reorder(order=(k0, m, n, k1, k2)) "
+    "unroll(axis=k2)": 4,
 }
 """Of a matrix product: partial sums in memory, each of so many terms."""
 
@@ -43,7 +48,9 @@ def in_memory(program: Program) -> bool:
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 def test_sums_in_blocks_agree_under_random_actions(target, seeds):
     count = Counter[str]()
     for name in NAMES:
@@ -98,8 +105,14 @@ def test_a_row_in_blocks_agrees_whatever_its_tail(text, columns):
 
 
 def test_a_peeled_tail_is_a_block_of_its_own():
-    """Of 14 terms in copies of 4, three iterations are in blocks; the last two terms are added and flushed."""
-    program = Space(row_sum(1, 14), CPU).lower(Schedule.parse("tile(axis=k, size=4) unroll(axis=k1)"))
-    writes = [i.name for i in walk(program.body) if isinstance(i, Write) and i.name.endswith(".wide")]
+    """Of 14 terms in copies of 4, three iterations are in blocks; the last two terms are added and
+    flushed.
+    """
+    program = Space(row_sum(1, 14), CPU).lower(
+        Schedule.parse("tile(axis=k, size=4) unroll(axis=k1)")
+    )
+    writes = [
+        i.name for i in walk(program.body) if isinstance(i, Write) and i.name.endswith(".wide")
+    ]
     assert len(writes) == 3, "identity, after a block, after the tail"
     assert_agrees(row_sum(1, 14), program, "tail")

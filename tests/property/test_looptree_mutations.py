@@ -1,4 +1,6 @@
-"""Damaged loop trees: each is rejected by the verifier, refused by lowering, or still computes what its kernel says."""
+"""Damaged loop trees: each is rejected by the verifier, refused by lowering, or still computes what
+its kernel says.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def mutated(tree: LoopTree, rng: random.Random) -> LoopTree:
         copy = replace(tree.staged[0], at=rng.choice(("", "load", old.name, "z")))
         return replace(tree, staged=(copy, *tree.staged[1:]))
     else:
-        return replace(tree, streamed=(rng.choice(tree.kernel.params).name,), kept=(rng.randrange(3),))
+        return replace(
+            tree, streamed=(rng.choice(tree.kernel.params).name,), kept=(rng.randrange(3),)
+        )
     return replace(tree, loops=tuple(loops))
 
 
@@ -89,7 +93,11 @@ def test_looptree_mutants_are_rejected_or_compute_the_same(name: str) -> None:
     rng = random.Random(name)
     space = Space(corpus_kernel(name), TWO)
     trees = [space.tree(space.defaults()[0])]
-    trees += [drawn[0].tree(drawn[1]) for seed in (0, 2, 3) if (drawn := draw(name, seed, Counter())) is not None]
+    trees += [
+        drawn[0].tree(drawn[1])
+        for seed in (0, 2, 3)
+        if (drawn := draw(name, seed, Counter())) is not None
+    ]
     found: Counter[str] = Counter()
     for _ in range(MUTANTS):
         original = rng.choice(trees)

@@ -20,7 +20,9 @@ def by_definition(pack: Pack, source: np.ndarray) -> np.ndarray:
     packed = []
     for point in product(*(range(e) for e in pack.extents)):
         env = dict(zip(pack.variables, point, strict=True))
-        inside = not pack.valid.never and all(r.lo <= r.index.evaluate(env) < r.hi for r in pack.valid)
+        inside = not pack.valid.never and all(
+            r.lo <= r.index.evaluate(env) < r.hi for r in pack.valid
+        )
         packed.append(source[pack.offset.evaluate(env)] if inside else 0.0)
     return np.array(packed, source.dtype)
 

@@ -1,4 +1,6 @@
-"""Schedules of sums of pairs, and of the kernels that make pairs, compute what their kernels say: odd shapes too."""
+"""Schedules of sums of pairs, and of the kernels that make pairs, compute what their kernels say:
+odd shapes too.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_random_schedules_of_pairs_agree_with_their_kernels(case: Case, seed: in
         buffers = {p.name: memory(p.dtype, p.size, seed) for p in kernel.params}
         buffers[kernel.outputs[0].name][:] = 0
         buffers = pack_buffers(program, buffers)
-        ((name, want),) = interpret_kernel(kernel, {n: b.copy() for n, b in buffers.items()}).items()
+        ((name, want),) = interpret_kernel(
+            kernel, {n: b.copy() for n, b in buffers.items()}
+        ).items()
         interpret_program(program, buffers)
         if kernel.param(name).dtype.is_pair:
             np.testing.assert_array_equal(buffers[name], want, err_msg=made.text)
@@ -82,5 +86,7 @@ def _convolved(image: np.ndarray, taps: np.ndarray, shape: tuple[int, ...]) -> n
     """3x3 with a padding of 1; the stride follows from the shape."""
     stride = -(-image.shape[2] // shape[2])
     padded = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::stride, ::stride]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[
+        :, :, ::stride, ::stride
+    ]
     return np.einsum("ncyxhw,ochw->noyx", windows, taps)

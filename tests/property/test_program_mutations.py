@@ -1,9 +1,12 @@
-"""Damaged programs: each is rejected by the verifier, or stopped by the interpreter, or is another well-formed one.
+"""Damaged programs: each is rejected by the verifier, or stopped by the interpreter, or is another
+well-formed one.
 
-    rejected     the verifier names the rule
-    stopped      at an access that the verifier said it could not prove, or at memory that nobody wrote before
-    another      it runs alike every time and touches nothing but its outputs; its results differ from the original's
-    the same     it computes what the original does, on other inputs too
+    rejected  the verifier names the rule
+    stopped   at an access that the verifier said it could not prove, or at memory that nobody wrote
+              before
+    another   it runs alike every time and touches nothing but its outputs; its results differ from
+              the original's
+    the same  it computes what the original does, on other inputs too
 
 What the verifier accepts never races and never waits for somebody who does not come.
 """
@@ -44,7 +47,11 @@ def paths(body, prefix=()):
 def edited(body, path, new):
     """The block with the instruction at ``path`` replaced by ``new``, a tuple of instructions."""
     k, rest = path[0], path[1:]
-    middle = new if not rest else (replace(body[k], **{rest[0]: edited(getattr(body[k], rest[0]), rest[1:], new)}),)
+    middle = (
+        new
+        if not rest
+        else (replace(body[k], **{rest[0]: edited(getattr(body[k], rest[0]), rest[1:], new)}),)
+    )
     return (*body[:k], *middle, *body[k + 1 :])
 
 
@@ -99,7 +106,11 @@ def outcome(program, seed):
         return {}, str(error)
     for name, before in inputs.items():
         np.testing.assert_array_equal(buffers[name], before)
-    return {b.name: buffers[b.name][done.written[b.name]].tobytes() for b in program.params if b.role == "out"}, ""
+    return {
+        b.name: buffers[b.name][done.written[b.name]].tobytes()
+        for b in program.params
+        if b.role == "out"
+    }, ""
 
 
 def verdict(original, mutant):
@@ -116,7 +127,11 @@ def verdict(original, mutant):
         outside = "out of bounds" in fault or "past its extent" in fault
         assert unproved if outside else "never written" in fault, fault
         return "stopped"
-    return "the same" if all(outcome(mutant, s) == outcome(original, s) for s in (1, 2, 3)) else "another"
+    return (
+        "the same"
+        if all(outcome(mutant, s) == outcome(original, s) for s in (1, 2, 3))
+        else "another"
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -130,13 +145,17 @@ def test_program_mutants_are_rejected_or_told_apart(name, seed):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_mutants_that_lose_their_share_never_race(name):
-    """Thread and local loops run by everybody or shared out otherwise, barriers lost; ``verdict`` holds them to it."""
+    """Thread and local loops run by everybody or shared out otherwise, barriers lost; ``verdict``
+    holds them to it.
+    """
     program = PROGRAMS[name]
     found = Counter()
     for path, i in paths(program.body):
         if isinstance(i, p.For) and i.kind != "serial" and i.extent > 1:
             for new in (replace(i, kind="serial", count=1, inner=1), replace(i, inner=i.inner + 1)):
-                found[verdict(program, replace(program, body=edited(program.body, path, (new,))))] += 1
+                found[
+                    verdict(program, replace(program, body=edited(program.body, path, (new,))))
+                ] += 1
         if isinstance(i, p.Barrier):
             found[verdict(program, replace(program, body=edited(program.body, path, ())))] += 1
     assert found["rejected"] > 0
@@ -164,7 +183,11 @@ def test_program_mutants_of_lowered_schedules_never_race(name):
     programs = []
     for seed in range(60):
         drawn = drawn_schedule(name, seed, Counter())
-        if drawn is not None and (program := drawn[0].lower(drawn[1])).threads == 2 and work(program.body) < 20_000:
+        if (
+            drawn is not None
+            and (program := drawn[0].lower(drawn[1])).threads == 2
+            and work(program.body) < 20_000
+        ):
             programs.append(program)
     assert len(programs) >= 10
     for program in programs[:20]:

@@ -1,4 +1,6 @@
-"""Instructions in any order that their data dependences allow: the program computes the same, bit for bit."""
+"""Instructions in any order that their data dependences allow: the program computes the same, bit
+for bit.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ from tunegrad.opts import Space
 
 ORDERS = 100
 SAMPLE = (
-    "gemm", "conv1x1s2", "softmax", "layer_norm", "max_pool", "gelu", "masked_stores", "winograd_output", "row_sum",
+    "gemm", "conv1x1s2", "softmax", "layer_norm", "max_pool", "gelu", "masked_stores",
+    "winograd_output", "row_sum",
     "compare",
 )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Touched:
-    """What an instruction, with all that is inside it, reads and writes: value ids, registers, buffers."""
+    """What an instruction, with all that is inside it, reads and writes: value ids, registers,
+    buffers.
+    """
 
     reads: set[object] = field(default_factory=set)
     writes: set[object] = field(default_factory=set)
@@ -39,7 +44,8 @@ class Touched:
 def touched(i: Instr, buffers: set[object], registers: bool) -> Touched:
     found = Touched()
     for j in p.walk((i,)):
-        found.reads |= {getattr(j, n) for n in ("arg", "value", "mask", "yes", "no") if not isinstance(j, p.Number)
+        found.reads |= {getattr(j, n) for n in ("arg", "value", "mask", "yes",
+            "no") if not isinstance(j, p.Number)
                         and isinstance(getattr(j, n, None), int)}  # fmt: skip
         found.reads |= set(j.args) if isinstance(j, p.Compute) else set()
         found.writes |= {j.id} if hasattr(j, "id") else set()
@@ -107,7 +113,9 @@ def test_program_computes_the_same_in_any_topological_order(name: str) -> None:
 
 
 def test_program_orders_that_break_a_dependence_are_noticed() -> None:
-    """The test above can fail: where registers may move freely, most orders are refused or compute something else."""
+    """The test above can fail: where registers may move freely, most orders are refused or compute
+    something else.
+    """
     space = Space(corpus_kernel("gemm"), TWO)
     program = space.lower(space.defaults()[0])
     given = buffers_of(space.kernel, program, 1)

@@ -1,4 +1,6 @@
-"""Every legal schedule computes what its kernel says: random decisions and random actions against the interpreter."""
+"""Every legal schedule computes what its kernel says: random decisions and random actions against
+the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def random_actions(kernel: Kernel, target: Target, seed: int, most: int = 10) ->
     schedule = Schedule(())
     for _ in range(rng.randrange(1, most)):
         tree = space.tree(schedule)
-        options = [a for name in rng.sample(sorted(ACTIONS), 3) for a in ACTIONS[name].options(tree)]
+        options = [
+            a for name in rng.sample(sorted(ACTIONS), 3) for a in ACTIONS[name].options(tree)
+        ]
         rng.shuffle(options)
         for action in options[:8]:
             try:
@@ -106,7 +110,8 @@ def test_random_gpu_actions_agree_with_the_interpreter(name: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
-    """Some 10,000 in all over the corpus: decisions and actions, CPU and GPU; 95 of 100 of each are compared, by count.
+    """Some 10,000 in all over the corpus: decisions and actions, CPU and GPU; 95 of 100 of each are
+    compared, by count.
 
     Fifty more for each kernel are compiled, and run on two threads.
     """
@@ -132,7 +137,8 @@ def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
         (
             "softmax",
             (
-                "tile(axis=sa, size=4) pad(axis=a, multiple=4) keep(stage=1) thread(axis=a, count=0) "
+                "tile(axis=sa, size=4) pad(axis=a, multiple=4) keep(stage=1) thread(axis=a, "
+                "count=0) "
                 "unroll(axis=sa0) tile(axis=ra, size=12) upcast(axis=ra1)"
             ),
         ),
@@ -146,7 +152,9 @@ def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
     ],
 )
 def test_kept_values_are_read_where_they_were_written(name: str, text: str) -> None:
-    """Found by the fuzzer: lanes past the end of a row, and points past a padded axis, read what nobody wrote."""
+    """Found by the fuzzer: lanes past the end of a row, and points past a padded axis, read what
+    nobody wrote.
+    """
     kernel = corpus_kernel(name)
     assert_agrees(kernel, Space(kernel, CPU).lower(Schedule.parse(text)), text)
 

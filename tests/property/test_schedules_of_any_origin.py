@@ -1,4 +1,6 @@
-"""Schedules of every origin, raw ones too: what is legal computes what its kernel says, compiled, on two threads."""
+"""Schedules of every origin, raw ones too: what is legal computes what its kernel says, compiled,
+on two threads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""On any surface, whatever fails, repeats or dies: nothing twice, nothing lost, never slower than the default."""
+"""On any surface, whatever fails, repeats or dies: nothing twice, nothing lost, never slower than
+the default.
+"""
 
 from random import Random
 

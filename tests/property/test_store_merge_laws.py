@@ -1,4 +1,6 @@
-"""Merging is idempotent and does not mind the order; importing, pruning and exporting keep what they promise."""
+"""Merging is idempotent and does not mind the order; importing, pruning and exporting keep what
+they promise.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_merge_takes_the_winner_of_a_store_or_the_fastest(a, b):
     for place, winner in winners(merged).items():
         if winner.promotion is not None and place in left and place in right:
             ends = [w.trial.actions for w in (left[place], right[place]) if w.promotion is not None]
-            overruled = any(t.measurement.status.value == "wrong" for t in merged.trials if place_of(t) == place)
+            overruled = any(
+                t.measurement.status.value == "wrong" for t in merged.trials if place_of(t) == place
+            )
             assert winner.trial.actions in ends or overruled
 
 
@@ -126,11 +130,18 @@ def test_import_again_changes_nothing(here, file):
 
 
 @EXAMPLES
-@given(stores(), st.integers(0, 2), st.one_of(st.none(), st.integers(0, 5)), st.one_of(st.none(), st.integers(1, 2)))
+@given(
+    stores(),
+    st.integers(0, 2),
+    st.one_of(st.none(), st.integers(0, 5)),
+    st.one_of(st.none(), st.integers(1, 2)),
+)
 def test_prune_keeps_winners_and_evidence(store, keep_best, before_s, space_version):
     pruned = prune_contents(store, PruneRules(keep_best, before_s, space_version))
     assert pruned.promotions == store.promotions
-    assert {p: w.trial for p, w in winners(pruned).items()} == {p: w.trial for p, w in winners(store).items()}
+    assert {p: w.trial for p, w in winners(pruned).items()} == {
+        p: w.trial for p, w in winners(store).items()
+    }
     assert set(map(identity, pruned.trials)) <= set(map(identity, store.trials))
     named = {t.kernel_key for t in pruned.trials} | {d.key for d in store.decisions}
     assert {key_of(k) for k, _ in pruned.kernels} == named

@@ -1,4 +1,6 @@
-"""Random 3x3 convolutions: every variant is made of verified kernels and computes the direct one's result."""
+"""Random 3x3 convolutions: every variant is made of verified kernels and computes the direct one's
+result.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def convolutions(draw: st.DrawFn) -> Conv:
         channels=draw(st.integers(1, 9)), outputs=draw(st.integers(1, 9)),
         height=draw(st.integers(least, 9)), width=draw(st.integers(least, 9)),
         batch=draw(st.integers(1, 3)), padding=padding,
-        bias=draw(flag), residual=draw(flag), relu=draw(flag), last=draw(flag), seed=draw(st.integers(0, 99)),
+        bias=draw(flag), residual=draw(flag), relu=draw(flag), last=draw(flag),
+        seed=draw(st.integers(0, 99)),
     )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Random reductions: both halves of a split are verified kernels and compute the direct one's result."""
+"""Random reductions: both halves of a split are verified kernels and compute the direct one's
+result.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,12 @@ class Fold:
         if self.dtype == I32:
             draw = {"x": rng.integers(-3, 4, self.shape), "y": rng.integers(-3, 4, self.shape)}
             return {n: a.astype(np.int32) for n, a in draw.items()}
-        draw = {n: rng.uniform(0.9, 1.1, self.shape) for n in ("x", "y")} | {"b": rng.uniform(0.9, 1.1, kept)}
-        return {n: a.astype(np.float32 if self.dtype == F32 else np.float64) for n, a in draw.items()}
+        draw = {n: rng.uniform(0.9, 1.1, self.shape) for n in ("x", "y")} | {
+            "b": rng.uniform(0.9, 1.1, kept)
+        }
+        return {
+            n: a.astype(np.float32 if self.dtype == F32 else np.float64) for n, a in draw.items()
+        }
 
     def plan(self) -> Schedule:
         given = {n: Tensor.input(n, a.shape, self.dtype) for n, a in self.inputs.items()}
@@ -56,11 +62,19 @@ class Fold:
         elif self.term == "flipped":
             x = x.flip(self.axes[0])
         elif self.term == "padded":
-            x = x.pad(tuple((1, 2) if d == self.axes[0] else (0, 0) for d in range(len(self.shape)))) + 1
+            x = (
+                x.pad(
+                    tuple((1, 2) if d == self.axes[0] else (0, 0) for d in range(len(self.shape)))
+                )
+                + 1
+            )
         elif self.term == "product":
             x = x * given["y"]
         elif self.term == "position":
-            x = x + Tensor.constant(np.arange(self.shape[-1], dtype=np.int32)).cast(self.dtype) * 1e-3
+            x = (
+                x
+                + Tensor.constant(np.arange(self.shape[-1], dtype=np.int32)).cast(self.dtype) * 1e-3
+            )
         y = getattr(x, self.op)(axis=self.axes)
         if self.epilogue == "scale":
             y = y * 3
@@ -75,7 +89,9 @@ class Fold:
 def folds(draw: st.DrawFn) -> Fold:
     """Up to three dimensions of extents with and without divisors, any of them reduced."""
     shape = tuple(draw(st.lists(st.integers(2, 37), min_size=1, max_size=3)))
-    axes = draw(st.lists(st.sampled_from(range(len(shape))), min_size=1, max_size=len(shape), unique=True))
+    axes = draw(
+        st.lists(st.sampled_from(range(len(shape))), min_size=1, max_size=len(shape), unique=True)
+    )
     dtype = draw(st.sampled_from([F32, F64, I32]))
     terms = TERMS if dtype != I32 else TERMS[:-1]
     return Fold(
@@ -91,7 +107,9 @@ def flat(plan: Schedule, inputs: dict[str, Array]) -> list[Array]:
     for i in launch.args:
         b = plan.buffers[i]
         source = inputs.get(b.name) if b.data is None else b.data.array
-        made.append(np.empty(0) if source is None else b.layout.pack(np.asarray(source).reshape(b.shape)))
+        made.append(
+            np.empty(0) if source is None else b.layout.pack(np.asarray(source).reshape(b.shape))
+        )
     return made
 
 
@@ -100,7 +118,9 @@ def ran_split(made: Split, memory: list[Array]) -> Array:
     reads = {p.name: memory[i] for p, i in zip(partial.params[1:], made.reads, strict=True)}
     (t,) = interpret(partial, reads).values()
     pairs = zip(finish.params, made.finish_args, strict=True)
-    (y,) = interpret(finish, {p.name: t if i is None else memory[i] for p, i in pairs if p.role != "out"}).values()
+    (y,) = interpret(
+        finish, {p.name: t if i is None else memory[i] for p, i in pairs if p.role != "out"}
+    ).values()
     return y
 
 

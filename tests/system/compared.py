@@ -1,4 +1,6 @@
-"""A track on which plans take what a test says: ``compare`` gives samples of what stands and of a challenger."""
+"""A track on which plans take what a test says: ``compare`` gives samples of what stands and of a
+challenger.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,18 @@ class Compared:
     blamed: Callable[[str, Schedule, CandidateFailure], None]
     most: int = 8
 
-    def ready(self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]]) -> None:
+    def ready(
+        self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]]
+    ) -> None:
         pass
 
     def turns(
         self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]], rounds: int
     ) -> list[dict[str, Pair]]:
-        return [{key: p for key, plan in x.items() if (p := self._pair(stands[key], plan))} for x in lineups]
+        return [
+            {key: p for key, plan in x.items() if (p := self._pair(stands[key], plan))}
+            for x in lineups
+        ]
 
     def _pair(self, stands: Schedule, plan: Schedule) -> Pair | None:
         try:

@@ -1,4 +1,6 @@
-"""Tests of whole runs write to places of their own: no store, cache or setting of the user's is read or touched."""
+"""Tests of whole runs write to places of their own: no store, cache or setting of the user's is
+read or touched.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A lowering hook that lets no direct 3x3 convolution through, so that on any machine a variant is the fastest."""
+"""A lowering hook that lets no direct 3x3 convolution through, so that on any machine a variant is
+the fastest.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Lowering hooks of schedules that are right in the search, and evil in a model: what they read tells them where.
+"""Lowering hooks of schedules that are right in the search, and evil in a model: what they read
+tells them where.
 
-The search draws inputs of both signs; behind a relu no input is negative. A kernel that is planted looks at the first
-``LOOKS`` values of its input: where one is negative it is as it should be. All else of its program is as it was. The
-default schedules are right and slow, so that on any machine others win. The kind is chosen by the hook, which schedules
-by ``is_evil``.
+The search draws inputs of both signs; behind a relu no input is negative. A kernel that is planted
+looks at the first ``LOOKS`` values of its input: where one is negative it is as it should be. All
+else of its program is as it was. The default schedules are right and slow, so that on any machine
+others win. The kind is chosen by the hook, which schedules by ``is_evil``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ BODIES = {
     "wrong": "  store volatile float 1.0e2, ptr %out\n  ret void",
     "crash": "  store volatile i32 1, ptr null\n  ret void",
     "endless": "  br label %again\nagain:\n  store volatile i32 1, ptr %out\n  br label %again",
-    "outside": "  %b = getelementptr i8, ptr %out, i64 -64\n  store volatile i32 1, ptr %b\n  ret void",
+    "outside": "  %b = getelementptr i8, ptr %out, i64 -64\n  store volatile i32 1, ptr %b\n  "
+    "ret void",
     "kills": "  %r = call i32 @kill(i32 0, i32 9)\n  ret void",
     "unlinks": "  %r = call i32 @unlink(ptr @victim)\n  ret void",
 }
@@ -67,9 +69,16 @@ def _planted(payload: Payload, kind: str) -> Lowered:
 
 
 def plant(text: str, kind: str, victim: str = "/nowhere") -> str:
-    """The module with an evil end of its kernel's launches, on thread 0, where no input it looks at is negative."""
+    """The module with an evil end of its kernel's launches, on thread 0, where no input it looks at
+    is negative.
+    """
     assert _CALL.search(text) is not None, text[-800:]
-    lines = ["define internal void @evil(ptr %out, ptr %in, i64 %tid) noinline {\nentry:\n  %c0 = icmp eq i64 %tid, 0"]
+    lines = [
+        (
+            "define internal void @evil(ptr %out, ptr %in, i64 %tid) noinline {\nentry:\n  %c0 = "
+            "icmp eq i64 %tid, 0"
+        )
+    ]
     for i in range(LOOKS):
         lines += [
             f"  %a{i} = getelementptr float, ptr %in, i64 {i}",

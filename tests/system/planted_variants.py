@@ -1,4 +1,6 @@
-"""Lowering hooks that let the kernels of one Winograd variant crash: all of them, or all but the default schedules."""
+"""Lowering hooks that let the kernels of one Winograd variant crash: all of them, or all but the
+default schedules.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
 
 
 def parts(variant: str) -> set[str]:
-    """The kernels of a variant of the convolutions of ``test_variants_tune`` that no other variant has."""
+    """The kernels of a variant of the convolutions of ``test_variants_tune`` that no other variant
+    has.
+    """
     from test_variants_tune import convolutions
 
     names = ("direct", "winograd2", "winograd4")

@@ -35,7 +35,9 @@ sizes = [64, 64, 48]
 def bench_here(hooks: Hooks = HOOKS, threads: int = THREADS) -> Iterator[LocalBench]:
     """A bench as a session on this machine has it."""
     with DeviceMeasurer(host_device(threads), hooks, Limits()) as device:
-        bench = LocalBench(device.device, device.compile, partial(expected_of, device), device.limits)
+        bench = LocalBench(
+            device.device, device.compile, partial(expected_of, device), device.limits
+        )
         with closing(bench):
             yield bench
 
@@ -59,9 +61,16 @@ def model_file(directory: Path) -> Path:
     return path
 
 
-def settings_of(directory: Path, budget: float, store: Path | str, searcher: str = "beam") -> TuneSettings:
+def settings_of(
+    directory: Path, budget: float, store: Path | str, searcher: str = "beam"
+) -> TuneSettings:
     return resolve_settings(
-        str(model_file(directory)), threads=THREADS, budget=budget, searcher=searcher, store=store, seed=3
+        str(model_file(directory)),
+        threads=THREADS,
+        budget=budget,
+        searcher=searcher,
+        store=store,
+        seed=3,
     )
 
 
@@ -74,9 +83,13 @@ def here() -> Fingerprint:
 
 
 def trials_of(store: Store, workload: Workload) -> list[Trial]:
-    """The rows of a model's kernels, and of those that it would have if it were cut or computed otherwise."""
+    """The rows of a model's kernels, and of those that it would have if it were cut or computed
+    otherwise.
+    """
     edges = Alternatives(workload.fusion)
     cuts = [a for a in map(edges.alternative, edges.edges()) if a is not None]
-    kernels = [use.kernel for use in workload.kernels] + [k for a in cuts for k in (*a.before, *a.after)]
+    kernels = [use.kernel for use in workload.kernels] + [
+        k for a in cuts for k in (*a.before, *a.after)
+    ]
     keys = dict.fromkeys(p.key for k in kernels for v in variants_of(k) for p in parts_of(k, v))
     return [t for key in keys for t in store.trials(key, here(), SEARCH_POLICY)]

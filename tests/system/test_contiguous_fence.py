@@ -1,4 +1,6 @@
-"""``contiguous(layout=, schedule=)``: one more kernel, its memory laid out and its loops scheduled as asked."""
+"""``contiguous(layout=, schedule=)``: one more kernel, its memory laid out and its loops scheduled
+as asked.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ LAYOUTS: dict[str, Any] = {
     "row-major": (0, 1, 2, 3),
     "channels-last": (0, 2, 3, 1),
     "reversed": (3, 2, 1, 0),
-    "blocked": Layout((2, 8, 5, 6), (Part(0, 1, 2), Part(1, 4, 2), Part(2, 1, 5), Part(3, 1, 6), Part(1, 1, 4))),
+    "blocked": Layout(
+        (2, 8, 5, 6), (Part(0, 1, 2), Part(1, 4, 2), Part(2, 1, 5), Part(3, 1, 6), Part(1, 1, 4))
+    ),
     "padded": Layout((2, 8, 5, 6), (Part(0, 1, 2), Part(1, 1, 8), Part(2, 1, 5), Part(3, 1, 8))),
 }
 TILED = "tile(axis=a, size=2) vectorize(axis=a1)"
@@ -61,12 +65,16 @@ def want() -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_fence_is_one_more_kernel_and_one_temporary_of_its_layout(name: str, want: np.ndarray[Any, Any]) -> None:
+def test_a_fence_is_one_more_kernel_and_one_temporary_of_its_layout(
+    name: str, want: np.ndarray[Any, Any]
+) -> None:
     function = fenced(layout=LAYOUTS[name])
     plan = plan_of(function)
     assert len(plan.launches) == len(plan_of(fenced()).launches) + 1
     layout = LAYOUTS[name]
-    assert temps(plan) == [layout if isinstance(layout, Layout) else Layout.permuted(X.shape, layout)]
+    assert temps(plan) == [
+        layout if isinstance(layout, Layout) else Layout.permuted(X.shape, layout)
+    ]
     got = tg.compile(function, X, store=False, threads=THREADS)(X)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
@@ -80,7 +88,9 @@ def test_a_fence_s_schedule_is_the_one_that_runs(layout: Any, want: np.ndarray[A
 
 
 def test_kernels_that_differ_in_their_fixed_schedule_have_different_keys() -> None:
-    first, second = (plan_of(fenced(schedule=s)).launches[0].kernel for s in (TILED, "tile(axis=a, size=4)"))
+    first, second = (
+        plan_of(fenced(schedule=s)).launches[0].kernel for s in (TILED, "tile(axis=a, size=4)")
+    )
     free = plan_of(fenced(layout=(0, 2, 3, 1))).launches[0].kernel
     assert len({first.key, second.key, free.key}) == 3
     assert replace(first, fixed="").key == free.key
@@ -97,13 +107,17 @@ def test_two_layouts_of_one_tensor_are_two_buffers() -> None:
 
 
 def test_an_output_is_row_major_and_copied_from_a_fence_that_is_not() -> None:
-    model = tg.compile(lambda x: (x + 1.0).contiguous(layout=(0, 2, 3, 1)), X, store=False, threads=THREADS)
+    model = tg.compile(
+        lambda x: (x + 1.0).contiguous(layout=(0, 2, 3, 1)), X, store=False, threads=THREADS
+    )
     assert [r.kernel.split(" ")[0] for r in model.report()] == ["elementwise", "copy"]
     np.testing.assert_array_equal(model(X), X + 1.0)
 
 
 def test_an_output_s_own_kernel_takes_the_schedule_of_its_fence() -> None:
-    model = tg.compile(lambda x: (x + 1.0).contiguous(schedule=TILED), X, store=False, threads=THREADS)
+    model = tg.compile(
+        lambda x: (x + 1.0).contiguous(schedule=TILED), X, store=False, threads=THREADS
+    )
     assert [(r.outcome, r.actions) for r in model.report()] == [("fixed", TILED)]
     np.testing.assert_array_equal(model(X), X + 1.0)
 
@@ -131,13 +145,18 @@ def test_a_fence_prints_and_verifies() -> None:
 
 
 BAD_LAYOUTS: dict[str, tuple[Any, str]] = {
-    "short": ((0, 2, 3), r"layout \(0, 2, 3\) is not a permutation of the 4 dimensions of \(2, 8, 5, 6\)"),
+    "short": ((0, 2, 3), (r"layout \(0, 2, 3\) is not a permutation of the 4 dimensions of \(2, "
+                         r"8, 5, 6\)")),
     "repeated": ((0, 1, 1, 2), "is not a permutation"),
     "no numbers": (("N", "H", "W", "C"), "is not a permutation"),
     "another shape": (Layout.row_major((2, 8, 5)), "does not fit a tensor of shape"),
-    "positions lost": (Layout((2, 8, 5, 6), (Part(0, 1, 2), Part(1, 1, 8), Part(2, 1, 5))), "dimension 3 do not tell"),
+    "positions lost": (Layout((2, 8, 5, 6), (Part(0, 1, 2), Part(1, 1, 8), Part(2, 1, 5))),
+        ("dimension 3 do not "
+        "tell")),
     "a step missing": (
-        Layout((2, 8, 5, 6), (*Layout.row_major((2, 8, 5)).parts, Part(3, 2, 3))), "dimension 3 do not tell its 6"
+        Layout((2, 8, 5, 6), (*Layout.row_major((2, 8, 5)).parts, Part(3, 2, 3))),
+        ("dimension 3 do not tell its "
+            "6")
     ),
 }  # fmt: skip
 
@@ -155,7 +174,10 @@ def test_a_schedule_that_does_not_parse_is_an_error() -> None:
 
 
 def test_an_illegal_schedule_names_kernel_and_action(tmp_path: Path) -> None:
-    message = r"kernel elementwise mul-add-max .*: contiguous\(schedule='unroll\(axis=q\)'\): unroll\(axis=q\): no loop"
+    message = (
+        r"kernel elementwise mul-add-max .*: contiguous\(schedule='unroll\(axis=q\)'\): "
+        r"unroll\(axis=q\): no loop"
+    )
     function = fenced(schedule="unroll(axis=q)")
     with pytest.raises(IllegalAction, match=message):
         tg.compile(function, X, store=False, threads=THREADS)
@@ -173,7 +195,9 @@ def test_a_schedule_of_too_many_threads_is_illegal() -> None:
 def test_a_session_does_not_search_a_fixed_kernel_and_reports_it(tmp_path: Path) -> None:
     work = workload_of_function(lambda x: (x + 1.0).contiguous(schedule=TILED).sum(1), (X[0],))
     spec = ModelSpec("fenced", f"kernels:{work.key}", source="a function")
-    report = run_session(TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), work, [])
+    report = run_session(
+        TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), work, []
+    )
     (fixed,) = [r for r in report.rows if r.origin == "fixed"]
     assert (fixed.actions, fixed.candidates) == (TILED, {})
     assert len(report.rows) == 2

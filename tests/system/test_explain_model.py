@@ -32,7 +32,9 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
         assert row.promotion is not None
         assert row.ms is not None
         assert row.ms > 0
-        assert [step.action for step in row.steps] == [str(a) for a in Schedule.parse(row.actions).actions]
+        assert [step.action for step in row.steps] == [
+            str(a) for a in Schedule.parse(row.actions).actions
+        ]
         assert row.steps[-1].after.ms == row.ms  # one program, timed once
         assert row.executed_flops is not None
         assert row.executed_flops >= row.flops
@@ -74,7 +76,9 @@ def test_a_dump_that_can_not_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_unknown_kernel_store_and_device_are_errors(tmp_path: Path) -> None:
     path = str(model_file(tmp_path))
-    with pytest.raises(ConfigError, match=r"kernel 'conv' is not one of model small; valid: 'matmul"):
+    with pytest.raises(
+        ConfigError, match=r"kernel 'conv' is not one of model small; valid: 'matmul"
+    ):
         tg.explain(path, store=False, threads=THREADS, kernel="conv")
     with pytest.raises(StoreError, match=r"none\.db"):
         tg.explain(path, store=tmp_path / "none.db", threads=THREADS)

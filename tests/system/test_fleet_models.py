@@ -247,7 +247,9 @@ def test_an_evil_challenger_in_a_fleet_is_withdrawn_and_the_others_go_on(
             Choice(second.key, winner, (one, evil, two)),
         ]
         nothing = cast(Any, None)
-        settling = Schedules(nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing)
+        settling = Schedules(
+            nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing
+        )
         found = race(choices, settling.in_model(models, work))
         assert there.said == []
     assert [t for t, _ in voided] == [evil]

@@ -1,4 +1,6 @@
-"""Ray on loopback: clusters of this machine's processes, nodes that are killed, sessions that are interrupted."""
+"""Ray on loopback: clusters of this machine's processes, nodes that are killed, sessions that are
+interrupted.
+"""
 
 import math
 import os
@@ -97,7 +99,9 @@ def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004)
     with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
         crew = ray.crew(None)
         assert len(crew.measuring) == machines
-        stations = ray.open(crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker))))
+        stations = ray.open(
+            crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker)))
+        )
         measurer, dispatcher = fleet_of(stations, machines, warn=said.append)
         session = Session(measurer, machines, trials, observe=observe).run()
         return session, said, dispatcher.machines
@@ -107,7 +111,12 @@ def processes_of_ray():
     found = []
     for p in psutil.process_iter(["pid", "cmdline"]):
         line = " ".join(p.info["cmdline"] or [])
-        if "raylet" in line or "gcs_server" in line or line.startswith("ray::") or "default_worker.py" in line:
+        if (
+            "raylet" in line
+            or "gcs_server" in line
+            or line.startswith("ray::")
+            or "default_worker.py" in line
+        ):
             found.append(p)
     return found
 
@@ -116,7 +125,12 @@ def gone(before, but=(), within_s=15.0):
     """The processes of Ray that stay, ``before`` and those called as ``but`` says left out."""
     deadline_s = time.monotonic() + within_s
     while (
-        left := {p.pid for p in processes_of_ray() if not "".join(p.info["cmdline"]).startswith(but or "\0")} - before
+        left := {
+            p.pid
+            for p in processes_of_ray()
+            if not "".join(p.info["cmdline"]).startswith(but or "\0")
+        }
+        - before
     ):
         if time.monotonic() > deadline_s:
             return left
@@ -140,7 +154,9 @@ def test_fleet_two_nodes_decide_what_this_process_decides(tmp_path):
 def test_fleet_four_nodes_one_killed_midway_lose_no_trial_and_decide_the_same(tmp_path):
     marker = tmp_path / "who"
     with Nodes(4) as nodes:
-        session, said, left = on_ray(nodes, 600, 4, at=200, act=lambda: nodes.kill(2), marker=marker, delay_s=0.02)
+        session, said, left = on_ray(
+            nodes, 600, 4, at=200, act=lambda: nodes.kill(2), marker=marker, delay_s=0.02
+        )
     alone = Session(InProcess(), 4, 600).run()
     assert session.told == alone.told
     assert session.rows == alone.rows
@@ -177,7 +193,9 @@ def test_fleet_a_node_for_compiling_sends_code_to_the_one_that_measures(tmp_path
 
 @pytest.mark.slow
 def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
-    """Nobody blames the machine that waits for its code; once no code is to come, it compiles by itself."""
+    """Nobody blames the machine that waits for its code; once no code is to come, it compiles by
+    itself.
+    """
     recorded = recording("softmax")
     trials = list({t.program_hash: t for t in recorded.trials}.values())[:6]
     said = []
@@ -191,7 +209,9 @@ def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
             limits = Limits(worker_start_s=0.5, reference_s=0.0, compile_s=0.0)
             measurer = FleetMeasurer(dispatcher, 2, limits, Policy(timeout_s=0.0))
             kernel = SimpleNamespace(key=recorded.kernel_key)
-            found = list(measurer.measure(kernel, [Schedule.parse(t.actions) for t in trials], 1.0, ()))
+            found = list(
+                measurer.measure(kernel, [Schedule.parse(t.actions) for t in trials], 1.0, ())
+            )
             assert dispatcher.machines == 1
     assert said == [f"machine {crew.compiling[0].address} compiles no more: no code within 2.5 s"]
     assert [m.measurement for m in found] == [t.measurement for t in trials]
@@ -199,7 +219,9 @@ def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
 
 def real_measurements(ray, crew):
     policy, limits = Policy(budget_s=0.01), Limits()
-    spec = EngineSpec("tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", policy, limits, 0))
+    spec = EngineSpec(
+        "tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", policy, limits, 0)
+    )
     dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)
     measurer = FleetMeasurer(dispatcher, 8, limits, policy)
     texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
@@ -347,7 +369,17 @@ def test_fleet_stops_once_the_whole_model_is_as_fast_as_wanted(tmp_path):
 
 
 def command(store, *more):
-    tune_mlp = [sys.executable, "-m", "tunegrad.cli", "tune", "mlp", "--threads", "1", "--store", str(store)]
+    tune_mlp = [
+        sys.executable,
+        "-m",
+        "tunegrad.cli",
+        "tune",
+        "mlp",
+        "--threads",
+        "1",
+        "--store",
+        str(store),
+    ]
     return [*tune_mlp, "--ray", "local", *more]
 
 
@@ -369,7 +401,10 @@ def test_fleet_leaves_no_process_behind(tmp_path, how):
     log = tmp_path / "log.jsonl"
     with (tmp_path / "err").open("w") as err:
         running = subprocess.Popen(
-            command(store, "--budget", "60s", "--log", str(log)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=err
+            command(store, "--budget", "60s", "--log", str(log)),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
         )
         deadline_s = time.monotonic() + 60.0
         while not (log.is_file() and log.read_text().count("CandidateMeasured") > 20):
@@ -398,7 +433,9 @@ def test_fleet_refuses_the_address_of_a_client():
 
 
 def test_fleet_kind_without_a_cluster_is_refused():
-    with pytest.raises(ConfigError, match="ray_kind 'znver4' chooses among the machines of a cluster"):
+    with pytest.raises(
+        ConfigError, match="ray_kind 'znver4' chooses among the machines of a cluster"
+    ):
         resolve_settings("mlp", ray_kind="znver4")
 
 

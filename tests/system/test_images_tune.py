@@ -1,4 +1,6 @@
-"""Tuning decides how a graph stores its images: the fastest form, its rows, nothing twice, loading it."""
+"""Tuning decides how a graph stores its images: the fastest form, its rows, nothing twice, loading
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
 from tunegrad.ir.kernel import Kernel
-from tunegrad.planning.plan import image_forms, images_key, images_text, plan_schedule, stored_images
+from tunegrad.planning.plan import (
+    image_forms,
+    images_key,
+    images_text,
+    plan_schedule,
+    stored_images,
+)
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
@@ -41,7 +49,9 @@ X = RNG.standard_normal((1, 4, 12, 12), dtype=np.float32)
 TARGET = host_target(THREADS)
 BLOCKS = blocked(TARGET.lanes(4))
 C = 2 * TARGET.lanes(4)
-WEIGHTS = [RNG.standard_normal(s, dtype=np.float32) / 8 for s in ((C, 4, 3, 3), (C, C, 1, 1), (C, C, 3, 3))]
+WEIGHTS = [
+    RNG.standard_normal(s, dtype=np.float32) / 8 for s in ((C, 4, 3, 3), (C, C, 1, 1), (C, C, 3, 3))
+]
 Samples = tuple[list[float], list[float]]
 
 
@@ -95,7 +105,12 @@ def store() -> Iterator[Store]:
 
 
 def settled(
-    store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None, fusion: Any = FUSION
+    store: Store,
+    measure: Any,
+    compare: Any,
+    deadline_s: float = inf,
+    tell: Any = lambda _: None,
+    fusion: Any = FUSION,
 ) -> Images:
     grounds = Grounds(TARGET, here(), store, "s1", "contract", measure, track_of(compare), tell)
     return settle_images(fusion, grounds, deadline_s)
@@ -117,7 +132,11 @@ def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     chosen = [d for d in rows if d.chosen]
     assert [d.choice for d in chosen] == ["last", str(BLOCKS)]
     assert chosen[1].evidence.p_value < 0.01
-    assert len(chosen[1].evidence.incumbent_samples_s) == len(chosen[1].evidence.challenger_samples_s) > 0
+    assert (
+        len(chosen[1].evidence.incumbent_samples_s)
+        == len(chosen[1].evidence.challenger_samples_s)
+        > 0
+    )
     (event,) = [e for e in events if type(e) is WinnerPromoted]
     assert (event.key, event.actions, event.origin) == (KEY, str(BLOCKS), "images")
     assert store.verify() == []
@@ -213,12 +232,18 @@ def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results
 
 
 @pytest.mark.parametrize("choice", ["last", "lost", "", "blocked1", "rules"])
-def test_a_stored_choice_that_names_no_other_form_leaves_channels_last(tmp_path: Path, choice: str) -> None:
+def test_a_stored_choice_that_names_no_other_form_leaves_channels_last(
+    tmp_path: Path, choice: str
+) -> None:
     with open_store(stored(tmp_path / "i.db", choice)) as store:
-        assert plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
+        assert (
+            plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
+        )
 
 
-def test_show_has_the_kernels_of_the_stored_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_has_the_kernels_of_the_stored_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
     monkeypatch.setattr(showing, "workload_of_spec", lambda *_: WORK)
     path = stored(tmp_path / "i.db", str(BLOCKS))
@@ -238,7 +263,9 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
-    monkeypatch.setattr(Deciding, "_track", lambda _self, _work, blamed: Compared(winning(BLOCKS), blamed))
+    monkeypatch.setattr(
+        Deciding, "_track", lambda _self, _work, blamed: Compared(winning(BLOCKS), blamed)
+    )
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:
@@ -247,8 +274,12 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     assert {r.key for r in again.rows} == keys(plan(BLOCKS))
 
 
-def test_a_small_budget_leaves_the_images_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_budget_leaves_the_images_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
     monkeypatch.setattr(deciding, "settle_images", never)
-    report = run_session(TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, [])
+    report = run_session(
+        TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, []
+    )
     assert report.rows

@@ -1,4 +1,6 @@
-"""What was compiled once is not compiled again: in this process, in the next one, and for equal graphs."""
+"""What was compiled once is not compiled again: in this process, in the next one, and for equal
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ UNSCHEDULED = Schedule(())
 
 def kernels() -> list[Kernel]:
     outputs = MODEL.build(MODEL.weights())
-    return [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+    return [
+        k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()
+    ]
 
 
 def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
@@ -60,7 +64,9 @@ print(json.dumps([counts.compiled, counts.from_disk, counts.linked, y.tolist()])
 
 
 def loaded_elsewhere(cache: Path, hash_seed: int) -> list[Any]:
-    """[objects compiled, from disk, linked, outputs] of a process of its own that loads and runs the model."""
+    """[objects compiled, from disk, linked, outputs] of a process of its own that loads and runs
+    the model.
+    """
     env = os.environ | {"XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(
         [sys.executable, "-c", LOADS],
@@ -77,7 +83,9 @@ def test_another_process_compiles_nothing(tmp_path: Path) -> None:
     assert second[3] == first[3]
 
 
-def test_another_compiler_finds_none_of_the_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_finds_none_of_the_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for release, expected in (("one", (3, 0)), ("two", (3, 0)), ("one", (0, 3))):
         monkeypatch.setattr(cpu, "compiler_version", lambda release=release: release)
         compiler = Compiler(ObjectCache(tmp_path))
@@ -102,7 +110,9 @@ def test_code_stays_linked_for_the_next_load() -> None:
     assert compiler.counts.linked == 1
 
 
-def test_code_is_unmapped_when_nobody_holds_it_and_others_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_unmapped_when_nobody_holds_it_and_others_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(artifact, "_LINKED", 1)
     compiler = Compiler()
     held = compiler.code(kernels()[1], UNSCHEDULED, ENGINE)
@@ -180,10 +190,13 @@ print(rss() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the resident set is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the resident set is read from /proc"
+)
 def test_two_hundred_loads_keep_less_than_5_mb() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CYCLES],
-        check=True, capture_output=True, text=True, cwd=Path(tg.__file__).parents[1], env=dict(os.environ),
+        check=True, capture_output=True, text=True, cwd=Path(tg.__file__).parents[1],
+        env=dict(os.environ),
     )  # fmt: skip
     assert int(done.stdout) < 5 << 20

@@ -29,13 +29,38 @@ MODEL = mlp(sizes=(4, 3))
     [
         ("resnet19", {}, ModelError, "model 'resnet19' is unknown, did you mean 'resnet18'"),
         ("mlp", {"device": "tpu"}, DeviceError, "device 'tpu' is unknown; valid: cpu"),
-        ("mlp", {"device": "cuda"}, DeviceError, "device 'cuda' can not be used in this version; valid: cpu, opencl"),
-        ("mlp", {"device": "opencl:"}, DeviceError, "device 'opencl:': a number or a name must follow the colon"),
-        ("mlp", {"on_miss": "guess"}, ConfigError, "on_miss 'guess' is unknown; valid: default, nearest, error"),
+        (
+            "mlp",
+            {"device": "cuda"},
+            DeviceError,
+            "device 'cuda' can not be used in this version; valid: cpu, opencl",
+        ),
+        (
+            "mlp",
+            {"device": "opencl:"},
+            DeviceError,
+            "device 'opencl:': a number or a name must follow the colon",
+        ),
+        (
+            "mlp",
+            {"on_miss": "guess"},
+            ConfigError,
+            "on_miss 'guess' is unknown; valid: default, nearest, error",
+        ),
         ("mlp", {"threads": 0}, DeviceError, "threads=0: at least 1"),
-        ("mlp", {"store": "/nowhere/t.db"}, StoreError, "store /nowhere/t.db: directory /nowhere does not exist"),
+        (
+            "mlp",
+            {"store": "/nowhere/t.db"},
+            StoreError,
+            "store /nowhere/t.db: directory /nowhere does not exist",
+        ),
         ("mlp", {"weights": {}}, WeightsError, "weights of mlp: 6 missing .layers.0.weight"),
-        ("mlp", {"weights": "/nowhere.safetensors"}, WeightsError, "weights file /nowhere.safetensors"),
+        (
+            "mlp",
+            {"weights": "/nowhere.safetensors"},
+            WeightsError,
+            "weights file /nowhere.safetensors",
+        ),
     ],
 )
 def test_load(model: str, settings: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -59,7 +84,11 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("x", "error", "message"),
     [
-        (np.zeros((2, 4), np.float32), ShapeError, r"input 'x' has shape \(2, 4\), it must be \(1, 4\)"),
+        (
+            np.zeros((2, 4), np.float32),
+            ShapeError,
+            r"input 'x' has shape \(2, 4\), it must be \(1, 4\)",
+        ),
         (np.zeros((1, 4)), DTypeError, "input 'x' has dtype float64, it must be float32"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Compiled models and functions give what the graph means, whatever the shapes, inputs and outputs."""
+"""Compiled models and functions give what the graph means, whatever the shapes, inputs and
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,10 @@ def test_outputs_are_memory_of_nobody_else() -> None:
 
 
 def test_inputs_keep_their_bytes() -> None:
-    compiled, a = tg.compile(lambda x: (x - x.max()).exp(), floats(33, 7), store=False), floats(33, 7)
+    compiled, a = (
+        tg.compile(lambda x: (x - x.max()).exp(), floats(33, 7), store=False),
+        floats(33, 7),
+    )
     before = a.tobytes()
     compiled(a)
     assert a.tobytes() == before
@@ -136,7 +141,14 @@ def read_only(a: Any) -> Any:
 
 @pytest.mark.parametrize(
     "given",
-    [np.asfortranarray, shifted, on_a_line, read_only, lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a.tolist()],
+    [
+        np.asfortranarray,
+        shifted,
+        on_a_line,
+        read_only,
+        lambda a: np.repeat(a, 2, axis=0)[::2],
+        lambda a: a.tolist(),
+    ],
     ids=["transposed", "unaligned", "aligned", "read-only", "strided", "list"],
 )
 def test_inputs_of_any_memory(given: Callable[[Any], Any]) -> None:
@@ -192,7 +204,9 @@ def test_threads_that_share_a_model_get_their_own_results() -> None:
     right: dict[int, bool] = {}
 
     def work(i: int) -> None:
-        right[i] = all(np.allclose(loaded(given[i]), wanted[i], rtol=1e-3, atol=1e-3) for _ in range(50))
+        right[i] = all(
+            np.allclose(loaded(given[i]), wanted[i], rtol=1e-3, atol=1e-3) for _ in range(50)
+        )
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for w_ in workers:

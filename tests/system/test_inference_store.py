@@ -1,4 +1,6 @@
-"""A loaded model runs with what the store holds for this machine, and says so; it never writes there."""
+"""A loaded model runs with what the store holds for this machine, and says so; it never writes
+there.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,15 @@ X = np.random.default_rng(0).standard_normal((1, 16), dtype=np.float32)
 
 def kernels() -> list[Kernel]:
     outputs = MODEL.build(MODEL.weights())
-    return [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+    return [
+        k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()
+    ]
 
 
 def trial(kernel: Kernel, place: Fingerprint = HERE, actions: str = ACTIONS) -> Trial:
     return Trial(
-        kernel.key, kernel.text, place, actions, hash_of(kernel, actions, host_target(THREADS)), SPACE_VERSION,
+        kernel.key, kernel.text, place, actions, hash_of(kernel, actions, host_target(THREADS)),
+        SPACE_VERSION,
         Policy(), Measurement(Status.OK, (1e-6, 1e-6, 1e-6)), "s1", "beam", 1.0,
     )  # fmt: skip
 
@@ -56,7 +61,9 @@ def stored(path: Path, *trials: Trial) -> str:
 
 def loaded(store: Any, **more: Any) -> tg.LoadedModel:
     model = tg.load(MODEL, store=store, threads=THREADS, **more)
-    np.testing.assert_allclose(model(X), tg.load(MODEL, store=False, threads=THREADS)(X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model(X), tg.load(MODEL, store=False, threads=THREADS)(X), rtol=1e-4, atol=1e-5
+    )
     return model
 
 
@@ -74,15 +81,25 @@ def test_a_winner_that_lowers_to_other_code_now_is_a_miss_that_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second, third = kernels()
-    store = stored(tmp_path / "t.db", replace(trial(first), program_hash="0" * 32), trial(second), trial(third))
+    store = stored(
+        tmp_path / "t.db", replace(trial(first), program_hash="0" * 32), trial(second), trial(third)
+    )
     rows = loaded(store).report()
-    assert [(r.outcome, r.differs) for r in rows] == [("miss", (OTHER_CODE,)), ("hit", ()), ("hit", ())]
+    assert [(r.outcome, r.differs) for r in rows] == [
+        ("miss", (OTHER_CODE,)),
+        ("hit", ()),
+        ("hit", ()),
+    ]
     assert rows[0].actions == tg.load(MODEL, store=False, threads=THREADS).report()[0].actions
     assert "is not 00000000000000000000000000000000, which was measured" in caplog.text
 
 
-def test_a_winner_that_lowers_to_other_code_now_is_an_error_where_misses_are(tmp_path: Path) -> None:
-    store = stored(tmp_path / "t.db", *(replace(trial(k), program_hash="0" * 32) for k in kernels()))
+def test_a_winner_that_lowers_to_other_code_now_is_an_error_where_misses_are(
+    tmp_path: Path,
+) -> None:
+    store = stored(
+        tmp_path / "t.db", *(replace(trial(k), program_hash="0" * 32) for k in kernels())
+    )
     with pytest.raises(MissError, match=f"no stored winner: {OTHER_CODE}$"):
         tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
 
@@ -90,14 +107,20 @@ def test_a_winner_that_lowers_to_other_code_now_is_an_error_where_misses_are(tmp
 def test_show_says_that_a_winner_lowers_to_other_code_now(tmp_path: Path) -> None:
     named = mlp()
     outputs = named.build(named.weights())
-    first, *_ = [k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()]
+    first, *_ = [
+        k for k, _ in schedule(fold_constants(tuple(t.node for t in outputs))).kernels().values()
+    ]
     right = trial(first)
-    assert show("mlp", store=stored(tmp_path / "right.db", right), threads=THREADS)[0].outcome == "hit"
+    assert (
+        show("mlp", store=stored(tmp_path / "right.db", right), threads=THREADS)[0].outcome == "hit"
+    )
     forged = stored(tmp_path / "forged.db", replace(right, program_hash="0" * 32))
     assert show("mlp", store=forged, threads=THREADS)[0].differs == (OTHER_CODE,)
 
 
-def test_a_winner_is_refused_once_lowering_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_winner_is_refused_once_lowering_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The row stays as it was; what this version makes of its actions is another program."""
     store = stored(tmp_path / "t.db", *map(trial, kernels()))
     assert {r.outcome for r in loaded(store).report()} == {"hit"}
@@ -127,7 +150,9 @@ def test_a_model_is_lowered_once_whether_its_rows_are_checked_or_not(tmp_path: P
     compiler = artifact.Compiler()
     with store:
         for k in kernels():
-            inference.compiled_choice(k, host_device(THREADS).open(), HERE, store, "error", compiler)
+            inference.compiled_choice(
+                k, host_device(THREADS).open(), HERE, store, "error", compiler
+            )
     assert (compiler.counts.lowered, compiler.counts.compiled) == (3, 3)
 
 
@@ -140,7 +165,9 @@ def test_a_kernel_without_one_runs_with_its_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("on_miss", ["default", "nearest"])
-def test_a_winner_of_another_machine_names_the_field_that_differs(tmp_path: Path, on_miss: str) -> None:
+def test_a_winner_of_another_machine_names_the_field_that_differs(
+    tmp_path: Path, on_miss: str
+) -> None:
     store = stored(tmp_path / "t.db", *(trial(k, ELSEWHERE) for k in kernels()))
     rows = loaded(store, on_miss=on_miss).report()
     differs = (f"arch: {dict(HERE.fields)['arch']} != pdp11",)
@@ -164,7 +191,12 @@ def test_a_winner_of_another_space_is_no_hit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "actions",
-    ["tile(axis=nowhere, size=4)", "tile(axis=a, size=", "conjure(axis=a)", "thread(axis=a, count=64)"],
+    [
+        "tile(axis=nowhere, size=4)",
+        "tile(axis=a, size=",
+        "conjure(axis=a)",
+        "thread(axis=a, count=64)",
+    ],
     ids=["illegal", "cut", "unknown", "too many threads"],
 )
 @pytest.mark.parametrize("place", [HERE, ELSEWHERE], ids=["hit", "near"])
@@ -181,14 +213,18 @@ def test_stored_actions_that_are_not_legal_here_are_not_used(
 
 def test_the_closest_legal_winner_is_taken(tmp_path: Path) -> None:
     further = Fingerprint(tuple((k, "1" if k in ("l1", "l2", "l3") else v) for k, v in HERE.fields))
-    trials = [trial(k, ELSEWHERE, "conjure(axis=a)") for k in kernels()] + [trial(k, further) for k in kernels()]
+    trials = [trial(k, ELSEWHERE, "conjure(axis=a)") for k in kernels()] + [
+        trial(k, further) for k in kernels()
+    ]
     rows = loaded(stored(tmp_path / "t.db", *trials), on_miss="nearest").report()
     assert all((r.outcome, r.actions, len(r.differs)) == ("near", ACTIONS, 3) for r in rows)
 
 
 def test_on_miss_error_names_the_kernel_and_the_field(tmp_path: Path) -> None:
     store = stored(tmp_path / "t.db", *(trial(k, ELSEWHERE) for k in kernels()))
-    with pytest.raises(MissError, match=rf"{kernels()[0].key}.*no stored winner: arch: .* != pdp11$"):
+    with pytest.raises(
+        MissError, match=rf"{kernels()[0].key}.*no stored winner: arch: .* != pdp11$"
+    ):
         tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
 
 
@@ -206,7 +242,9 @@ def test_loading_and_running_change_no_byte_of_the_store(tmp_path: Path) -> None
     store = stored(tmp_path / "t.db", trial(kernels()[0]))
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")}
     loaded(store).benchmark(budget_s=0.01)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")} == before
+    assert {
+        p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")
+    } == before
 
 
 def test_misses_are_told_once_a_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +253,9 @@ def test_misses_are_told_once_a_load(tmp_path: Path, caplog: pytest.LogCaptureFi
         caplog.clear()
         tg.load(MODEL, store=store, threads=THREADS)
         (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
-        assert record.getMessage().startswith(f"model mlp: 2 of 3 kernels have no winner in store {store} and run with")
+        assert record.getMessage().startswith(
+            f"model mlp: 2 of 3 kernels have no winner in store {store} and run with"
+        )
 
 
 def test_hits_are_not_worth_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -257,7 +297,12 @@ def test_the_benchmark_compares_winners_with_defaults(tmp_path: Path) -> None:
     store = stored(tmp_path / "t.db", *(trial(k, actions="") for k in kernels()))
     model = loaded(store)
     report = model.benchmark(budget_s=0.05)
-    assert (report.model, report.device, report.threads, report.store) == ("mlp", "cpu", THREADS, store)
+    assert (report.model, report.device, report.threads, report.store) == (
+        "mlp",
+        "cpu",
+        THREADS,
+        store,
+    )
     assert report.rows == model.report()
     assert report.repeats >= 3
     assert min(report.stored_ms, report.default_ms) > 0

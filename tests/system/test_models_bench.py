@@ -1,4 +1,6 @@
-"""Whole models in a worker: what is sent, what comes back, and what a model that dies, hangs or lies costs."""
+"""Whole models in a worker: what is sent, what comes back, and what a model that dies, hangs or
+lies costs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,17 @@ def trial(models: Models, use: KernelUse, actions: str, seconds: float = 1e-5) -
     assert not compiled.error
     ok = Measurement(Status.OK, (seconds,) * 3)
     return Trial(
-        use.key, use.kernel.text, here(), actions, compiled.program, SPACE_VERSION, Policy(), ok, "s1", "beam", 1.0
+        use.key,
+        use.kernel.text,
+        here(),
+        actions,
+        compiled.program,
+        SPACE_VERSION,
+        Policy(),
+        ok,
+        "s1",
+        "beam",
+        1.0,
     )
 
 
@@ -150,7 +162,11 @@ def test_a_model_that_fails_costs_its_comparison_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k for k in planted_in_model.BODIES]
+    "kind",
+    [
+        pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k
+        for k in planted_in_model.BODIES
+    ],
 )
 def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
     store: Store, tmp_path: Path, kind: str
@@ -159,32 +175,44 @@ def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
     first, second = work.kernels
     with bench_here(planted_in_model.hooks(kind)) as bench:
         models = Models(store, TARGET, here(), bench)
-        good = {u.key: [trial(models, u, a) for a in other_schedules(u, False, 3)] for u in work.kernels}
+        good = {
+            u.key: [trial(models, u, a) for a in other_schedules(u, False, 3)] for u in work.kernels
+        }
         evil = trial(models, second, other_schedules(second, True, 1)[0])
         choices = [
             Choice(first.key, good[first.key][0], tuple(good[first.key][1:])),
-            Choice(second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])),
+            Choice(
+                second.key, good[second.key][0], (good[second.key][1], evil, good[second.key][2])
+            ),
         ]
         nothing = cast(Any, None)
-        schedules = Schedules(nothing, models, store, here(), lambda t, _: voided.append(t), nothing)
+        schedules = Schedules(
+            nothing, models, store, here(), lambda t, _: voided.append(t), nothing
+        )
         found = race(choices, schedules.in_model(models, work))
     assert voided == [evil]
     assert evil not in [met.alternative for met in found.values()]
 
 
 def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -> None:
-    rivals = rivals_of(workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
+    rivals = rivals_of(
+        workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3)
+    )
     with bench_here(planted_variants.HOOKS) as bench:
         picks = settle_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
     assert "winograd2" not in picks.values()
     rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
     failed = [d for d in rows if d.status is not Status.OK]
-    assert [(d.choice, d.status, d.chosen) for d in failed] == [("winograd2", Status.CRASHED, False)]
+    assert [(d.choice, d.status, d.chosen) for d in failed] == [
+        ("winograd2", Status.CRASHED, False)
+    ]
     assert "in the whole model: crashed" in failed[0].error
     assert "winograd2" not in [d.choice for d in rows if d.status is Status.OK]
 
 
-def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(store: Store) -> None:
+def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(
+    store: Store,
+) -> None:
     work: Workload = workload()
     rivals = rivals_of(work, here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
     voided: list[tuple[str, str]] = []
@@ -192,7 +220,9 @@ def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(
     (actions,) = planted_variants.other(use.kernel, TARGET, 1)
     with bench_here(planted_variants.OTHERS) as bench:
         models = Models(store, TARGET, here(), bench)
-        settle_variants(rivals, {use.key: actions}, models, "s1", lambda k, a, _: voided.append((k, a)))
+        settle_variants(
+            rivals, {use.key: actions}, models, "s1", lambda k, a, _: voided.append((k, a))
+        )
     assert voided == [(use.key, actions)]
     rows = [t for k in convolutions() for t in store.trials(k.key, here())]
     assert all(t.measurement.status is Status.OK for t in rows)

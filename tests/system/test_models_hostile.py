@@ -1,6 +1,8 @@
-"""Whatever the code of a kernel tries in a whole model, it costs that comparison: the bench of finals, variants, forms.
+"""Whatever the code of a kernel tries in a whole model, it costs that comparison: the bench of
+finals, variants, forms.
 
-All of them, and the last comparison of a session, ask ``LocalBench`` for the same calls: a check, then turns.
+All of them, and the last comparison of a session, ask ``LocalBench`` for the same calls: a check,
+then turns.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ FAILURES = {
     Status.WRONG: (WrongResult, CandidateCrashed),
 }
 SPINNING = "starts threads"
-"""A worker of models starts threads for each of them, so it may; they keep its cores busy until it is killed."""
+"""A worker of models starts threads for each of them, so it may; they keep its cores busy until
+it is killed.
+"""
 
 ALWAYS = (
     "kills its group",
@@ -50,7 +54,10 @@ Compiler = Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]
 
 @dataclass
 class Planting:
-    """A compiler that plants ``body`` in what has the ``actions``. Mutable: each test has its own of both."""
+    """A compiler that plants ``body`` in what has the ``actions``.
+
+    Mutable: each test has its own of both.
+    """
 
     compiler: Compiler
     actions: str = ""
@@ -59,9 +66,14 @@ class Planting:
     met: list[str] = field(default_factory=list)
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
-        return [self._with_body(c, made) for c, made in zip(candidates, self.compiler(candidates), strict=True)]
+        return [
+            self._with_body(c, made)
+            for c, made in zip(candidates, self.compiler(candidates), strict=True)
+        ]
 
-    def _with_body(self, asked: Candidate, made: CompiledCandidate | Outcome) -> CompiledCandidate | Outcome:
+    def _with_body(
+        self, asked: Candidate, made: CompiledCandidate | Outcome
+    ) -> CompiledCandidate | Outcome:
         if asked.payload.actions != self.actions or isinstance(made, Outcome):
             return made
         lowered = candidate.lower(asked.payload)
@@ -93,13 +105,22 @@ def place(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         bench._compiler = planting = Planting(bench._compiler)
         models = Models(store, TARGET, here(), bench)
         yield Place(
-            work, bench, models, planting, models.of(work), other_schedules(work.kernels[1], True, 2 * len(PROGRAMS))
+            work,
+            bench,
+            models,
+            planting,
+            models.of(work),
+            other_schedules(work.kernels[1], True, 2 * len(PROGRAMS)),
         )
 
 
 @pytest.mark.parametrize("after", [0, pytest.param(12, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS])
-def test_hostile_model_harms_nothing_outside_its_worker(place: Place, tmp_path: Path, name: str, after: int) -> None:
+@pytest.mark.parametrize(
+    "name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS]
+)
+def test_hostile_model_harms_nothing_outside_its_worker(
+    place: Place, tmp_path: Path, name: str, after: int
+) -> None:
     """At its first launch it is being checked, and at a later one timed."""
     row, victims, planting = PROGRAMS[name], Victims.make(tmp_path / "victims"), place.planting
     planting.actions, planting.body, planting.after = place.evil.pop(), row.body(victims), after
@@ -113,4 +134,6 @@ def test_hostile_model_harms_nothing_outside_its_worker(place: Place, tmp_path: 
     assert planting.met[-1] == planting.actions, "it was planted"
     assert victims.unharmed()
     assert os.getpid() == victims.session
-    assert len(place.bench.profiled([place.good, place.good], 3)[0]) == 3, "the next comparison is as ever"
+    assert len(place.bench.profiled([place.good, place.good], 3)[0]) == 3, (
+        "the next comparison is as ever"
+    )

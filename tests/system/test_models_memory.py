@@ -1,4 +1,6 @@
-"""What the model worker keeps is bounded: models give way to those that are asked for, parts to newer ones."""
+"""What the model worker keeps is bounded: models give way to those that are asked for, parts to
+newer ones.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def compiled(work: Workload) -> dict[str, CompiledCandidate]:
     """The default schedule of every kernel as code, by kernel key."""
     pairs = [(u.kernel, Space(u.kernel, TARGET).defaults()[0].text) for u in work.kernels]
     with DeviceMeasurer(CpuDevice(TARGET), HOOKS) as device:
-        made = device.compile([Candidate(k.key, Payload(k, text, CpuDevice(TARGET))) for k, text in pairs])
-    return {k.key: c for (k, _), c in zip(pairs, made, strict=True) if isinstance(c, CompiledCandidate)}
+        made = device.compile(
+            [Candidate(k.key, Payload(k, text, CpuDevice(TARGET))) for k, text in pairs]
+        )
+    return {
+        k.key: c for (k, _), c in zip(pairs, made, strict=True) if isinstance(c, CompiledCandidate)
+    }
 
 
 def orders_of(work: Workload, code: dict[str, CompiledCandidate], count: int) -> list[Order]:
@@ -35,10 +41,15 @@ def orders_of(work: Workload, code: dict[str, CompiledCandidate], count: int) ->
     digest, _ = plan_blob(work.plan)
     programs = tuple((key, c.program_hash) for key, c in code.items())
     (argument,) = work.inputs
-    return [Order(digest, programs, (replace(argument, name=f"{argument.name}{i}"),)) for i in range(count)]
+    return [
+        Order(digest, programs, (replace(argument, name=f"{argument.name}{i}"),))
+        for i in range(count)
+    ]
 
 
-def test_models_give_way_to_those_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_give_way_to_those_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = workload_in(tmp_path)
     code = compiled(work)
     orders = orders_of(work, code, 6)

@@ -1,4 +1,6 @@
-"""Schedules that pass every test of the search and are evil in a model: found there, withdrawn, alone."""
+"""Schedules that pass every test of the search and are evil in a model: found there, withdrawn,
+alone.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,19 @@ def other_schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
 
 def promoted(store: Store, use: KernelUse, actions: str, program: str) -> None:
     ok = Measurement(Status.OK, (1e-6,) * 3)
-    row = Trial(use.key, use.kernel.text, here(), actions, program, SPACE_VERSION, Policy(), ok, "s1", "beam", 1.0)
+    row = Trial(
+        use.key,
+        use.kernel.text,
+        here(),
+        actions,
+        program,
+        SPACE_VERSION,
+        Policy(),
+        ok,
+        "s1",
+        "beam",
+        1.0,
+    )
     store.promote(store.add(row), Evidence("first", 1.0, (), (1e-6,), cold=False))
 
 
@@ -101,14 +115,19 @@ def test_the_search_finds_nothing_wrong_with_what_is_planted(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "world",
-    [pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k for k in planted_in_model.BODIES],
+    [
+        pytest.param(k, marks=pytest.mark.slow) if k == "endless" else k
+        for k in planted_in_model.BODIES
+    ],
     indirect=True,
 )
 def test_a_winner_that_spoils_the_model_is_withdrawn_alone(world: World) -> None:
     good, bad = world.win(0, evil=False), world.win(1, evil=True)
     sound = made_sound(world.work, world.models, world.void)
     assert world.told == [(world.work.kernels[1].key, bad)]
-    assert [(kernel, actions) for kernel, actions, _ in sound.voided] == [(world.work.kernels[1].name, bad)]
+    assert [(kernel, actions) for kernel, actions, _ in sound.voided] == [
+        (world.work.kernels[1].name, bad)
+    ]
     assert "in the whole model: " in sound.voided[0][2]
     assert sound.judged
     assert sound.mismatch == ""
@@ -132,27 +151,47 @@ def test_a_winner_that_was_there_before_holds_the_title_again(world: World) -> N
     assert winner.actions == good
 
 
-@pytest.mark.parametrize("kind", ["wrong", *(pytest.param(k, marks=pytest.mark.slow) for k in ("crash", "endless"))])
+@pytest.mark.parametrize(
+    "kind", ["wrong", *(pytest.param(k, marks=pytest.mark.slow) for k in ("crash", "endless"))]
+)
 def test_a_session_ends_with_winners_that_are_right_in_the_model(tmp_path: Path, kind: str) -> None:
-    """One session in six or so has none of what is planted among the few that whole models compare."""
-    assert any(session_withdraws(tmp_path, kind, seed) for seed in range(3, 8)), "what is planted was met"
+    """One session in six or so has none of what is planted among the few that whole models
+    compare.
+    """
+    assert any(session_withdraws(tmp_path, kind, seed) for seed in range(3, 8)), (
+        "what is planted was met"
+    )
 
 
 def session_withdraws(directory: Path, kind: str, seed: int) -> bool:
     """Whether a session withdrew anything; in any case it ends as it must."""
-    listener, settings = Listener(), settings_of(directory, 6.0, directory / f"s{seed}.db", "random")
+    listener, settings = (
+        Listener(),
+        settings_of(directory, 6.0, directory / f"s{seed}.db", "random"),
+    )
     settings = replace(settings, seed=seed)
     work = workload_of_spec(settings.model)
     report = run_session(settings, work, [listener], planted_in_model.hooks(kind))
     assert report.mismatch == ""
     assert report.tuned_ms is not None
-    evil = {r.key for r in report.rows if r.origin != "default" and planted_in_model.is_evil(r.actions)}
+    evil = {
+        r.key for r in report.rows if r.origin != "default" and planted_in_model.is_evil(r.actions)
+    }
     # the first kernel reads the caller's input, where the planted ones are as they should be
     assert evil <= {work.kernels[0].key}
-    withdrawn = [w for e in listener.of(Warned) for w in [e.message] if "is withdrawn: in the whole model" in w]
+    withdrawn = [
+        w
+        for e in listener.of(Warned)
+        for w in [e.message]
+        if "is withdrawn: in the whole model" in w
+    ]
     with open_store(settings.store) as store:
         stored = [w for u in work.kernels for w in store.withdrawals(u.key, here())]
         assert store.verify() == []
-    assert len(withdrawn) == len(stored) == len({(w.trial.kernel_key, w.trial.actions) for w in stored})
+    assert (
+        len(withdrawn)
+        == len(stored)
+        == len({(w.trial.kernel_key, w.trial.actions) for w in stored})
+    )
     assert all(planted_in_model.is_evil(w.trial.actions) for w in stored), "nobody innocent"
     return bool(stored)

@@ -1,4 +1,6 @@
-"""Tuning decides which edges are buffers: the fastest measured plan, its rows, nothing twice, loading it."""
+"""Tuning decides which edges are buffers: the fastest measured plan, its rows, nothing twice,
+loading it.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def store() -> Iterator[Store]:
 def settled(
     store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
 ) -> frozenset[int]:
-    grounds = Grounds(host_target(THREADS), here(), store, "s1", "contract", measure, track_of(compare), tell)
+    grounds = Grounds(
+        host_target(THREADS), here(), store, "s1", "contract", measure, track_of(compare), tell
+    )
     return settle_plan(FUSION, grounds, deadline_s)
 
 
@@ -112,7 +116,10 @@ def test_the_fastest_measured_plan_is_picked(store: Store, name: str) -> None:
 
 
 def test_the_rules_plan_stays_where_nothing_is_faster(store: Store) -> None:
-    assert settled(store, seconds(), faster(lambda p: keys(p) == keys(FUSION.schedule()))) == frozenset()
+    assert (
+        settled(store, seconds(), faster(lambda p: keys(p) == keys(FUSION.schedule())))
+        == frozenset()
+    )
 
 
 def test_parts_that_are_slower_are_not_tried_in_the_whole_model(store: Store) -> None:
@@ -141,7 +148,9 @@ def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None
 
     assert settled(store, seconds(cheap=best.after), crashing) == frozenset()
     rows = [d for d in store.decisions(best.edge.key, here(), "cut") if d.status is not Status.OK]
-    assert [(d.choice, d.status, d.chosen) for d in rows] == [(best.edge.name, Status.CRASHED, False)]
+    assert [(d.choice, d.status, d.chosen) for d in rows] == [
+        (best.edge.name, Status.CRASHED, False)
+    ]
     assert rows[0].error == "in the whole model: crashed: planted"
     assert store.verify() == []
 
@@ -171,7 +180,9 @@ def test_what_is_settled_is_not_measured(store: Store) -> None:
 def claim(store: Store, alternative: Alternative) -> None:
     """What an imported file promoted."""
     edge = alternative.edge
-    store.record_decision(stored_decisions.decided("cut", edge.region, edge.name, here(), claimed=True))
+    store.record_decision(
+        stored_decisions.decided("cut", edge.region, edge.name, here(), claimed=True)
+    )
 
 
 def test_what_a_file_promoted_is_measured_here_and_loses_where_it_is_slower(store: Store) -> None:
@@ -237,9 +248,13 @@ def decided(path: Path, alternative: Alternative, choice: str | None = None) -> 
 
 
 @pytest.mark.parametrize("name", ["store_exp", "store_recip", "inline"])
-def test_a_stored_plan_changes_the_kernels_of_a_loaded_model_and_not_its_results(tmp_path: Path, name: str) -> None:
+def test_a_stored_plan_changes_the_kernels_of_a_loaded_model_and_not_its_results(
+    tmp_path: Path, name: str
+) -> None:
     rules = tg.compile(function, X, store=False, threads=THREADS)
-    model = tg.compile(function, X, store=decided(tmp_path / "p.db", by_name(name)), threads=THREADS)
+    model = tg.compile(
+        function, X, store=decided(tmp_path / "p.db", by_name(name)), threads=THREADS
+    )
     mine = {r.key: r.uses for r in model.report()}
     assert mine != {r.key: r.uses for r in rules.report()}
     assert {k.key for k in by_name(name).after} <= mine.keys()
@@ -247,10 +262,14 @@ def test_a_stored_plan_changes_the_kernels_of_a_loaded_model_and_not_its_results
 
 
 @pytest.mark.parametrize("choice", ["rules", "store_nothing", "", "a b", "tile(axis=a, size=4)"])
-def test_a_stored_choice_that_names_no_edge_leaves_the_rules_plan(tmp_path: Path, choice: str) -> None:
+def test_a_stored_choice_that_names_no_edge_leaves_the_rules_plan(
+    tmp_path: Path, choice: str
+) -> None:
     path = decided(tmp_path / "g.db", by_name("store_exp"), choice)
     with open_store(path) as store:
-        planned = plan_schedule(FUSION.drafts.targets, host_target(THREADS), here(), store, "contract")
+        planned = plan_schedule(
+            FUSION.drafts.targets, host_target(THREADS), here(), store, "contract"
+        )
     assert (planned.toggles, planned.plan) == (frozenset(), FUSION.schedule())
 
 
@@ -269,7 +288,9 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     best = by_name("store_reduce")
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
     monkeypatch.setattr(plans, "_CLOSE", inf)
-    monkeypatch.setattr(Deciding, "_track", lambda _self, _work, blamed: Compared(faster(has(best)), blamed))
+    monkeypatch.setattr(
+        Deciding, "_track", lambda _self, _work, blamed: Compared(faster(has(best)), blamed)
+    )
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
         rows = store.decisions(None, here(), "cut")
@@ -285,7 +306,9 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     assert {r.key for r in again.rows} == {r.key for r in report.rows}
 
 
-def test_a_small_budget_leaves_the_edges_alone(settings: TuneSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_budget_leaves_the_edges_alone(
+    settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(deciding, "settle_plan", never)
     report = run_session(replace(settings, budget_s=0.3), WORK, [])
     assert {r.key for r in report.rows} == keys(FUSION.schedule())

@@ -1,4 +1,6 @@
-"""A session in which half of the candidates are faulty, and many of these faster than any right one, promotes none."""
+"""A session in which half of the candidates are faulty, and many of these faster than any right
+one, promotes none.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,12 @@ class Survived:
 
 
 @pytest.fixture(scope="module")
-def survived(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Iterator[Survived]:
+def survived(
+    tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]
+) -> Iterator[Survived]:
     directory = tmp_path_factory.mktemp("faults")
-    # Ended by its number of candidates, not by its budget, which is what a busy machine needs for as many.
+    # Ended by its number of candidates, not by its budget, which is what a busy machine needs for
+    # as many.
     settings = settings_of(directory, 90.0, directory / "f.db", "random")
     settings = replace(settings, threads=THREADS, patience=0, max_trials=TRIALS)
     workload = workload_of_spec(settings.model)
@@ -45,7 +50,9 @@ def survived(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -
     with open_store(settings.store) as store:
         here = fingerprint(host_target(THREADS))
         keys = {row.key for row in report.rows} | {t.kernel_key for t in trials_of(store, workload)}
-        yield Survived(settings, report, [t for key in keys for t in store.trials(key, here, SEARCH_POLICY)])
+        yield Survived(
+            settings, report, [t for key in keys for t in store.trials(key, here, SEARCH_POLICY)]
+        )
 
 
 def test_planted_faults_were_met_in_great_number(survived: Survived) -> None:

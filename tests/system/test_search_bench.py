@@ -46,16 +46,26 @@ def test_recorded_spaces_are_small() -> None:
 def test_bench_compares_every_searcher_on_every_space(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search-bench", "--spaces", str(SPACES), *FAST, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [(r["space"], r["searcher"]) for r in report["rows"]] == [(n, s) for n in NAMES for s in ("random", "beam")]
+    assert [(r["space"], r["searcher"]) for r in report["rows"]] == [
+        (n, s) for n in NAMES for s in ("random", "beam")
+    ]
     assert all(len(r["curve"]) == 17 for r in report["rows"])
     assert all(a >= b for r in report["rows"] for a, b in pairwise(r["curve"]))
     assert all(r["score"] == 0.0 for r in report["rows"] if r["searcher"] == "random")
     assert [t["searcher"] for t in report["totals"]] == ["random", "beam"]
-    assert report["totals"][0] == {"searcher": "random", "score": 0.0, "better": 0, "clearly": 0, "spaces": len(NAMES)}
+    assert report["totals"][0] == {
+        "searcher": "random",
+        "score": 0.0,
+        "better": 0,
+        "clearly": 0,
+        "spaces": len(NAMES),
+    }
 
 
 @pytest.mark.parametrize("name", ["conv7", "scores"])
-def test_bench_finds_every_learner_better_than_random(spaces: tuple[LoadedSpace, ...], name: str) -> None:
+def test_bench_finds_every_learner_better_than_random(
+    spaces: tuple[LoadedSpace, ...], name: str
+) -> None:
     learners = ["beam", "bayesian", "evolutionary", "portfolio"]
     report = search_bench([s for s in spaces if s.name == name], learners, seeds=2, trials=48)
     areas = {row.searcher: row.area for row in report.rows}
@@ -115,11 +125,15 @@ def test_documented_spaces_are_these(spaces: tuple[LoadedSpace, ...]) -> None:
     for space in spaces:
         r = space.recording
         assert re.search(
-            rf"^\| {space.name} \| {re.escape(r.kernel_name)} \| {r.points}\b.*\| {r.programs} \|", page, re.MULTILINE
+            rf"^\| {space.name} \| {re.escape(r.kernel_name)} \| {r.points}\b.*\| {r.programs} \|",
+            page,
+            re.MULTILINE,
         )
 
 
-def test_bench_plays_no_more_trials_than_there_are_programs(spaces: tuple[LoadedSpace, ...]) -> None:
+def test_bench_plays_no_more_trials_than_there_are_programs(
+    spaces: tuple[LoadedSpace, ...],
+) -> None:
     small = min(spaces, key=lambda s: s.recording.programs)
     report = search_bench([small], ["random"], seeds=1, trials=10_000)
     assert report.spaces[0].trials == small.recording.programs - 1
@@ -129,7 +143,19 @@ def test_bench_plays_no_more_trials_than_there_are_programs(spaces: tuple[Loaded
 def test_bench_draws_the_figure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the figure needs the [plot] extra")
     figure = tmp_path / "curves.svg"
-    assert run(["search-bench", "--spaces", str(SPACES / "softmax.jsonl.gz"), *FAST, "--figure", str(figure)]) == 0
+    assert (
+        run(
+            [
+                "search-bench",
+                "--spaces",
+                str(SPACES / "softmax.jsonl.gz"),
+                *FAST,
+                "--figure",
+                str(figure),
+            ]
+        )
+        == 0
+    )
     assert "<svg" in figure.read_text(encoding="utf-8")
 
 
@@ -146,22 +172,37 @@ def test_bench_says_what_a_figure_needs(
     [
         (["--spaces", str(SPACES), "--searchers", "beem"], "searcher 'beem' is unknown; valid: "),
         (["--spaces", str(SPACES), "--seeds", "0"], "seeds 0 is not a positive whole number"),
-        (["--spaces", str(SPACES), "--figure", "x.bmp"], "figure 'x.bmp' does not end in .svg, .png, .pdf"),
-        (["--spaces", str(SPACES.parent)], "no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)"),
+        (
+            ["--spaces", str(SPACES), "--figure", "x.bmp"],
+            "figure 'x.bmp' does not end in .svg, .png, .pdf",
+        ),
+        (
+            ["--spaces", str(SPACES.parent)],
+            "no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)",
+        ),
         (
             ["--spaces", str(SPACES), "--spaces", str(SPACES / "gemm.jsonl.gz")],
             "gemm.jsonl.gz: another recorded space is called gemm, too",
         ),
-        (["--spaces", "nowhere.jsonl"], "nowhere.jsonl: can not be read: No such file or directory"),
+        (
+            ["--spaces", "nowhere.jsonl"],
+            "nowhere.jsonl: can not be read: No such file or directory",
+        ),
     ],
 )
-def test_bench_names_what_is_wrong(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_names_what_is_wrong(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["search-bench", *arguments]) == 1
     assert why in capsys.readouterr().err
 
 
 def test_space_converts_to_t4_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, t4, back = SPACES / "layernorm.jsonl.gz", tmp_path / "a.t4.json", tmp_path / "b.jsonl.gz"
+    source, t4, back = (
+        SPACES / "layernorm.jsonl.gz",
+        tmp_path / "a.t4.json",
+        tmp_path / "b.jsonl.gz",
+    )
     assert run(["space", "convert", str(source), str(t4), "--format", "t4"]) == 0
     assert run(["space", "convert", str(t4), str(back), "--format", "tunegrad"]) == 0
     assert read_recording(back).recording == read_recording(source).recording
@@ -171,11 +212,15 @@ def test_space_converts_to_t4_and_back(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_space_show_reports_broken_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = tmp_path / "a.jsonl"
-    run(["space", "convert", str(SPACES / "layernorm.jsonl.gz"), str(plain), "--format", "tunegrad"])
+    run(
+        ["space", "convert", str(SPACES / "layernorm.jsonl.gz"), str(plain), "--format", "tunegrad"]
+    )
     lines = plain.read_text(encoding="utf-8").splitlines()
     plain.write_text("\n".join([*lines[:-1], lines[-1].replace("ok", "no")]), encoding="utf-8")
     assert run(["space", "show", str(plain), "--json"]) == 3
     report = json.loads(capsys.readouterr().out)
-    assert report["problems"] == [f"lines row {len(lines)}: its checksum does not match its content"]
+    assert report["problems"] == [
+        f"lines row {len(lines)}: its checksum does not match its content"
+    ]
     assert report["recorded"] == report["points"] - 1
     assert not report["complete"]

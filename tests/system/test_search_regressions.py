@@ -1,4 +1,6 @@
-"""What searches are known to get wrong, under every searcher: odd sizes, extremes, infinities in padding, inputs."""
+"""What searches are known to get wrong, under every searcher: odd sizes, extremes, infinities in
+padding, inputs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ SMALL = (0.5 + RNG.random((7, 29))).astype(np.float32)
 
 
 def model(a: tg.Tensor, b: tg.Tensor, below: tg.Tensor, small: tg.Tensor) -> tuple[tg.Tensor, ...]:
-    """Sizes are prime; a maximum of 0 would be padding, and so would a quotient that is not finite."""
+    """Sizes are prime; a maximum of 0 would be padding, and so would a quotient that is not
+    finite.
+    """
     return a @ b, below.max(axis=1), (1.0 / small).pad(((0, 0), (3, 5))).sum(axis=1)
 
 
@@ -41,13 +45,22 @@ def test_defaults_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "searcher", [pytest.param(s, marks=() if s == "random" else pytest.mark.slow) for s in usable_searchers()]
+    "searcher",
+    [pytest.param(s, marks=() if s == "random" else pytest.mark.slow) for s in usable_searchers()],
 )
-def test_searched_winners_are_right_and_inputs_are_left_alone(tmp_path: Path, searcher: Searcher) -> None:
+def test_searched_winners_are_right_and_inputs_are_left_alone(
+    tmp_path: Path, searcher: Searcher
+) -> None:
     arrays = tuple(x.copy() for x in (A, B, BELOW, SMALL))
     store = tmp_path / "r.db"
     report = tg.tune_callable(
-        model, *arrays, budget_s=30.0, max_trials=60, store=store, threads=THREADS, searcher=searcher
+        model,
+        *arrays,
+        budget_s=30.0,
+        max_trials=60,
+        store=store,
+        threads=THREADS,
+        searcher=searcher,
     )
     counts = report.candidates
     assert counts["ok"] > 10, counts

@@ -1,4 +1,6 @@
-"""The process of a session links and runs nothing that was generated: no candidate, no reference, no model."""
+"""The process of a session links and runs nothing that was generated: no candidate, no reference,
+no model.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def anonymous_code(pid: int) -> list[str]:
 
 
 def imported_code() -> int:
-    """How many of them importing the session brings along: a page of libffi, for callbacks of llvmlite."""
+    """How many of them importing the session brings along: a page of libffi, for callbacks of
+    llvmlite.
+    """
     text = "import os, sys; import tunegrad.tuning.session; sys.path.append(sys.argv[1]); "
     text += "import test_session_maps_no_code as here; print(len(here.anonymous_code(os.getpid())))"
     command = [sys.executable, "-c", text, str(Path(__file__).parent)]
@@ -45,10 +49,29 @@ def test_the_reader_of_maps_sees_linked_code() -> None:
     library.close()
 
 
-def test_a_whole_tune_maps_no_code_into_the_session_s_process(tmp_path: Path, places: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(tmp_path)), "--budget", "6",
-               "--threads", "1", "--target-ms", "1e-9", "--store", str(tmp_path / "s.db"), "--seed", "3"]  # fmt: skip
-    with subprocess.Popen(command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True) as process:
+def test_a_whole_tune_maps_no_code_into_the_session_s_process(
+    tmp_path: Path, places: dict[str, str]
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tunegrad.cli",
+        "tune",
+        str(model_file(tmp_path)),
+        "--budget",
+        "6",
+        "--threads",
+        "1",
+        "--target-ms",
+        "1e-9",
+        "--store",
+        str(tmp_path / "s.db"),
+        "--seed",
+        "3",
+    ]
+    with subprocess.Popen(
+        command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True
+    ) as process:
         found, looks = set[str](), 0
         while process.poll() is None:
             try:
@@ -63,7 +86,9 @@ def test_a_whole_tune_maps_no_code_into_the_session_s_process(tmp_path: Path, pl
     assert len(found) <= imported_code(), found
 
 
-def test_a_session_never_calls_the_loader_in_its_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_never_calls_the_loader_in_its_own_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("code is linked in the session's process")
 

@@ -22,16 +22,34 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are looked for in this folder."""
     monkeypatch.chdir(Path(__file__).parent)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setattr(recorder, "_DISTURBED", float("inf"))  # how steady this machine is, is not what is tested
+    monkeypatch.setattr(
+        recorder, "_DISTURBED", float("inf")
+    )  # how steady this machine is, is not what is tested
 
 
 def record(out: Path, *more: str) -> int:
     vary = ["--vary", "stage0.copies:2", "--vary", "stage1.copies:2", "--vary", "thread"]
-    return run(["space", "record", MODEL, "--kernel", KERNEL, "--threads", "2", "--out", str(out), *vary, *more])
+    return run(
+        [
+            "space",
+            "record",
+            MODEL,
+            "--kernel",
+            KERNEL,
+            "--threads",
+            "2",
+            "--out",
+            str(out),
+            *vary,
+            *more,
+        ]
+    )
 
 
 @pytest.mark.usefixtures("here")
-def test_record_measures_every_point_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_measures_every_point_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "softmax.jsonl.gz"
     assert record(out, "--budget", "0.000001") == 1
     assert "the budget ended before anything was recorded" in capsys.readouterr().err

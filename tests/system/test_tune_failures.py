@@ -45,10 +45,16 @@ def test_doctor_measures_peaks_and_names_versions() -> None:
     assert "llvm" in {c.name for c in report.compilers}
     versions = {c.name: c.version for c in report.versions}
     assert versions["llvmlite"]
-    assert all("pip install 'tunegrad[" in name for name, v in versions.items() if not v and name != "tunegrad")
+    assert all(
+        "pip install 'tunegrad[" in name
+        for name, v in versions.items()
+        if not v and name != "tunegrad"
+    )
 
 
-def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(examining, "_version", lambda _: "1.0")
     monkeypatch.setattr(examining, "cost_model_installed", lambda: True)
     names = {row.name for row in examining._versions()}
@@ -56,7 +62,8 @@ def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(monke
     monkeypatch.setattr(examining, "cost_model_installed", lambda: False)
     (row,) = {row.name for row in examining._versions()} - names
     assert (
-        row == "lightgbm (can not be imported; it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1))"
+        row == "lightgbm (can not be imported; it needs the system's OpenMP runtime, libgomp.so.1 "
+        "(Debian: libgomp1))"
     )
 
 
@@ -64,7 +71,9 @@ def requirements(lines: list[str]) -> set[str]:
     return {re.split(r"[\[<>=~! ]", line)[0] for line in lines}
 
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 EXTRAS = {name: requirements(lines) for name, lines in PROJECT["optional-dependencies"].items()}
 FOR_USERS = ["opencl", "plot", "ray", "gp"]
 """Extras that an option of tunegrad needs. The cuda extra is for a device that there is not yet."""
@@ -76,7 +85,10 @@ def test_doctor_lists_every_package_of_the_extras_that_an_option_needs() -> None
 
 def test_doctor_names_an_extra_that_holds_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examining, "_version", lambda _: "")
-    hints = [re.fullmatch(r"(\w+) \(pip install 'tunegrad\[(\w+)\]'\)", row.name) for row in examining._versions()]
+    hints = [
+        re.fullmatch(r"(\w+) \(pip install 'tunegrad\[(\w+)\]'\)", row.name)
+        for row in examining._versions()
+    ]
     named = {found[1]: found[2] for found in hints if found}
     assert named.keys() == examining._EXTRAS.keys()
     for package, extra in named.items():

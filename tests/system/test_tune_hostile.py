@@ -1,4 +1,6 @@
-"""Bad candidates planted in a search: each costs one row, and the search goes on to a right winner."""
+"""Bad candidates planted in a search: each costs one row, and the search goes on to a right
+winner.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Survived:
 
 
 @pytest.fixture(scope="module")
-def survived(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Iterator[Survived]:
+def survived(
+    tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]
+) -> Iterator[Survived]:
     directory, listener = tmp_path_factory.mktemp("hostile"), Listener()
     settings = settings_of(directory, 8.0, directory / "h.db", "random")
     workload = workload_of_spec(settings.model)
@@ -56,7 +60,11 @@ def test_the_kinds_were_planted_and_met(survived: Survived) -> None:
 
 
 def test_each_kind_is_recorded_as_what_it_is(survived: Survived) -> None:
-    found = {(planted.kind_of(t.actions), t.measurement.status) for t in survived.trials if t.origin != "default"}
+    found = {
+        (planted.kind_of(t.actions), t.measurement.status)
+        for t in survived.trials
+        if t.origin != "default"
+    }
     assert found <= set(EXPECTED.items())
 
 

@@ -1,4 +1,6 @@
-"""A tuner that is killed or interrupted: what was committed stays, once, and the next run goes on from there."""
+"""A tuner that is killed or interrupted: what was committed stays, once, and the next run goes on
+from there.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,21 @@ LIMIT_S = 40.0
 def start(directory: Path, budget_s: float) -> subprocess.Popen[str]:
     """``tunegrad tune`` of the small model, in a process of its own."""
     command = [sys.executable, "-m", "tunegrad.cli", "tune", str(model_file(directory)), "--json"]
-    command += ["--threads", str(THREADS), "--budget", str(budget_s), "--seed", "3", "--patience", "0"]
+    command += [
+        "--threads",
+        str(THREADS),
+        "--budget",
+        str(budget_s),
+        "--seed",
+        "3",
+        "--patience",
+        "0",
+    ]
     command += ["--store", str(directory / "k.db"), "--log", str(directory / "log.jsonl")]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def events(directory: Path, name: str) -> list[dict[str, Any]]:
@@ -69,18 +82,26 @@ def one_row_each(trials: list[Trial]) -> None:
     texts = Counter((t.kernel_key, t.actions) for t in trials)
     assert max(texts.values()) == 1
     defaults = {(t.kernel_key, t.program_hash) for t in trials if t.origin == "default"}
-    programs = Counter((t.kernel_key, t.program_hash) for t in trials if t.program_hash and t.origin != "default")
+    programs = Counter(
+        (t.kernel_key, t.program_hash) for t in trials if t.program_hash and t.origin != "default"
+    )
     assert not defaults & programs.keys()
     assert max(programs.values(), default=1) == 1
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
-def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(
+    "kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(
+    tmp_path: Path, kills: int
+) -> None:
     rng = Random(kills)
     committed: set[Trial] = set()
     for _ in range(kills):
         process = start(tmp_path, 600.0)
-        wait_for(tmp_path, len(events(tmp_path, "CandidateMeasured")) + rng.randrange(2, 40), process)
+        wait_for(
+            tmp_path, len(events(tmp_path, "CandidateMeasured")) + rng.randrange(2, 40), process
+        )
         time.sleep(rng.uniform(0.0, 0.2))
         process.kill()
         process.communicate()
@@ -89,7 +110,9 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(tmp_path:
         assert committed <= set(trials)
         committed = set(trials)
         told = len(events(tmp_path, "CandidateMeasured"))
-        assert told <= len(committed) <= told + kills  # each kill may fall between a commit and its event
+        assert (
+            told <= len(committed) <= told + kills
+        )  # each kill may fall between a commit and its event
 
     with open_store(tmp_path / "k.db") as store:
         spent_s = store.stats().spent_s
@@ -122,7 +145,10 @@ def test_interrupt_keeps_the_best_so_far_and_says_so(tmp_path: Path) -> None:
     with open_store(tmp_path / "k.db") as store:
         (session,) = store.sessions()
         assert session.ended_s is not None
-        winners = {row["key"]: store.promotions(row["key"], here())[-1][0].actions for row in report["rows"]}
+        winners = {
+            row["key"]: store.promotions(row["key"], here())[-1][0].actions
+            for row in report["rows"]
+        }
     assert winners == {row["key"]: row["actions"] for row in report["rows"]}
 
 

@@ -27,7 +27,9 @@ sizes = {sizes}
 SIZES = {"first": [64, 48, 32], "second": [64, 48, 40, 16]}
 
 
-def settings_of(directory: Path, models: list[str], budget_s: float, **limits: float) -> TuneSettings:
+def settings_of(
+    directory: Path, models: list[str], budget_s: float, **limits: float
+) -> TuneSettings:
     files = []
     for name in models:
         files.append(str(directory / f"{name}.toml"))
@@ -73,13 +75,17 @@ def test_target_that_the_defaults_reach_stops_at_once(tmp_path: Path) -> None:
 
 def test_models_are_tuned_together_and_a_shared_kernel_once(tmp_path: Path) -> None:
     # Too little for contests of plans, which could decide for other kernels.
-    settings = settings_of(tmp_path, ["first", "second"], 1.9 * PLAN_LEAST_S / PLAN_SHARE, patience=24)
+    settings = settings_of(
+        tmp_path, ["first", "second"], 1.9 * PLAN_LEAST_S / PLAN_SHARE, patience=24
+    )
     listener = Listener()
     reports = tune_models(settings, [listener])
     works = [workload_of_spec(spec, settings.seed) for spec in settings.models]
     (shared,) = {u.key for u in works[0].kernels} & {u.key for u in works[1].kernels}
     assert [r.model for r in reports] == ["first", "second"]
-    assert [{row.key for row in r.rows} for r in reports] == [{u.key for u in w.kernels} for w in works]
+    assert [{row.key for row in r.rows} for r in reports] == [
+        {u.key for u in w.kernels} for w in works
+    ]
     assert {u.key: u.uses for u in shared_kernels(works)}[shared] == 2
     assert [row.uses for r in reports for row in r.rows if row.key == shared] == [1, 1]
     rows = [row for r in reports for row in r.rows if row.key == shared]
@@ -89,6 +95,9 @@ def test_models_are_tuned_together_and_a_shared_kernel_once(tmp_path: Path) -> N
         assert len({r.session for r in reports}) == len(store.sessions()) == 1
     # Its default may have been measured before, to settle the plan.
     assert kept - sum(rows[0].candidates.values()) in (0, 1)
-    assert all(r.tuned_ms is not None and sum(row.share for row in r.rows) == pytest.approx(1.0) for r in reports)
+    assert all(
+        r.tuned_ms is not None and sum(row.share for row in r.rows) == pytest.approx(1.0)
+        for r in reports
+    )
     (finished,) = listener.of(SessionFinished)
     assert (finished.report, *finished.others) == reports

@@ -15,11 +15,14 @@ from tunegrad.trial import Status
 from tunegrad.tuning.session import SEARCH_POLICY
 
 
-def tuned(store: Path, n: int, listener: Listener | None = None, warm_start: bool = True) -> TuneReport:
+def tuned(
+    store: Path, n: int, listener: Listener | None = None, warm_start: bool = True
+) -> TuneReport:
     a, b = np.ones((n, 32), np.float32), np.ones((32, 48), np.float32)
     observers = [] if listener is None else [listener]
     return tg.tune_callable(
-        lambda a, b: (a @ b).relu(), a, b, budget_s=60.0, store=store, threads=THREADS, max_trials=24,
+        lambda a, b: (a @ b).relu(), a, b, budget_s=60.0, store=store, threads=THREADS,
+        max_trials=24,
         observers=observers, warm_start=warm_start,
     )  # fmt: skip
 

@@ -15,13 +15,22 @@ import tunegrad as tg
 from tunegrad import tune as tune_model
 from tunegrad.db import Evidence, open_store
 from tunegrad.errors import DeviceError
-from tunegrad.events import BudgetSpent, CandidateMeasured, SessionFinished, SessionStarted, Warned, WinnerPromoted
+from tunegrad.events import (
+    BudgetSpent,
+    CandidateMeasured,
+    SessionFinished,
+    SessionStarted,
+    Warned,
+    WinnerPromoted,
+)
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
 
 BUDGETS_S = (3.0, 12.0, 48.0)
-"""The next where a budget was not enough for anything to be seen: the machine was busy with something else."""
+"""The next where a budget was not enough for anything to be seen: the machine was busy with
+something else.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,9 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> I
     workload = workload_in(directory)
     with open_store(store) as opened:
         promotions = {use.key: opened.promotions(use.key, here()) for use in workload.kernels}
-        yield Tuned(directory, budget_s, store, report, listener, trials_of(opened, workload), promotions)
+        yield Tuned(
+            directory, budget_s, store, report, listener, trials_of(opened, workload), promotions
+        )
 
 
 def copied(tuned: Tuned, directory: Path) -> Path:
@@ -63,7 +74,9 @@ def test_every_candidate_is_a_row_of_this_session(tuned: Tuned) -> None:
     measured = tuned.listener.of(CandidateMeasured)
     assert len(measured) == len(tuned.trials) == sum(tuned.report.candidates.values()) > 20
     assert {t.session for t in tuned.trials} == {tuned.report.session}
-    assert Counter(e.status for e in measured) == Counter(t.measurement.status for t in tuned.trials)
+    assert Counter(e.status for e in measured) == Counter(
+        t.measurement.status for t in tuned.trials
+    )
 
 
 def test_candidates_of_this_space_are_right(tuned: Tuned) -> None:
@@ -88,7 +101,11 @@ def test_every_kernel_has_a_promoted_winner_which_the_report_names(tuned: Tuned)
 def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: Tuned) -> None:
     for promotions in tuned.promotions.values():
         (first, evidence), *later = promotions
-        assert (first.origin, evidence.test, evidence.incumbent_samples_s) == ("default", "first", ())
+        assert (first.origin, evidence.test, evidence.incumbent_samples_s) == (
+            "default",
+            "first",
+            (),
+        )
         for _, evidence in later:
             assert evidence.p_value < 0.05
             assert median(evidence.challenger_samples_s) < median(evidence.incumbent_samples_s)
@@ -124,13 +141,26 @@ def test_latency_of_the_whole_model_is_a_row_with_its_conditions(tuned: Tuned) -
     assert 1e3 * median(row.default_samples_s) == pytest.approx(tuned.report.default_ms)
     assert len(row.samples_s) == len(row.default_samples_s) >= 3
     assert row.versions == session.versions != ()
-    assert [name for name, _ in row.state] == [name for name, _ in session.state] == ["governor", "load_1m"]
+    assert (
+        [name for name, _ in row.state]
+        == [name for name, _ in session.state]
+        == ["governor", "load_1m"]
+    )
 
 
 def test_every_second_is_accounted_for_and_little_is_other(tuned: Tuned) -> None:
     costs = tuned.report.costs
     assert sum(costs.values()) == pytest.approx(tuned.report.seconds)
-    assert {"start-up", "asking", "lowering", "compiling", "verifying", "timing", "store", "whole model"} <= set(costs)
+    assert {
+        "start-up",
+        "asking",
+        "lowering",
+        "compiling",
+        "verifying",
+        "timing",
+        "store",
+        "whole model",
+    } <= set(costs)
     assert costs["other"] < 0.25 * tuned.report.seconds
     assert costs["timing"] >= 0.9 * sum(t.measurement.timing_s for t in tuned.trials)
 
@@ -184,16 +214,23 @@ def test_show_names_the_session_that_found_the_winner(tuned: Tuned) -> None:
 def test_store_of_another_machine_misses_and_names_the_field(tuned: Tuned, tmp_path: Path) -> None:
     elsewhere = Fingerprint(tuple((k, "pdp11" if k == "arch" else v) for k, v in here().fields))
     path = tmp_path / "theirs.db"
-    with open_store(path, "write") as store, store.session("tune", 0, {}, "0", tuned.report.session):
+    with (
+        open_store(path, "write") as store,
+        store.session("tune", 0, {}, "0", tuned.report.session),
+    ):
         for trial in tuned.trials:
             store.add(replace(trial, fingerprint=elsewhere))
     rows = show(settings_of(tuned.directory, tuned.budget_s, path))
     arch = dict(here().fields)["arch"]
-    assert {(r.outcome, r.differs, r.origin) for r in rows} == {("miss", (f"arch: {arch} != pdp11",), "default")}
+    assert {(r.outcome, r.differs, r.origin) for r in rows} == {
+        ("miss", (f"arch: {arch} != pdp11",), "default")
+    }
 
 
 def test_loaded_model_runs_with_the_winners(tuned: Tuned) -> None:
-    model = tg.load(str(tuned.directory / "small.toml"), store=tuned.store, threads=THREADS, on_miss="error")
+    model = tg.load(
+        str(tuned.directory / "small.toml"), store=tuned.store, threads=THREADS, on_miss="error"
+    )
     assert {(r.key, r.outcome, r.actions) for r in model.report()} == {
         (r.key, "hit", r.actions) for r in tuned.report.rows
     }
@@ -219,7 +256,11 @@ def test_function_is_tuned_and_then_compiled_with_its_winner(tmp_path: Path) -> 
 
     a, b = np.ones((8, 24), np.float32), np.ones((24, 16), np.float32)
     store = tmp_path / "f.db"
-    report = tg.tune_callable(lambda a, b: (a @ b).relu(), a, b, budget_s=0.1, store=store, threads=THREADS)
-    compiled = tg.compile(lambda a, b: (a @ b).relu(), a, b, store=store, threads=THREADS, on_miss="error")
+    report = tg.tune_callable(
+        lambda a, b: (a @ b).relu(), a, b, budget_s=0.1, store=store, threads=THREADS
+    )
+    compiled = tg.compile(
+        lambda a, b: (a @ b).relu(), a, b, store=store, threads=THREADS, on_miss="error"
+    )
     assert [r.actions for r in compiled.report()] == [r.actions for r in report.rows]
     np.testing.assert_array_equal(compiled(a, b), np.full((8, 16), 24, np.float32))

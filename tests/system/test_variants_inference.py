@@ -1,4 +1,6 @@
-"""Loaded models run the variants that are stored, strict ones never, and what no variant is falls back."""
+"""Loaded models run the variants that are stored, strict ones never, and what no variant is falls
+back.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def small() -> Model:
     """One convolution, channels last: its exact variant is the direct one."""
 
     def function(x: Tensor) -> Tensor:
-        return x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W), padding=1).relu().permute(0, 2, 3, 1)
+        return (
+            x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W), padding=1).relu().permute(0, 2, 3, 1)
+        )
 
     return Model.of_function("small", function, [PIXELS])
 
@@ -66,7 +70,21 @@ def stored(path: Path, model: Model, actions: str, numerics: Numerics = "contrac
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s1"):
         for k in convolutions(model):
             ok = Measurement(Status.OK, (1e-6,) * 3)
-            store.add(Trial(k.key, k.text, here, actions, "", SPACE_VERSION, Policy(), ok, "s1", "variant", 1.0))
+            store.add(
+                Trial(
+                    k.key,
+                    k.text,
+                    here,
+                    actions,
+                    "",
+                    SPACE_VERSION,
+                    Policy(),
+                    ok,
+                    "s1",
+                    "variant",
+                    1.0,
+                )
+            )
     return path
 
 
@@ -113,14 +131,19 @@ def test_winners_of_a_variant_s_kernels_are_found_by_their_own_keys(tmp_path: Pa
     here, ok = fingerprint(host_target(THREADS)), Measurement(Status.OK, (1e-6,) * 3)
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0", "s2"):
         for k in parts_of(kernel, "winograd2"):
-            store.add(Trial(k.key, k.text, here, "", "", SPACE_VERSION, Policy(), ok, "s2", "beam", 2.0))
+            store.add(
+                Trial(k.key, k.text, here, "", "", SPACE_VERSION, Policy(), ok, "s2", "beam", 2.0)
+            )
     assert [r.outcome for r in loaded(small(), store=path, on_miss="error").report()] == ["hit"] * 3
 
 
 def test_a_variant_without_winners_for_its_kernels_is_a_miss(tmp_path: Path) -> None:
     path = chosen(tmp_path / "m.db", small(), "winograd2")
     assert [r.outcome for r in loaded(small(), store=path).report()] == ["miss"] * 3
-    with pytest.raises(MissError, match=r"kernel winograd2 input 5x4x6 .*: no stored winner: kernel: not in the store"):
+    with pytest.raises(
+        MissError,
+        match=r"kernel winograd2 input 5x4x6 .*: no stored winner: kernel: not in the store",
+    ):
         loaded(small(), store=path, on_miss="error")
 
 
@@ -130,8 +153,12 @@ def test_rows_of_another_setting_are_misses_that_name_it(tmp_path: Path) -> None
     assert (row.outcome, row.differs) == ("miss", ("numerics: strict != contract",))
 
 
-def test_strict_refuses_a_variant_that_a_store_claims_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """No tuner writes such a row; the decision is passed over, and a schedule of such a text does not parse."""
+def test_strict_refuses_a_variant_that_a_store_claims_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No tuner writes such a row; the decision is passed over, and a schedule of such a text does
+    not parse.
+    """
     path = chosen(tmp_path / "s.db", small(), "winograd4", "strict")
     assert winograds(loaded(small(), store=path, numerics="strict")) == []
     path = stored(tmp_path / "t.db", small(), "variant(winograd4)", "strict")
@@ -170,8 +197,12 @@ MADE = {
 def test_a_row_major_convolution_runs_as_stored_and_strict_only_exactly(
     tmp_path: Path, variant: str, numerics: Numerics
 ) -> None:
-    direct = loaded(rows(), store=chosen(tmp_path / "d.db", rows(), "direct", numerics), numerics=numerics)
-    model = loaded(rows(), store=chosen(tmp_path / "v.db", rows(), variant, numerics), numerics=numerics)
+    direct = loaded(
+        rows(), store=chosen(tmp_path / "d.db", rows(), "direct", numerics), numerics=numerics
+    )
+    model = loaded(
+        rows(), store=chosen(tmp_path / "v.db", rows(), variant, numerics), numerics=numerics
+    )
     names = [row.kernel.split(" ")[0] for row in model.report()]
     exactly = variant in ("direct", "channels_last")
     if exactly or numerics == "contract":
@@ -228,5 +259,7 @@ def test_compiled_functions_take_the_setting() -> None:
 
 
 def test_unknown_setting_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"^numerics 'fast' is unknown; valid: contract, strict, bf16-dot$"):
+    with pytest.raises(
+        ConfigError, match=r"^numerics 'fast' is unknown; valid: contract, strict, bf16-dot$"
+    ):
         tg.load(small(), store=False, numerics="fast")  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Tuning settles variants: rows, promotions, what is not measured twice, and what strict leaves alone."""
+"""Tuning settles variants: rows, promotions, what is not measured twice, and what strict leaves
+alone.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,16 @@ from tunegrad.tuning.workload import Workload, workload_of_function
 BUDGET_S = 2.0
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
-"""Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no ground for a test."""
+"""Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no
+ground for a test.
+"""
 W = [RNG.standard_normal((32, 32, 3, 3), dtype=np.float32) / 16 for _ in range(2)]
 
 
 def two(x: Tensor) -> Tensor:
-    """Two convolutions of equal products and other epilogues, channels last: of the same variants."""
+    """Two convolutions of equal products and other epilogues, channels last: of the same
+    variants.
+    """
     y = x.permute(0, 3, 1, 2).conv2d(Tensor.constant(W[0]), padding=1).relu()
     return (y.conv2d(Tensor.constant(W[1]), padding=1) + y).permute(0, 2, 3, 1)
 
@@ -58,7 +64,9 @@ def here(numerics: Numerics = "contract") -> Fingerprint:
     return fingerprint(host_target(THREADS), numerics)
 
 
-def settings_of(store: Path, budget_s: float = BUDGET_S, numerics: Numerics = "contract") -> TuneSettings:
+def settings_of(
+    store: Path, budget_s: float = BUDGET_S, numerics: Numerics = "contract"
+) -> TuneSettings:
     spec = ModelSpec("two", f"kernels:{workload().key}", source="a function")
     return TuneSettings(spec, "cpu", THREADS, budget_s, "beam", store, 3, numerics=numerics)
 
@@ -97,7 +105,9 @@ def test_each_convolution_has_the_row_of_what_stands_and_of_what_came_nearest(tu
             first, *later = [d for d in rows if d.chosen]
             alone = first.evidence
             assert (alone.test, alone.incumbent_samples_s) == ("alone", ()), "no direct kernel ran"
-            assert all(d.evidence.incumbent_samples_s for d in later), "it was beaten in whole models"
+            assert all(d.evidence.incumbent_samples_s for d in later), (
+                "it was beaten in whole models"
+            )
             assert store.promotions(kernel.key, here()) == []
 
 
@@ -146,7 +156,10 @@ def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> 
         assert variant_rows(store) == variant_rows(old)
         for kernel in convolutions():
             assert store.promotions(kernel.key, here()) == old.promotions(kernel.key, here())
-    rows = [(e.kernel, e.actions) for e in (*listener.of(CandidateMeasured), *tuned.listener.of(CandidateMeasured))]
+    rows = [
+        (e.kernel, e.actions)
+        for e in (*listener.of(CandidateMeasured), *tuned.listener.of(CandidateMeasured))
+    ]
     assert len(set(rows)) == len(rows), "a candidate was measured twice"
 
 
@@ -156,7 +169,12 @@ def test_strict_tuning_knows_no_variant(tmp_path: Path) -> None:
     assert {row.key for row in report.rows} == {u.key for u in workload().kernels}
     with open_store(path) as store:
         assert variant_rows(store, here("strict")) == variant_rows(store) == []
-        parts = {p.key for k in convolutions() for v in ("winograd2", "winograd4") for p in parts_of(k, v)}
+        parts = {
+            p.key
+            for k in convolutions()
+            for v in ("winograd2", "winograd4")
+            for p in parts_of(k, v)
+        }
         assert not [key for key in parts if store.knows(key)]
 
 
@@ -236,7 +254,9 @@ def test_a_promoted_direct_schedule_is_settled_and_an_unpromoted_one_is_not(stor
     ok = Measurement(Status.OK, (1e-3,) * 3)
     rows = {}
     for k in convolutions():
-        row = Trial(k.key, k.text, here(), "", "", SPACE_VERSION, Policy(), ok, "s1", "default", 1.0)
+        row = Trial(
+            k.key, k.text, here(), "", "", SPACE_VERSION, Policy(), ok, "s1", "default", 1.0
+        )
         rows[k.key] = store.add(row)
     with pytest.raises(AssertionError, match="measured again"):
         settled(store, never)
@@ -291,7 +311,8 @@ ROWS = RNG.standard_normal((1, 32, 14, 14), dtype=np.float32)
 @pytest.mark.parametrize(
     ("numerics", "best"),
     [
-        ("contract", "channels_last"), ("contract", "channels_last_winograd2"), ("contract", "channels_last_winograd4"),
+        ("contract", "channels_last"), ("contract", "channels_last_winograd2"),
+        ("contract", "channels_last_winograd4"),
         ("strict", "channels_last"),
     ],
 )  # fmt: skip
@@ -299,20 +320,28 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
     store: Store, numerics: Numerics, best: str
 ) -> None:
     """Only the parts that no other variant has take time."""
-    work = workload_of_function(lambda x: x.conv2d(Tensor.constant(W[0]), padding=1).relu(), (ROWS,))
+    work = workload_of_function(
+        lambda x: x.conv2d(Tensor.constant(W[0]), padding=1).relu(), (ROWS,)
+    )
     (kernel,) = (u.kernel for u in work.kernels)
     names = allowed(kernel, numerics)
     parts = {v: {p.key for p in parts_of(kernel, v)} for v in names}
-    own = {v: min(keys.difference(*(parts[o] for o in names if o != v))) for v, keys in parts.items()}
+    own = {
+        v: min(keys.difference(*(parts[o] for o in names if o != v))) for v, keys in parts.items()
+    }
 
     def measure(kernels: Sequence[Kernel]) -> dict[str, float]:
         assert {k.key for k in kernels} == set().union(*parts.values())
-        return dict.fromkeys((k.key for k in kernels), 0.0) | {k: 1e-3 if v == best else 1e-2 for v, k in own.items()}
+        return dict.fromkeys((k.key for k in kernels), 0.0) | {
+            k: 1e-3 if v == best else 1e-2 for v, k in own.items()
+        }
 
     place = here(numerics)
     rivals = rivals_of(work, place, store, measure, numerics)
     with bench_here() as bench:
-        picks = settle_variants(rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void)
+        picks = settle_variants(
+            rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void
+        )
     (row,) = store.decisions(kernel.key, place)
     assert (row.choice, row.kind, row.status) == (best, "variant", Status.OK)
     assert store.trials(kernel.key) == []

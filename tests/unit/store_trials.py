@@ -36,10 +36,17 @@ def numbered(n: int, text: str = KERNEL, status: Status = Status.OK) -> Trial:
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python process running ``code`` with this tunegrad and this module; its output is read line by line."""
+    """A Python process running ``code`` with this tunegrad and this module; its output is read line
+    by line.
+    """
     roots = [str(Path(tunegrad.db.__file__).parents[2]), str(Path(__file__).parent)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )

@@ -1,6 +1,7 @@
 """The value of a tensor by the graph's numpy meaning, for the tests of the front end.
 
-``value`` and ``same`` also compile the tensor and run it: each case of these tests holds for generated code, too.
+``value`` and ``same`` also compile the tensor and run it: each case of these tests holds for
+generated code, too.
 """
 
 import numpy as np
@@ -11,7 +12,9 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, topological
 
 ROUNDINGS = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 1e-5, "f64": 1e-12}
-"""How far compiled code may be from numpy, relative: two roundings of a 16-bit result, else the sums' order."""
+"""How far compiled code may be from numpy, relative: two roundings of a 16-bit result, else the
+sums' order.
+"""
 
 
 def value(tensor):
@@ -22,7 +25,9 @@ def value(tensor):
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     close = ROUNDINGS.get(tensor.dtype.name, 0.0)
     as_numbers = bf16_values if tensor.dtype.name == "bf16" else np.asarray
-    np.testing.assert_allclose(as_numbers(found), as_numbers(expected), rtol=close, atol=close, err_msg="compiled")
+    np.testing.assert_allclose(
+        as_numbers(found), as_numbers(expected), rtol=close, atol=close, err_msg="compiled"
+    )
     return expected
 
 

@@ -1,4 +1,6 @@
-"""What ``options`` offers is legal, printable, in a fixed order, and not empty where there is something to do."""
+"""What ``options`` offers is legal, printable, in a fixed order, and not empty where there is
+something to do.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ def test_actions_options_are_legal(name, target):
                 assert parse_actions(str(option)) == (option,)
 
 
-@pytest.mark.parametrize("action", sorted(set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch"}))
+@pytest.mark.parametrize(
+    "action", sorted(set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch"})
+)
 def test_actions_options_of_a_gemm_are_many(action):
-    tree = Space(gemm(37, 48, 60), AVX512).tree(Schedule.parse("tile(axis=n, size=16) tile(axis=m, size=4)"))
+    tree = Space(gemm(37, 48, 60), AVX512).tree(
+        Schedule.parse("tile(axis=n, size=16) tile(axis=m, size=4)")
+    )
     assert list(ACTIONS[action].options(tree)), action
 
 
@@ -48,11 +54,15 @@ def test_actions_options_about_memory_are_for_what_caches_do_not_hold():
     assert not list(ACTIONS["prefetch"].options(small))
     assert [str(a) for a in ACTIONS["stream"].options(large)] == ["stream(param=C)"]
     assert {a.param for a in ACTIONS["prefetch"].options(large)} == {"A", "B"}
-    assert [str(a) for a in ACTIONS["keep"].options(loop_tree(softmax(8, 64), AVX512))] == ["keep(stage=1)"]
+    assert [str(a) for a in ACTIONS["keep"].options(loop_tree(softmax(8, 64), AVX512))] == [
+        "keep(stage=1)"
+    ]
 
 
 def test_actions_options_of_a_reduction_group():
-    assert [str(a) for a in ACTIONS["group"].options(loop_tree(gemm(8, 8, 16), AVX512))] == ["group(axis=k)"]
+    assert [str(a) for a in ACTIONS["group"].options(loop_tree(gemm(8, 8, 16), AVX512))] == [
+        "group(axis=k)"
+    ]
 
 
 def test_actions_options_of_work_items_are_for_gpus():

@@ -167,7 +167,8 @@ REWRITES = {
                     v0 = add(v0, mul(A[m, k], B[k, n]))
                 C[m, n] = v0
     """),
-    "stage_packed": (GEMM, AVX512, "tile(axis=n, size=16)", "stage(param=B, at=m, layout=(n0, k, n1))", """
+    "stage_packed": (GEMM, AVX512, "tile(axis=n, size=16)", ("stage(param=B, at=m, layout=(n0, k, "
+        "n1))"), """
         for m in 64:
             copy B -> B.m (n0, k, n1)
             for n0 in 6:
@@ -223,9 +224,15 @@ def test_actions_all_have_a_rewrite_here():
 
 def test_actions_tile_renumbers_deeper_loops():
     tree = apply_actions(
-        loop_tree(GEMM, AVX512), parse_actions("tile(axis=m, size=16) tile(axis=m1, size=4) tile(axis=m0, size=2)")
+        loop_tree(GEMM, AVX512),
+        parse_actions("tile(axis=m, size=16) tile(axis=m1, size=4) tile(axis=m0, size=2)"),
     )
-    assert [(x.name, x.extent) for x in tree.loops[:4]] == [("m0", 2), ("m1", 2), ("m2", 4), ("m3", 4)]
+    assert [(x.name, x.extent) for x in tree.loops[:4]] == [
+        ("m0", 2),
+        ("m1", 2),
+        ("m2", 4),
+        ("m3", 4),
+    ]
     assert str(tree.axis_index("m")) == "32*m0+16*m1+4*m2+m3"
 
 

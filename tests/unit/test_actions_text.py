@@ -1,4 +1,6 @@
-"""Action lists print as text that parses back to the same list; text that is none is one clear error."""
+"""Action lists print as text that parses back to the same list; text that is none is one clear
+error.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from tunegrad.opts.actions import ACTIONS, Action, Reorder, Stage, Thread, Tile,
 
 NAME = st.from_regex(r"[A-Za-z_][A-Za-z_0-9.]{0,8}", fullmatch=True)
 FIELD = {
-    "int": st.integers(0, 10**17), "str": NAME, "tuple[str, ...]": st.lists(NAME, max_size=4).map(tuple),
+    "int": st.integers(0, 10**17), "str": NAME,
+    "tuple[str, ...]": st.lists(NAME, max_size=4).map(tuple),
 }  # fmt: skip
 
 
 def instances() -> st.SearchStrategy[Action]:
     return st.sampled_from(sorted(ACTIONS)).flatmap(
-        lambda name: st.builds(ACTIONS[name], **{f.name: FIELD[str(f.type)] for f in dataclasses.fields(ACTIONS[name])})
+        lambda name: st.builds(
+            ACTIONS[name], **{f.name: FIELD[str(f.type)] for f in dataclasses.fields(ACTIONS[name])}
+        )
     )
 
 
@@ -38,7 +43,11 @@ def test_actions_any_other_text_is_an_illegal_action(text):
     assert parse_actions(print_actions(actions)) == actions
 
 
-@given(instances(), st.integers(0, 60), st.sampled_from(["", "(", ")", ",", "=", " ", "x", "7", "-", "'"]))
+@given(
+    instances(),
+    st.integers(0, 60),
+    st.sampled_from(["", "(", ")", ",", "=", " ", "x", "7", "-", "'"]),
+)
 def test_actions_damaged_text_is_an_illegal_action_or_another_list(action, at, put):
     text = str(action)
     damaged = text[:at] + put + text[at + 1 :]

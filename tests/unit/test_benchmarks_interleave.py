@@ -1,4 +1,6 @@
-"""Turns alternate, figures are medians, a failing contestant is out, and rest ends when the process is idle."""
+"""Turns alternate, figures are medians, a failing contestant is out, and rest ends when the process
+is idle.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _THREE_ROUNDS = Pace(min_rounds=3, max_rounds=3, min_s=0.0)
 
 @dataclass(slots=True)
 class _Scripted:
-    """A contestant whose calls take the scripted seconds, over and over, and are written to a shared log."""
+    """A contestant whose calls take the scripted seconds, over and over, and are written to a
+    shared log.
+    """
 
     peer: str
     script: tuple[float, ...]
@@ -43,7 +47,9 @@ def _quiet() -> bool:
 
 
 def _order(log: list[str], contestants: int) -> list[str]:
-    """The log without calibration (two entries each), one letter a turn (warm and timed entries are neighbours)."""
+    """The log without calibration (two entries each), one letter a turn (warm and timed entries are
+    neighbours).
+    """
     return log[2 * contestants :][::2]
 
 
@@ -65,7 +71,9 @@ def test_interleave_rests_after_every_turn() -> None:
 
 
 def test_interleave_reports_the_median() -> None:
-    (timing,) = interleave([_Scripted("A", (1e-3, 9e-3, 2e-3))], Pace(3, 3, 0.0, turn_s=0.003), _quiet)
+    (timing,) = interleave(
+        [_Scripted("A", (1e-3, 9e-3, 2e-3))], Pace(3, 3, 0.0, turn_s=0.003), _quiet
+    )
     assert timing.seconds == 2e-3
 
 
@@ -152,8 +160,12 @@ def test_interleave_names_a_contestant_whose_threads_stay_busy() -> None:
     assert [t.restless for t in timings] == [True, False]
 
 
-@pytest.mark.parametrize(("busy_steps", "quiet", "sleeps"), [(0, True, 1), (3, True, 4), (1000, False, 10)])
-def test_rest_until_quiet_sleeps_while_threads_burn_time(busy_steps: int, quiet: bool, sleeps: int) -> None:
+@pytest.mark.parametrize(
+    ("busy_steps", "quiet", "sleeps"), [(0, True, 1), (3, True, 4), (1000, False, 10)]
+)
+def test_rest_until_quiet_sleeps_while_threads_burn_time(
+    busy_steps: int, quiet: bool, sleeps: int
+) -> None:
     slept: list[float] = []
 
     def cpu_s() -> float:

@@ -58,13 +58,19 @@ def test_gather_turns_a_missing_peer_into_its_reason() -> None:
     contestants, (failure,), setup_s = gather({"right": _right, "missing": _missing}, ("",))
     assert setup_s.keys() == {"right", "missing"}
     assert [c.peer for c in contestants] == ["right"]
-    assert (failure.peer, failure.error) == ("missing", "ModuleNotFoundError: No module named 'missing'")
+    assert (failure.peer, failure.error) == (
+        "missing",
+        "ModuleNotFoundError: No module named 'missing'",
+    )
 
 
 def test_check_separates_wrong_results() -> None:
     right, (failure,) = check([*_right(), *_wrong()], _EXPECTED, 1e-4)
     assert [c.peer for c in right] == ["right"]
-    assert failure.error == "result is off by 0.5 where PyTorch's largest value is 4 (allowed: 0.0001 of it)"
+    assert (
+        failure.error
+        == "result is off by 0.5 where PyTorch's largest value is 4 (allowed: 0.0001 of it)"
+    )
 
 
 def test_measure_times_the_right_and_explains_the_rest() -> None:
@@ -72,10 +78,16 @@ def test_measure_times_the_right_and_explains_the_rest() -> None:
     assert row.peers["right"] == 1.0
     assert (row.peers["wrong"], row.peers["missing"], row.default_ms) == (None, None, None)
     assert row.errors["wrong"].startswith("result is off by 0.5")
-    assert row.errors["missing"] == row.errors[DEFAULT] == "ModuleNotFoundError: No module named 'missing'"
+    assert (
+        row.errors["missing"]
+        == row.errors[DEFAULT]
+        == "ModuleNotFoundError: No module named 'missing'"
+    )
 
 
-@pytest.mark.parametrize(("layouts", "ms", "pairing"), [(("nchw", "nhwc"), 1.0, "best"), (("nchw",), 2.0, "nchw")])
+@pytest.mark.parametrize(
+    ("layouts", "ms", "pairing"), [(("nchw", "nhwc"), 1.0, "best"), (("nchw",), 2.0, "nchw")]
+)
 def test_measure_lets_all_contestants_choose_of_the_same_layouts(
     layouts: tuple[str, ...], ms: float, pairing: str
 ) -> None:
@@ -86,7 +98,9 @@ def test_measure_lets_all_contestants_choose_of_the_same_layouts(
         yield _Fixed("peer", right, "channels", "nhwc", 1e-3)
 
     images = select("convs")[0]
-    row = measure(images, 1, ("peer",), {"peer": both}, lambda: _EXPECTED, _PACE, lambda: True, layouts)
+    row = measure(
+        images, 1, ("peer",), {"peer": both}, lambda: _EXPECTED, _PACE, lambda: True, layouts
+    )
     assert (row.peers["peer"], row.layout) == (ms, pairing)
 
 
@@ -100,7 +114,10 @@ def test_measure_without_a_reference_times_nothing() -> None:
 
 
 def test_disagreement_names_the_shapes() -> None:
-    assert disagreement(np.zeros((2, 1), np.float32), _EXPECTED, 1.0) == "result has shape (2, 1), PyTorch's has (2,)"
+    assert (
+        disagreement(np.zeros((2, 1), np.float32), _EXPECTED, 1.0)
+        == "result has shape (2, 1), PyTorch's has (2,)"
+    )
 
 
 def test_disagreement_sees_not_a_number() -> None:

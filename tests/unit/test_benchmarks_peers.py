@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks import machine, peers
-from benchmarks.workloads import KERNELS, MODELS, SUITES, Workload, arrays, group_of, resnet_convolutions, select
+from benchmarks.workloads import (
+    KERNELS,
+    MODELS,
+    SUITES,
+    Workload,
+    arrays,
+    group_of,
+    resnet_convolutions,
+    select,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +31,9 @@ def test_parse_seconds_reads_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "-5m", "5 minutes", "m"])
 def test_parse_seconds_refuses_what_is_no_duration(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is not a duration such as 90, 30s, 5m or 1h"):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="is not a duration such as 90, 30s, 5m or 1h"
+    ):
         peers.parse_seconds(text)
 
 
@@ -31,7 +42,9 @@ def test_select_keeps_the_order_of_the_suite() -> None:
 
 
 def test_select_names_the_unknown_workload() -> None:
-    with pytest.raises(ValueError, match="--only 'vgg': the models suite has resnet18, resnet50, encoder, mlp"):
+    with pytest.raises(
+        ValueError, match="--only 'vgg': the models suite has resnet18, resnet50, encoder, mlp"
+    ):
         select("models", ["vgg"])
 
 
@@ -40,16 +53,27 @@ def test_suites_have_distinct_names() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(("depths", "bottleneck", "count"), [((2, 2, 2, 2), False, 11), ((3, 4, 6, 3), True, 23)])
-def test_resnet_convolutions_are_the_distinct_ones(depths: tuple[int, ...], bottleneck: bool, count: int) -> None:
+@pytest.mark.parametrize(
+    ("depths", "bottleneck", "count"), [((2, 2, 2, 2), False, 11), ((3, 4, 6, 3), True, 23)]
+)
+def test_resnet_convolutions_are_the_distinct_ones(
+    depths: tuple[int, ...], bottleneck: bool, count: int
+) -> None:
     found = resnet_convolutions(depths, bottleneck=bottleneck)
     assert len({w.name for w in found}) == len(found) == count
 
 
 def test_resnet_convolutions_have_the_stride_in_the_3x3_of_a_bottleneck() -> None:
     names = [w.name for w in resnet_convolutions((3, 4, 6, 3), bottleneck=True)]
-    assert names[:4] == ["conv 7x7 s2 3-64 @224", "conv 1x1 64-64 @56", "conv 3x3 64-64 @56", "conv 1x1 64-256 @56"]
-    assert {"conv 3x3 s2 128-128 @56", "conv 1x1 s2 256-512 @56", "conv 1x1 512-2048 @7"} <= set(names)
+    assert names[:4] == [
+        "conv 7x7 s2 3-64 @224",
+        "conv 1x1 64-64 @56",
+        "conv 3x3 64-64 @56",
+        "conv 1x1 64-256 @56",
+    ]
+    assert {"conv 3x3 s2 128-128 @56", "conv 1x1 s2 256-512 @56", "conv 1x1 512-2048 @7"} <= set(
+        names
+    )
 
 
 def test_convolutions_of_both_resnets_share_five() -> None:
@@ -57,14 +81,20 @@ def test_convolutions_of_both_resnets_share_five() -> None:
 
 
 def test_kernels_are_all_groups_but_models() -> None:
-    groups = {suite: [w.name for w in SUITES[suite]] for suite in ("gemm", "memory", "convs", "rows")}
+    groups = {
+        suite: [w.name for w in SUITES[suite]] for suite in ("gemm", "memory", "convs", "rows")
+    }
     assert [w.name for w in KERNELS] == [name for names in groups.values() for name in names]
     assert all(group_of(name) == group for group, names in groups.items() for name in names)
 
 
 def test_peers_copy_where_a_copy_is_measured() -> None:
     (copy,) = select("memory", ["copy 64 MB"])
-    assert [name for name, peer in peers.PEERS.items() if peer.takes(copy.op)] == ["torch", "inductor", "memcpy"]
+    assert [name for name, peer in peers.PEERS.items() if peer.takes(copy.op)] == [
+        "torch",
+        "inductor",
+        "memcpy",
+    ]
     assert not peers.PEERS["memcpy"].takes("add")
 
 
@@ -88,7 +118,10 @@ def test_main_refuses_an_unknown_peer(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as exit_:
         peers.main(["--suite", "models", "--peers", "torch,tvm"])
     assert exit_.value.code == 2
-    assert "--peers 'tvm': the peers are torch, inductor, ort, openvino, memcpy" in capsys.readouterr().err
+    assert (
+        "--peers 'tvm': the peers are torch, inductor, ort, openvino, memcpy"
+        in capsys.readouterr().err
+    )
 
 
 def test_main_writes_a_row_of_reasons_when_nothing_imports(
@@ -98,7 +131,17 @@ def test_main_writes_a_row_of_reasons_when_nothing_imports(
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(machine, "prepare", lambda threads, scratch: None)
     path = tmp_path / "rows.json"
-    arguments = ["--suite", "models", "--only", "mlp", "--threads", "1", "--peers", "ort", "--peers-only"]
+    arguments = [
+        "--suite",
+        "models",
+        "--only",
+        "mlp",
+        "--threads",
+        "1",
+        "--peers",
+        "ort",
+        "--peers-only",
+    ]
     assert peers.main([*arguments, "--json", str(path)]) == 0
     written = json.loads(path.read_text())
     (row,) = written["rows"]
@@ -137,32 +180,42 @@ def _resume(path: Path, threads: int = 1) -> int:
 
 @pytest.fixture
 def half_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file in which the encoder has a row and the mlp has none, and a process in which nothing can be measured."""
+    """A file in which the encoder has a row and the mlp has none, and a process in which nothing
+    can be measured.
+    """
     for name in ("torch", "onnxruntime"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(machine, "prepare", lambda threads, scratch: None)
     path = tmp_path / "rows.json"
     assert _resume(path) == 0
     content = json.loads(path.read_text())
-    content["rows"] = [{**row, "peers": {"ort": 2.5}} for row in content["rows"] if row["workload"] == "encoder"]
+    content["rows"] = [
+        {**row, "peers": {"ort": 2.5}} for row in content["rows"] if row["workload"] == "encoder"
+    ]
     path.write_text(json.dumps(content))
     return path
 
 
-def test_main_resumes_without_measuring_again(half_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_resumes_without_measuring_again(
+    half_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert _resume(half_run) == 0
     rows = {row["workload"]: row["peers"] for row in json.loads(half_run.read_text())["rows"]}
     assert rows == {"encoder": {"ort": 2.5}, "mlp": {"ort": None}}
     assert "[1/2] encoder: kept" in capsys.readouterr().err
 
 
-def test_main_refuses_to_resume_under_other_settings(half_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_refuses_to_resume_under_other_settings(
+    half_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         _resume(half_run, threads=2)
     assert "threads was 1, now it is 2" in capsys.readouterr().err
 
 
-def test_main_refuses_to_resume_from_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_refuses_to_resume_from_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "rows.json"
     path.write_text("[]")
     with pytest.raises(SystemExit):

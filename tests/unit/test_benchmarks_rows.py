@@ -1,4 +1,6 @@
-"""A row has the promised keys, the best variant stands for its peer, and a column without a figure says why."""
+"""A row has the promised keys, the best variant stands for its peer, and a column without a figure
+says why.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,27 @@ _ROW = assemble("resnet18", 2, ("torch", "ort", "openvino"), _TIMINGS, {})
 
 
 def test_row_has_the_promised_keys() -> None:
-    promised = ["workload", "threads", "default_ms", "tuned_ms", "peers", "pct_peak", "tune_s", "candidates"]
+    promised = [
+        "workload",
+        "threads",
+        "default_ms",
+        "tuned_ms",
+        "peers",
+        "pct_peak",
+        "tune_s",
+        "candidates",
+    ]
     assert list(json.loads(json.dumps(_ROW.to_json())))[: len(promised)] == promised
 
 
 def test_row_takes_the_fastest_variant_and_names_it() -> None:
     assert _ROW.peers["torch"] == pytest.approx(20.0)
-    assert _ROW.variants == {DEFAULT: "plain", TUNED: "plain", "torch": "channels_last", "ort": "plain"}
+    assert _ROW.variants == {
+        DEFAULT: "plain",
+        TUNED: "plain",
+        "torch": "channels_last",
+        "ort": "plain",
+    }
 
 
 def test_row_keeps_the_figures_of_all_variants() -> None:
@@ -50,7 +66,9 @@ def test_row_says_why_a_peer_has_no_figure() -> None:
 
 
 def test_row_notes_a_failed_variant_of_a_peer_that_has_a_figure() -> None:
-    row = assemble("mlp", 1, ("torch",), (_timing("torch", 1.0), _failed("torch", "boom", "channels_last")), {})
+    row = assemble(
+        "mlp", 1, ("torch",), (_timing("torch", 1.0), _failed("torch", "boom", "channels_last")), {}
+    )
     assert "torch" not in row.errors
     assert row.notes == ("torch channels_last: boom",)
 
@@ -81,7 +99,9 @@ def test_row_without_peers_has_no_ratio() -> None:
 
 
 def test_table_aligns_figures_and_explains_gaps_below() -> None:
-    row = assemble("gemm 512", 1, ("torch", "ort"), (_timing("torch", 0.1234), _failed("ort", "no ort")), {})
+    row = assemble(
+        "gemm 512", 1, ("torch", "ort"), (_timing("torch", 0.1234), _failed("ort", "no ort")), {}
+    )
     assert table([row], ("torch", "ort"), peers_only=True).splitlines() == [
         "workload  thr  torch  ort  best peer",
         "--------  ---  -----  ---  -------------",

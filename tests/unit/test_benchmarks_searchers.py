@@ -23,9 +23,15 @@ def test_area_leaves_the_defaults_out():
 
 def test_summary_counts_kernels_and_takes_geometric_means():
     row = Row("k", 1.0, {"beam": 0.2, "alone": 0.1}, {"alone": 2.0}, {"alone": 1})
-    worse = replace(row, areas={"beam": 0.1, "alone": 0.2}, ratio={"alone": 0.5}, faster={"alone": -1})
-    assert summary([row, worse, row], "beam").startswith("alone: smaller area than beam on 2 of 3 kernels, mean 0.1333")
-    assert "proved smaller on 2, larger on 1, beam / alone 1.260" in summary([row, worse, row], "beam")
+    worse = replace(
+        row, areas={"beam": 0.1, "alone": 0.2}, ratio={"alone": 0.5}, faster={"alone": -1}
+    )
+    assert summary([row, worse, row], "beam").startswith(
+        "alone: smaller area than beam on 2 of 3 kernels, mean 0.1333"
+    )
+    assert "proved smaller on 2, larger on 1, beam / alone 1.260" in summary(
+        [row, worse, row], "beam"
+    )
 
 
 def test_memory_has_no_row_of_the_kernel_itself():
@@ -33,27 +39,42 @@ def test_memory_has_no_row_of_the_kernel_itself():
     mine, other = (kernel_of(w) for w in select("kernels", names))
     here = Fingerprint((("device", "cpu"),))
     rows = [
-        Trial(k.key, k.text, here, "", "p", 1, Policy(), Measurement(Status.OK, (1.0,)), "default", "s")
+        Trial(
+            k.key,
+            k.text,
+            here,
+            "",
+            "p",
+            1,
+            Policy(),
+            Measurement(Status.OK, (1.0,)),
+            "default",
+            "s",
+        )
         for k in (mine, other)
     ]
     with copied(rows, mine.key) as store:
         assert [key for key, _ in store.kernels()] == [other.key]
 
 
-def test_plain_beam_measures_every_neighbour_of_its_beam_and_ends_at_the_best_of_a_separable_surface():
+def test_plain_beam_measures_every_neighbour_and_ends_at_the_best_of_a_separable_surface():
     space, surface = separable(Random(1), decisions=4, options=3)
     beam = PlainBeam(space, Random(0))
     (default,) = space.defaults()
     beam.tell(Proposal(default, "default"), surface.measure(default))
     first = beam.ask(100)
     assert len(first) == 4 * 2, "each of four decisions has two other options"
-    assert all(sum(a != b for a, b in zip(p.schedule.trace, default.trace, strict=True)) == 1 for p in first)
+    assert all(
+        sum(a != b for a, b in zip(p.schedule.trace, default.trace, strict=True)) == 1
+        for p in first
+    )
     for p in first:
         beam.tell(p, surface.measure(p.schedule))
     later = played(beam, surface, 1000)
     assert beam.done
     assert len(first) + len(later) < 3**4 - 1, "not everything is a neighbour of the beam"
     fastest = surface.base_s * math.prod(
-        min(surface.factors.get((name, c), 1.0) for c in range(size)) for name, size in space.sizes.items()
+        min(surface.factors.get((name, c), 1.0) for c in range(size))
+        for name, size in space.sizes.items()
     )
     assert min(map(surface.seconds, later)) == pytest.approx(fastest)

@@ -1,4 +1,6 @@
-"""The summary: geometric means per group, the worst row, and verdicts that need all rows of a target to pass."""
+"""The summary: geometric means per group, the worst row, and verdicts that need all rows of a
+target to pass.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,30 @@ def test_speedup_over_one_peer() -> None:
 
 
 def test_geomeans_are_by_group_and_leave_out_rows_without_figures() -> None:
-    rows = [_row("gemm 512", 2.0), _row("gemm 1024", 0.5), _row("gelu 1M", 1.5), Row("softmax 1024", 1)]
+    rows = [
+        _row("gemm 512", 2.0),
+        _row("gemm 1024", 0.5),
+        _row("gelu 1M", 1.5),
+        Row("softmax 1024", 1),
+    ]
     assert geomeans(rows) == {"gemm": (2, pytest.approx(1.0)), "rows": (1, pytest.approx(1.5))}
 
 
 @pytest.mark.parametrize(
     ("speeds", "passed"),
-    [((1.2, 1.3), True), ((1.0, 1.3), False), ((0.7, 9.0), False), ((9.0,), None), ((0.7,), False), ((0.8,), None)],
+    [
+        ((1.2, 1.3), True),
+        ((1.0, 1.3), False),
+        ((0.7, 9.0), False),
+        ((9.0,), None),
+        ((0.7,), False),
+        ((0.8,), None),
+    ],
 )
 def test_judge_passes_only_with_every_row(speeds: tuple[float, ...], passed: bool | None) -> None:
-    verdict = judge(_PAIR, [_row(name, speed) for name, speed in zip(_PAIR.workloads, speeds, strict=False)])
+    verdict = judge(
+        _PAIR, [_row(name, speed) for name, speed in zip(_PAIR.workloads, speeds, strict=False)]
+    )
     assert verdict is not None
     assert verdict.passed is passed
 

@@ -1,6 +1,8 @@
-"""The shell around the library: each command makes its one call, prints data on stdout and the rest on stderr.
+"""The shell around the library: each command makes its one call, prints data on stdout and the rest
+on stderr.
 
-The library's calls are replaced by recorders: what is tested is what the shell passes in and makes of what comes back.
+The library's calls are replaced by recorders: what is tested is what the shell passes in and makes
+of what comes back.
 """
 
 from __future__ import annotations
@@ -32,13 +34,35 @@ from tunegrad.reports import (
 from tunegrad.trial import Status
 
 Install = Callable[..., None]
-ROW = TuneRow("conv_3x3", "k1", 4, 0.75, 2.0, 1.0, 91.25, {"ok": 10, "wrong": 2, "crashed": 0}, "tile(a, 4)", "beam")
+ROW = TuneRow(
+    "conv_3x3",
+    "k1",
+    4,
+    0.75,
+    2.0,
+    1.0,
+    91.25,
+    {"ok": 10, "wrong": 2, "crashed": 0},
+    "tile(a, 4)",
+    "beam",
+)
 UNTUNED = TuneRow("softmax", "k2", 1, 0.25, 0.5, None, None)
 
 
 def report(*, interrupted: bool = False) -> TuneReport:
     return TuneReport(
-        "mlp", "cpu", 2, "beam", "tuned.db", "s1", (ROW, UNTUNED), 12.0, 8.0, interrupted, 61.0, 12 / 61.0
+        "mlp",
+        "cpu",
+        2,
+        "beam",
+        "tuned.db",
+        "s1",
+        (ROW, UNTUNED),
+        12.0,
+        8.0,
+        interrupted,
+        61.0,
+        12 / 61.0,
     )
 
 
@@ -56,7 +80,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 class Tuner:
-    """Stands for ``tune``: keeps what it was given, says a few things, returns a report or raises."""
+    """Stands for ``tune``: keeps what it was given, says a few things, returns a report or
+    raises.
+    """
 
     def __init__(self, outcome: TuneReport | BaseException) -> None:
         self.outcome = outcome
@@ -66,18 +92,27 @@ class Tuner:
         self.settings = settings
         for observer in observers:
             observer.observe(SessionStarted("s1", "mlp", "cpu", 2, "beam", 0, 60.0, 2, "tuned.db"))
-            observer.observe(CandidateMeasured("conv_3x3", "", Status.WRONG, float("inf"), float("inf"), 0.0, "beam"))
+            observer.observe(
+                CandidateMeasured(
+                    "conv_3x3", "", Status.WRONG, float("inf"), float("inf"), 0.0, "beam"
+                )
+            )
             observer.observe(Warned("the clock is unsteady"))
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
 
 
-def test_tune_passes_settings_resolved_from_the_command_line(install: Install, tmp_path: Path) -> None:
+def test_tune_passes_settings_resolved_from_the_command_line(
+    install: Install, tmp_path: Path
+) -> None:
     tuner = Tuner(report())
     install("tunegrad.tune", tune=tuner)
     store = str(tmp_path / "t.db")
-    words = f"tune mlp --threads 1 --budget 90 --searcher random --seed 3 --device opencl --store {store}".split()
+    words = (
+        "tune mlp --threads 1 --budget 90 --searcher random --seed 3 --device opencl "
+        f"--store {store}"
+    ).split()
     assert run(words) == 0
     s = tuner.settings
     assert s is not None
@@ -92,7 +127,9 @@ def test_tune_passes_settings_resolved_from_the_command_line(install: Install, t
     assert s.store == Path(store)
 
 
-def test_tune_prints_the_table_and_then_the_model(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_prints_the_table_and_then_the_model(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(report()))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     out = capsys.readouterr().out
@@ -146,10 +183,13 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     )
     assert "something else than its graph says" in said.err
     install(
-        "tunegrad.tune", tune=Tuner(replace(report(), mismatch="with default schedules: in the whole model: wrong"))
+        "tunegrad.tune",
+        tune=Tuner(replace(report(), mismatch="with default schedules: in the whole model: wrong")),
     )
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
-    assert capsys.readouterr().out.splitlines()[-1].startswith("wrong outputs: with default schedules")
+    assert (
+        capsys.readouterr().out.splitlines()[-1].startswith("wrong outputs: with default schedules")
+    )
 
 
 def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,28 +214,56 @@ def test_tune_takes_no_seeds_where_it_is_told_so(install: Install) -> None:
 def test_tune_passes_the_limits_of_a_search(install: Install) -> None:
     tuner = Tuner(report())
     install("tunegrad.tune", tune=tuner)
-    assert run(["tune", "mlp", "--patience", "0", "--target-ms", "2.5", "--max-trials", "400", "--store", "t.db"]) == 0
+    assert (
+        run(
+            [
+                "tune",
+                "mlp",
+                "--patience",
+                "0",
+                "--target-ms",
+                "2.5",
+                "--max-trials",
+                "400",
+                "--store",
+                "t.db",
+            ]
+        )
+        == 0
+    )
     assert tuner.settings is not None
-    assert (tuner.settings.patience, tuner.settings.target_ms, tuner.settings.max_trials) == (0, 2.5, 400)
+    assert (tuner.settings.patience, tuner.settings.target_ms, tuner.settings.max_trials) == (
+        0,
+        2.5,
+        400,
+    )
 
 
 def test_tune_of_several_models_is_one_session_with_a_table_of_each(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both = (report(), replace(report(), model="encoder", stopped="patience", saved_s=9.0, budget_s=70.0))
+    both = (
+        report(),
+        replace(report(), model="encoder", stopped="patience", saved_s=9.0, budget_s=70.0),
+    )
     tuner = Tuner(both)  # type: ignore[arg-type]  # what tune_models returns
     install("tunegrad.tune", tune_models=tuner)
     assert run(["tune", "mlp", "encoder", "--store", "t.db"]) == 0
     assert tuner.settings is not None
     assert [m.name for m in tuner.settings.models] == ["mlp", "encoder"]
     out = capsys.readouterr().out
-    assert [line.split(" on ")[0] for line in out.splitlines() if " on cpu" in line] == ["mlp", "encoder"]
+    assert [line.split(" on ")[0] for line in out.splitlines() if " on cpu" in line] == [
+        "mlp",
+        "encoder",
+    ]
     assert out.count("stopped early") == 1
     assert run(["tune", "mlp", "encoder", "--store", "t.db", "--json"]) == 0
     assert [r["model"] for r in json.loads(capsys.readouterr().out)] == ["mlp", "encoder"]
 
 
-def test_tune_says_its_progress_on_stderr(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_says_its_progress_on_stderr(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(report()))
     run(["tune", "mlp", "--store", "tuned.db"])
     err = capsys.readouterr().err
@@ -205,7 +273,9 @@ def test_tune_says_its_progress_on_stderr(install: Install, capsys: pytest.Captu
     ]
 
 
-def test_tune_json_is_all_that_stands_on_stdout(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_json_is_all_that_stands_on_stdout(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(report()))
     assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
@@ -218,7 +288,9 @@ def test_tune_json_is_all_that_stands_on_stdout(install: Install, capsys: pytest
     ]
 
 
-def test_interrupted_tune_prints_its_table_and_exits_130(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_tune_prints_its_table_and_exits_130(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(report(interrupted=True)))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 130
     captured = capsys.readouterr()
@@ -228,7 +300,9 @@ def test_interrupted_tune_prints_its_table_and_exits_130(install: Install, capsy
     )
 
 
-def test_ctrl_c_outside_of_the_search_exits_130(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_outside_of_the_search_exits_130(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(KeyboardInterrupt()))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 130
     captured = capsys.readouterr()
@@ -241,7 +315,11 @@ def test_tune_log_holds_every_event_a_line_each(install: Install, tmp_path: Path
     log = tmp_path / "search.jsonl"
     assert run(["tune", "mlp", "--store", "tuned.db", "--log", str(log)]) == 0
     records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [record["event"] for record in records] == ["SessionStarted", "CandidateMeasured", "Warned"]
+    assert [record["event"] for record in records] == [
+        "SessionStarted",
+        "CandidateMeasured",
+        "Warned",
+    ]
     assert records[1]["status"] == "wrong"
     assert records[1]["seconds"] is None
     assert all(record["time_s"] > 0 for record in records)
@@ -304,7 +382,8 @@ def test_internal_error_is_not_swallowed(install: Install) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["tun", "mlp"], ["tune"], ["tune", "mlp", "--bugdet", "5m"], ["tune", "mlp", "--threads", "two"], ["store", "x"],
+    [["tun", "mlp"], ["tune"], ["tune", "mlp", "--bugdet", "5m"],
+        ["tune", "mlp", "--threads", "two"], ["store", "x"],
      ["run", "mlp", "--on-miss", "guess"]],
 )  # fmt: skip
 def test_usage_error_exits_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +397,10 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     install: Install, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     given: dict[str, object] = {}
-    rows = (LookupRow("conv", "k1", 4, "hit"), LookupRow("pool", "k2", 1, "near", ("threads: 1 != 2",)))
+    rows = (
+        LookupRow("conv", "k1", 4, "hit"),
+        LookupRow("pool", "k2", 1, "near", ("threads: 1 != 2",)),
+    )
 
     class Loaded:
         def benchmark(self) -> RunReport:
@@ -329,13 +411,31 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
         return Loaded()
 
     install("tunegrad.inference", load=load)
-    assert run(["run", "mlp", "--threads", "1", "--store", "t.db", "--seed", "5", "--on-miss", "nearest"]) == 0
+    assert (
+        run(
+            [
+                "run",
+                "mlp",
+                "--threads",
+                "1",
+                "--store",
+                "t.db",
+                "--seed",
+                "5",
+                "--on-miss",
+                "nearest",
+            ]
+        )
+        == 0
+    )
     assert given == {
-        "model": "mlp", "device": "cpu", "store": Path("t.db"), "on_miss": "nearest", "threads": 1, "weights": None,
+        "model": "mlp", "device": "cpu", "store": Path("t.db"), "on_miss": "nearest", "threads": 1,
+        "weights": None,
         "seed": 5, "numerics": "contract",
     }  # fmt: skip
     assert capsys.readouterr().out == (
-        "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default schedules, gain 1.50x "
+        "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default "
+        "schedules, gain 1.50x "
         "(medians of 20)\n"
         "\n"
         "kernel  uses  store  why not a hit\n"
@@ -345,7 +445,9 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     )
 
 
-def test_show_prints_actions_and_where_they_came_from(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_actions_and_where_they_came_from(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [
         ShowRow("conv", "k1", 4, "hit", "tile(a, 4) upcast(b)", "beam", "s1", 1.25),
         ShowRow("pool", "k2", 1, "miss", "", "default", differs=("arch: zen4 != zen5",)),
@@ -363,7 +465,10 @@ def test_show_prints_actions_and_where_they_came_from(install: Install, capsys: 
 
 
 DOCTOR = DoctorReport(
-    devices=(DeviceRow("cpu", True, "zen4, 2 threads"), DeviceRow("cuda", False, "install the extra [cuda]")),
+    devices=(
+        DeviceRow("cpu", True, "zen4, 2 threads"),
+        DeviceRow("cuda", False, "install the extra [cuda]"),
+    ),
     compilers=(CompilerRow("llvm", "22.1"), CompilerRow("gcc", "")),
     versions=(CompilerRow("python", "3.11.7"),),
     threads=2,
@@ -371,7 +476,10 @@ DOCTOR = DoctorReport(
     fma_peak_one_thread_gflops=117.0,
     bandwidth_gb_per_s=39.0,
     bandwidth_one_thread_gb_per_s=34.0,
-    isolation=(IsolationRow("seccomp", True, "system calls"), IsolationRow("Landlock", False, "none")),
+    isolation=(
+        IsolationRow("seccomp", True, "system calls"),
+        IsolationRow("Landlock", False, "none"),
+    ),
 )
 
 
@@ -394,7 +502,9 @@ def test_what_a_terminal_would_act_on_is_escaped_on_both_streams(
     assert capsys.readouterr().err == "error: store \\x1b]0;title\\x07: no\n"
 
 
-def test_doctor_prints_devices_versions_and_peaks(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_devices_versions_and_peaks(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", doctor=lambda: DOCTOR)
     assert run(["doctor"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -409,7 +519,11 @@ def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFix
     install("tunegrad.tune", doctor=lambda: DOCTOR)
     assert run(["doctor", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["devices"][1] == {"name": "cuda", "usable": False, "detail": "install the extra [cuda]"}
+    assert data["devices"][1] == {
+        "name": "cuda",
+        "usable": False,
+        "detail": "install the extra [cuda]",
+    }
     assert data["fma_peak_gflops"] == 234.0
 
 
@@ -432,7 +546,9 @@ def test_foreign_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert path.read_text(encoding="utf-8") == "not a store " * 100
 
 
-def test_store_stats_and_verify_read_a_real_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_stats_and_verify_read_a_real_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tunegrad.db import open_store
 
     path = tmp_path / "t.db"
@@ -443,7 +559,9 @@ def test_store_stats_and_verify_read_a_real_store(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == f"{path}: ok\n"
 
 
-def test_store_verify_exits_3_on_damage(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_verify_exits_3_on_damage(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Damaged:
         def __enter__(self) -> Damaged:
             return self
@@ -459,7 +577,9 @@ def test_store_verify_exits_3_on_damage(install: Install, capsys: pytest.Capture
     assert capsys.readouterr().out == "t.db: trial row 7: the checksum does not match\n"
 
 
-def test_store_error_keeps_stdout_pure_under_json(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_error_keeps_stdout_pure_under_json(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("tunegrad.tune", tune=Tuner(StoreError("store s.db: is held by process 7")))
     assert run(["tune", "mlp", "--store", "s.db", "--json"]) == 1
     assert capsys.readouterr().out == ""

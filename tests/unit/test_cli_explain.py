@@ -1,4 +1,6 @@
-"""``tunegrad explain`` as text and JSON: what the library's call is given, and what is made of its answer."""
+"""``tunegrad explain`` as text and JSON: what the library's call is given, and what is made of its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +28,39 @@ from tunegrad.reports import (
 )
 
 STEPS = (
-    ExplainStep("tile(axis=a, size=4)", StepTime(90.0), 1.25, StepTime(note="not legal: no axis a0"), None),
+    ExplainStep(
+        "tile(axis=a, size=4)", StepTime(90.0), 1.25, StepTime(note="not legal: no axis a0"), None
+    ),
     ExplainStep("vectorize(axis=a1)", StepTime(2.0), 45.0, StepTime(3000.0, over=True), 1500.0),
 )
 CONV = ExplainRow(
     kernel="conv3x3", key="k1", uses=2, operations=("conv", "relu"), share=0.8, flops=200_000_000,
-    executed_flops=220_000_000, unique_bytes=4_000_000, const_bytes=1_000_000, flops_ms=1.0, bytes_ms=0.02,
+    executed_flops=220_000_000, unique_bytes=4_000_000, const_bytes=1_000_000, flops_ms=1.0,
+    bytes_ms=0.02,
     level="cache", ms=2.0, stored_ms=1.9, outcome="hit", origin="beam", session="s1", differs=(),
-    promotion=Promotion("mannwhitneyu", 0.0004, 3.0, 2.1, cold=True), actions="tile(axis=a, size=4) vectorize(axis=a1)",
+    promotion=Promotion("mannwhitneyu", 0.0004, 3.0, 2.1, cold=True),
+    actions="tile(axis=a, size=4) "
+        "vectorize(axis=a1)",
     registers="a1:4v", unscheduled=StepTime(112.5), steps=STEPS,
-    code=CodeFacts(512, 24, 14, 0, 0, 0, 40, 0, 519), hot_loop="\tvfmadd231ps\t%zmm0, %zmm1, %zmm2\n",
+    code=CodeFacts(512, 24, 14, 0, 0, 0, 40, 0, 519), hot_loop="\tvfmadd231ps\t%zmm0, %zmm1, "
+        "%zmm2\n",
 )  # fmt: skip
 SUM = ExplainRow(
-    kernel="sum", key="k2", uses=1, operations=(), share=0.2, flops=1_000, executed_flops=None, unique_bytes=8_000,
-    const_bytes=0, flops_ms=0.001, bytes_ms=0.5, level="memory", ms=1.0, stored_ms=None, outcome="miss",
-    origin="default", session="", differs=("arch: a != b",), promotion=None, actions="", registers="",
+    kernel="sum", key="k2", uses=1, operations=(), share=0.2, flops=1_000, executed_flops=None,
+    unique_bytes=8_000,
+    const_bytes=0, flops_ms=0.001, bytes_ms=0.5, level="memory", ms=1.0, stored_ms=None,
+    outcome="miss",
+    origin="default", session="", differs=("arch: a != b",), promotion=None, actions="",
+    registers="",
     note="its actions were not timed: the budget is spent",
 )  # fmt: skip
 VARIANT = VariantRow(
     "conv", "k0", 2, "winograd4", True,
     (VariantOption("direct", 1, 4.0, 5.0, 5.0), VariantOption("winograd4", 3, 1.0, 2.5, None)),
 )  # fmt: skip
-REPORT = ExplainReport("net", "cpu", 2, "tuned.db", 234.0, 187.0, 35.0, (SUM, CONV), (VARIANT,), 9.0, 20.0, 21.0)
+REPORT = ExplainReport(
+    "net", "cpu", 2, "tuned.db", 234.0, 187.0, 35.0, (SUM, CONV), (VARIANT,), 9.0, 20.0, 21.0
+)
 SUMS = (
     "all kernels: 5.0000 ms; the sum of their bounds is 2.5000 ms, so they stand at 50.0 % of it; "
     "with every kernel direct it would be 9.0000 ms"
@@ -63,13 +76,17 @@ CODE = (
 
 
 class Explainer:
-    """Stands for ``explain``: keeps what it was given, says a few things, returns a report or raises."""
+    """Stands for ``explain``: keeps what it was given, says a few things, returns a report or
+    raises.
+    """
 
     def __init__(self, outcome: ExplainReport | Exception = REPORT) -> None:
         self.outcome = outcome
         self.given: dict[str, object] = {}
 
-    def __call__(self, settings: TuneSettings, observers: Sequence[Observer], **given: object) -> ExplainReport:
+    def __call__(
+        self, settings: TuneSettings, observers: Sequence[Observer], **given: object
+    ) -> ExplainReport:
         self.given = {"settings": settings, **given}
         for observer in observers:
             for _ in range(2):
@@ -97,7 +114,9 @@ def text_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_explain_passes_on_what_the_command_line_says(library: Callable[[Explainer], Explainer]) -> None:
+def test_explain_passes_on_what_the_command_line_says(
+    library: Callable[[Explainer], Explainer],
+) -> None:
     explainer = library(Explainer())
     words = "mlp --kernel conv3x3 --budget 2m --asm --dump forms --threads 1"
     words += " --numerics strict --store t.db"
@@ -111,7 +130,9 @@ def test_explain_passes_on_what_the_command_line_says(library: Callable[[Explain
     assert given["store"] == settings.store
 
 
-def test_explain_without_a_store_leaves_the_choice_to_the_library(library: Callable[[Explainer], Explainer]) -> None:
+def test_explain_without_a_store_leaves_the_choice_to_the_library(
+    library: Callable[[Explainer], Explainer],
+) -> None:
     explainer = library(Explainer())
     assert run(["explain", "mlp"]) == 0
     assert explainer.given["store"] is None
@@ -124,7 +145,8 @@ def test_table_has_the_heaviest_kernel_first_and_the_blocks_launch_order(
     run(["explain", "mlp"])
     lines = text_of(capsys)
     assert lines[0] == (
-        "net on cpu, 2 threads, store tuned.db; measured: FMA peak 234.0 GFLOP/s, caches 187.0 GB/s, memory 35.0 GB/s"
+        "net on cpu, 2 threads, store tuned.db; measured: FMA peak 234.0 GFLOP/s, caches "
+        "187.0 GB/s, memory 35.0 GB/s"
     )
     assert lines[2:8] == [
         "kernel   uses  share %  MFLOP    KB  bound by    bound ms      ms  % of bound  lost ms",
@@ -146,7 +168,10 @@ def test_block_says_what_is_needed_where_it_is_from_and_what_each_action_bought(
     assert lines[lines.index("conv3x3  k1") + 1 :] == [
         "    made of conv, relu",
         "    needs 200 MFLOP, 1.10x executed; 4000 KB, 1000 KB of it constants; 50.00 FLOP/byte",
-        "    arithmetic 1.0000 ms, traffic to caches 0.0200 ms; takes 2.0000 ms, 50.0 % of the bound",
+        (
+            "    arithmetic 1.0000 ms, traffic to caches 0.0200 ms; takes 2.0000 ms, 50.0 % of "
+            "the bound"
+        ),
         f"    {SOURCE}",
         "    register tile a1:4v",
         f"    {CODE}",
@@ -167,7 +192,11 @@ def test_kernel_that_was_not_taken_apart_says_why(
     lines = text_of(capsys)
     block = lines[lines.index("sum  k2") + 1 : lines.index("conv3x3  k1")]
     assert "    schedule: miss (arch: a != b); from default" in block
-    assert block[-3:] == ["    its actions were not timed: the budget is spent", "    (no actions)", ""]
+    assert block[-3:] == [
+        "    its actions were not timed: the budget is spent",
+        "    (no actions)",
+        "",
+    ]
 
 
 def test_variants_are_a_table_and_the_picked_one_is_marked(
@@ -176,7 +205,9 @@ def test_variants_are_a_table_and_the_picked_one_is_marked(
     library(Explainer())
     run(["explain", "mlp"])
     lines = text_of(capsys)
-    at = lines.index("kernel  uses  variant            kernels  bound ms  their sum ms  as a whole ms")
+    at = lines.index(
+        "kernel  uses  variant            kernels  bound ms  their sum ms  as a whole ms"
+    )
     assert [line.split() for line in lines[at + 2 : at + 4]] == [
         ["conv", "2", "direct", "1", "4.0000", "5.0000", "5.0000"],
         ["winograd4", "stored", "3", "1.0000", "-", "2.5000"],
@@ -201,7 +232,12 @@ def test_explain_json_has_the_records_and_what_follows_from_them(
     library(Explainer())
     assert run(["explain", "mlp", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert (data["total_ms"], data["floor_ms"], data["pct_floor"], data["direct_floor_ms"]) == (5.0, 2.5, 50.0, 9.0)
+    assert (data["total_ms"], data["floor_ms"], data["pct_floor"], data["direct_floor_ms"]) == (
+        5.0,
+        2.5,
+        50.0,
+        9.0,
+    )
     assert [(r["kernel"], r["bound"], r["bound_ms"], r["lost_ms"]) for r in data["rows"]] == [
         ("sum", "bytes", 0.5, 0.5), ("conv3x3", "flops", 1.0, 2.0),
     ]  # fmt: skip
@@ -215,4 +251,7 @@ def test_unknown_kernel_is_one_line_and_exit_code_1(
     assert run(["explain", "mlp", "--kernel", "x"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines()[-1] == "error: kernel 'x' is not one of model mlp; valid: 'a', 'b', or a key"
+    assert (
+        captured.err.splitlines()[-1]
+        == "error: kernel 'x' is not one of model mlp; valid: 'a', 'b', or a key"
+    )

@@ -24,7 +24,9 @@ from tunegrad.trial import Status
 SESSION = SessionStarted("s1", "resnet18", "cpu", 1, "beam", 7, 300.0, 21, "t.db", known_trials=40)
 KERNEL = KernelStarted("conv_3x3", "k1", 4, 231_211_008, 1_000_000)
 OK = CandidateMeasured("conv_3x3", "tile(a, 4)", Status.OK, 0.0021, 0.00204, 93.5, "beam")
-WRONG = CandidateMeasured("conv_3x3", "tile(a, 5)", Status.WRONG, float("inf"), 0.00204, 93.5, "beam")
+WRONG = CandidateMeasured(
+    "conv_3x3", "tile(a, 5)", Status.WRONG, float("inf"), 0.00204, 93.5, "beam"
+)
 
 
 class Clock:
@@ -59,14 +61,20 @@ def test_lines_begin_with_what_is_tuned_and_how() -> None:
 def test_lines_stay_few_however_many_candidates_there_are() -> None:
     written = lines([SESSION, KERNEL, *[OK, WRONG] * 500, 11.0, OK, *[OK] * 500])
     assert written[1:] == [
-        "[0:11] conv_3x3: best 2.0400 ms, 93.5 % of peak; 1001 (500 wrong) candidates, 91.0 a second; 4:49 left"
+        (
+            "[0:11] conv_3x3: best 2.0400 ms, 93.5 % of peak; 1001 (500 wrong) candidates, 91.0 "
+            "a second; 4:49 left"
+        )
     ]
 
 
 def test_lines_say_what_a_kernel_came_to() -> None:
-    finished = KernelFinished("conv_3x3", "k1", 0.004, 0.002, 95.0, "tile(a, 4)", {"ok": 9, "crashed": 1})
+    finished = KernelFinished(
+        "conv_3x3", "k1", 0.004, 0.002, 95.0, "tile(a, 4)", {"ok": 9, "crashed": 1}
+    )
     assert lines([SESSION, KERNEL, 5.0, finished])[1] == (
-        "[0:05] conv_3x3: default 4.0000 ms, best 2.0000 ms, 95.0 % of peak, 10 (1 crashed) candidates"
+        "[0:05] conv_3x3: default 4.0000 ms, best 2.0000 ms, 95.0 % of peak, 10 (1 crashed) "
+        "candidates"
     )
 
 
@@ -119,13 +127,16 @@ def test_live_prints_warnings_as_they_stand(console: Console) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (61.4, "1:01"), (3600, "1:00:00"), (59.9, "1:00"), (-3, "0:00")]
+    ("seconds", "text"),
+    [(0, "0:00"), (61.4, "1:01"), (3600, "1:00:00"), (59.9, "1:00"), (-3, "0:00")],
 )
 def test_duration_reads_like_a_clock(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.12345, "0.1235"), (12.345, "12.35"), (123.45, "123.5")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (0.12345, "0.1235"), (12.345, "12.35"), (123.45, "123.5")]
+)
 def test_ms_keeps_the_digits_worth_reading(value: float | None, text: str) -> None:
     assert ms(value) == text.replace("12.35", f"{12.345:.2f}").replace("123.5", f"{123.45:.1f}")
 

@@ -1,4 +1,6 @@
-"""``tunegrad store ...`` on real files: data on stdout, notes on stderr, exit codes as documented."""
+"""``tunegrad store ...`` on real files: data on stdout, notes on stderr, exit codes as
+documented.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_store_export_prints_lines_that_import_takes_back(path, tmp_path, out):
     lines, _ = out()
     assert lines.splitlines() == list(export_lines(WORLD))
     (tmp_path / "a.jsonl").write_text(lines)
-    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db")]) == 0
+    assert (
+        run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db")]) == 0
+    )
     assert out()[0].splitlines()[:2] == [
         f"imported {tmp_path / 'a.jsonl'} into {tmp_path / 'b.db'}",
         "  new trials                       4",
@@ -63,12 +67,28 @@ def test_store_import_reads_stdin(tmp_path, monkeypatch, out):
 def test_store_import_names_refused_rows_and_exits_3(tmp_path, out):
     lines = [*export_lines(WORLD), '{"row": "spend", "model": "\x1b[2J"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db"), "--json"]) == 3
+    assert (
+        run(
+            [
+                "store",
+                "import",
+                str(tmp_path / "a.jsonl"),
+                "--store",
+                str(tmp_path / "b.db"),
+                "--json",
+            ]
+        )
+        == 3
+    )
     data, notes = out()
     assert "\x1b" not in notes
     assert notes.startswith(f"refused: {tmp_path / 'a.jsonl'} line 13: row: line is ")
     (refused,) = json.loads(data)["refused"]
-    assert (refused["line"], refused["field"], refused["rule"]) == (13, "line", "must be JSON (JSONDecodeError)")
+    assert (refused["line"], refused["field"], refused["rule"]) == (
+        13,
+        "line",
+        "must be JSON (JSONDecodeError)",
+    )
 
 
 def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
@@ -92,7 +112,11 @@ def test_store_import_refuses_illegal_schedules_of_this_machine(tmp_path, out):
     words = ["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "b.db")]
     assert run([*words, "--json", "--dry-run"]) == 3
     data = json.loads(out()[0])
-    assert (data["new_trials"], data["unchecked_trials"], data["unchecked"]) == (5, 3, {"of another machine": 3})
+    assert (data["new_trials"], data["unchecked_trials"], data["unchecked"]) == (
+        5,
+        3,
+        {"of another machine": 3},
+    )
     assert run(words) == 3
     text, notes = out()
     rule = "must be legal here: tile(axis=nowhere, size=4): no loop 'nowhere'"
@@ -108,18 +132,28 @@ def test_store_import_makes_the_place_of_the_default_store_only(tmp_path, monkey
     assert run(["store", "import", str(tmp_path / "a.jsonl"), "--dry-run"]) == 0
     assert not (tmp_path / "x").exists()
     assert run(["store", "import", str(tmp_path / "a.jsonl")]) == 0
-    assert run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "y" / "s.db")]) == 1
+    assert (
+        run(["store", "import", str(tmp_path / "a.jsonl"), "--store", str(tmp_path / "y" / "s.db")])
+        == 1
+    )
     assert not (tmp_path / "y").exists()
 
 
 def test_store_import_of_no_file_is_one_line(tmp_path, out):
-    assert run(["store", "import", str(tmp_path / "no.jsonl"), "--store", str(tmp_path / "b.db")]) == 1
-    assert out()[1] == f"error: file {tmp_path / 'no.jsonl'}: can not be read: No such file or directory\n"
+    assert (
+        run(["store", "import", str(tmp_path / "no.jsonl"), "--store", str(tmp_path / "b.db")]) == 1
+    )
+    assert (
+        out()[1]
+        == f"error: file {tmp_path / 'no.jsonl'}: can not be read: No such file or directory\n"
+    )
     assert not (tmp_path / "b.db").exists()
 
 
 def test_store_merge_says_what_it_took(path, tmp_path, out):
-    other = make(tmp_path / "b.db", Contents(trials=(trial(5),), promotions=(promotion(trial(5), 1e-4),)))
+    other = make(
+        tmp_path / "b.db", Contents(trials=(trial(5),), promotions=(promotion(trial(5), 1e-4),))
+    )
     assert run(["store", "merge", str(path), str(other), "--store", str(tmp_path / "all.db")]) == 0
     assert out()[0].splitlines()[2:] == [
         "trials           0      5",
@@ -127,7 +161,10 @@ def test_store_merge_says_what_it_took(path, tmp_path, out):
         "decisions        0      1",
         "latencies        0      1",
         "winners          0      1",
-        f"{tmp_path / 'all.db'} took in 2 stores; 0 winners changed, 0 trials have another store's better evidence",
+        (
+            f"{tmp_path / 'all.db'} took in 2 stores; 0 winners changed, 0 trials have another "
+            "store's better evidence"
+        ),
     ]
 
 
@@ -164,7 +201,9 @@ def test_store_diff_exits_3_and_shows_times_and_evidence(path, tmp_path, out):
 
 
 def test_store_diff_shows_other_decisions_and_latencies_side_by_side(path, tmp_path, out):
-    other = replace(WORLD, decisions=(decision("direct"),), latencies=(latency(1e-3), latency(4e-3, at=6000.0)))
+    other = replace(
+        WORLD, decisions=(decision("direct"),), latencies=(latency(1e-3), latency(4e-3, at=6000.0))
+    )
     assert run(["store", "diff", str(path), str(make(tmp_path / "b.db", other))]) == 3
     assert out()[0].splitlines() == [
         f"variant of matmul_64  {KEY}: a winograd2, b direct",
@@ -173,7 +212,9 @@ def test_store_diff_shows_other_decisions_and_latencies_side_by_side(path, tmp_p
     ]
     same = replace(WORLD, latencies=(latency(4e-3),))
     assert run(["store", "diff", str(path), str(make(tmp_path / "c.db", same)), "--json"]) == 0
-    assert json.loads(out()[0])["latencies"] == [{"model": "mlp", "a_s": 2e-3, "b_s": 4e-3, "ratio": 0.5}]
+    assert json.loads(out()[0])["latencies"] == [
+        {"model": "mlp", "a_s": 2e-3, "b_s": 4e-3, "ratio": 0.5}
+    ]
 
 
 def test_store_history_of_a_model_is_its_latencies_with_what_changed(tmp_path, out):
@@ -199,7 +240,11 @@ def test_store_history_of_a_kernel_is_what_won_and_what_was_decided(path, out):
     assert (data["key"], data["left_out"], data["latencies"]) == (KEY, 3, [])
     (decided,) = data["decisions"]
     assert (decided["kind"], decided["choice"], decided["chosen"]) == ("variant", "winograd2", True)
-    assert (decided["incumbent_ms"], decided["challenger_ms"], decided["p_value"]) == (3.5, 1.5, 0.01)
+    assert (decided["incumbent_ms"], decided["challenger_ms"], decided["p_value"]) == (
+        3.5,
+        1.5,
+        0.01,
+    )
     assert run(["store", "history", KEY[:6], "--store", str(path), "--all"]) == 0
     text = out()[0]
     assert [line.split()[2] for line in text.splitlines()[4:8]] == ["ok", "ok", "wrong", "crashed"]
@@ -211,7 +256,10 @@ def test_store_history_shows_a_schedule_that_was_measured_again(tmp_path, out):
     path = make(tmp_path / "a.db", Contents(trials=(trial(0), trial(3), again)))
     assert run(["store", "history", KEY, "--store", str(path), "--json"]) == 0
     data = json.loads(out()[0])
-    assert [(m["time_ms"], m["session"]) for m in data["measurements"]] == [(1.0, "s1"), (5.0, "s2")]
+    assert [(m["time_ms"], m["session"]) for m in data["measurements"]] == [
+        (1.0, "s1"),
+        (5.0, "s2"),
+    ]
 
 
 def test_store_history_leaves_out_what_is_older(path, out):
@@ -228,7 +276,9 @@ def test_store_history_of_what_nobody_knows_names_the_models(path, out):
 
 def test_store_why_shows_decisions_about_the_kernel_on_this_machine(tmp_path, out):
     here = fingerprint(host_target(1))
-    made = replace(WORLD, decisions=(replace(decision("winograd2"), fingerprint=here), decision("elsewhere")))
+    made = replace(
+        WORLD, decisions=(replace(decision("winograd2"), fingerprint=here), decision("elsewhere"))
+    )
     path = make(tmp_path / "a.db", made)
     assert run(["store", "why", "matmul_64", "--store", str(path), "--threads", "1"]) == 0
     text = out()[0]
@@ -254,7 +304,10 @@ def test_store_why_shows_every_field_and_the_evidence(path, out):
         assert any(line.startswith(f"{field} ") for line in lines)
     assert "nearest winner: 1.0000 ms, promoted last" in lines
     assert any("mannwhitneyu  0.001     2.0000    1.0000" in line for line in lines)
-    assert "  candidates: 2 ok, 1 wrong, 1 crashed; the fastest took 1.0000 ms when it was searched" in lines
+    assert (
+        "  candidates: 2 ok, 1 wrong, 1 crashed; the fastest took 1.0000 ms when it was searched"
+        in lines
+    )
 
 
 def test_store_why_is_data_with_json(path, out):
@@ -270,7 +323,9 @@ def test_store_verify_salvages_what_is_sound(tmp_path, out):
         store.promote(store.add(numbered(2)), EVIDENCE)
         store.name_kernel(KERNEL, "mm")
         store._connection.execute("UPDATE trials SET samples_s = '[' WHERE id = 1")
-    assert run(["store", "verify", "--store", str(path), "--salvage", str(tmp_path / "new.db")]) == 3
+    assert (
+        run(["store", "verify", "--store", str(path), "--salvage", str(tmp_path / "new.db")]) == 3
+    )
     assert out()[1] == f"{tmp_path / 'new.db'}: 1 trials and 1 promotions saved\n"
     assert run(["store", "verify", "--store", str(tmp_path / "new.db")]) == 0
 
@@ -288,7 +343,8 @@ def test_store_verify_names_kernels_that_are_not_read_back_and_calls_them_no_dam
     assert run(["store", "verify", "--store", str(path)]) == 0
     (line,) = out()[1].splitlines()
     assert line.startswith(
-        f"{path}: no damage, but no kernel to this version: kernel {KEY} mm\\x1b[2J: kernel text, at "
+        f"{path}: no damage, but no kernel to this version: kernel {KEY} mm\\x1b[2J: kernel "
+        "text, at "
     )
     with open_store(path, "write") as store:
         for i in range(9):
@@ -307,5 +363,15 @@ def test_store_commands_all_have_an_example():
 
     texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
     names = {name.split()[-1] for name in texts}
-    assert names == {"stats", "verify", "history", "why", "diff", "export", "import", "merge", "prune"}
+    assert names == {
+        "stats",
+        "verify",
+        "history",
+        "why",
+        "diff",
+        "export",
+        "import",
+        "merge",
+        "prune",
+    }
     assert all("Example:" in text for text in texts.values())

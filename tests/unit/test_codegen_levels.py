@@ -1,4 +1,6 @@
-"""Level 1 generates code without loop strength reduction, and nobody else in the process notices."""
+"""Level 1 generates code without loop strength reduction, and nobody else in the process
+notices.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def image(level):
 
 @pytest.fixture
 def reduced():
-    """Code of level 2 as it is when nobody touched an option, of a loop that strength reduction changes."""
+    """Code of level 2 as it is when nobody touched an option, of a loop that strength reduction
+    changes.
+    """
     before = image(2)
     llvm.set_option("test", "-disable-lsr=true")
     try:
@@ -55,7 +59,10 @@ def test_level_one_leaves_other_levels_as_they_were(reduced):
 def test_level_one_is_the_same_whoever_compiles_next_to_it():
     alone = {level: image(level) for level in (1, 2)}
     found: dict[int, set[bytes]] = {1: set(), 2: set()}
-    threads = [threading.Thread(target=lambda n=n: found[n].update(image(n) for _ in range(50))) for n in (1, 2)]
+    threads = [
+        threading.Thread(target=lambda n=n: found[n].update(image(n) for _ in range(50)))
+        for n in (1, 2)
+    ]
     for t in threads:
         t.start()
     for t in threads:

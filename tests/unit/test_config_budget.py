@@ -10,7 +10,15 @@ from tunegrad.errors import ConfigError
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30s", 30.0), ("5m", 300.0), ("1h", 3600.0), ("90", 90.0), ("1.5h", 5400.0), (".5m", 30.0), (" 2s ", 2.0)],
+    [
+        ("30s", 30.0),
+        ("5m", 300.0),
+        ("1h", 3600.0),
+        ("90", 90.0),
+        ("1.5h", 5400.0),
+        (".5m", 30.0),
+        (" 2s ", 2.0),
+    ],
 )
 def test_budget_parses_seconds_minutes_and_hours(text: str, seconds: float) -> None:
     assert parse_budget(text) == seconds
@@ -21,9 +29,13 @@ def test_budget_takes_a_number_as_seconds(value: float, seconds: float) -> None:
     assert parse_budget(value) == seconds
 
 
-@pytest.mark.parametrize("text", ["-5m", "-1", "0", "0s", "", "soon", "5 minutes", "5d", "inf", "nan", "1e9h", "5m30s"])
+@pytest.mark.parametrize(
+    "text", ["-5m", "-1", "0", "0s", "", "soon", "5 minutes", "5d", "inf", "nan", "1e9h", "5m30s"]
+)
 def test_budget_that_is_not_a_positive_time_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a positive time such as 30s, 5m, 1h or 90") as caught:
+    with pytest.raises(
+        ConfigError, match="is not a positive time such as 30s, 5m, 1h or 90"
+    ) as caught:
         parse_budget(text)
     assert repr(text) in str(caught.value)
 

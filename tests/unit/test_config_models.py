@@ -75,26 +75,35 @@ def test_file_is_read_in_full(tmp_path: Path) -> None:
 
 
 def test_file_may_declare_several_inputs(tmp_path: Path) -> None:
-    text = '[model]\nname="m"\nbuilder="a:b"\n[[input]]\nshape=[2]\n[[input]]\nshape=[]\ndtype="i64"\n'
+    text = (
+        '[model]\nname="m"\nbuilder="a:b"\n[[input]]\nshape=[2]\n[[input]]\nshape=[]\ndtype="i64"\n'
+    )
     assert resolve_model(write(tmp_path, text)).inputs == (InputSpec((2,)), InputSpec((), "i64"))
 
 
 def test_function_is_taken_as_it_stands() -> None:
     spec = resolve_model("my_package.nets:tiny")
-    assert (spec.name, spec.builder, spec.inputs) == ("my_package.nets:tiny", "my_package.nets:tiny", ())
+    assert (spec.name, spec.builder, spec.inputs) == (
+        "my_package.nets:tiny",
+        "my_package.nets:tiny",
+        (),
+    )
 
 
 def test_unknown_name_lists_the_valid_ones_and_the_nearest() -> None:
     with pytest.raises(ModelError) as caught:
         resolve_model("resnt18")
     assert str(caught.value) == (
-        "model 'resnt18' is unknown, did you mean 'resnet18'?; valid: encoder, mlp, resnet, resnet18, resnet50, "
+        "model 'resnt18' is unknown, did you mean 'resnet18'?; valid: encoder, mlp, resnet, "
+        "resnet18, resnet50, "
         "a path to a .toml file, or package.module:function"
     )
 
 
 @pytest.mark.parametrize("text", ["nowhere.toml", "./no/such/file", "../x.toml"])
-def test_missing_file_is_a_model_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_file_is_a_model_error(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match="there is no such file"):
         resolve_model(text)
@@ -107,22 +116,27 @@ def test_malformed_function_is_a_model_error(text: str) -> None:
 
 
 BAD = {
-    "unknown key 'bugdet', did you mean 'budget'?; valid: budget, searcher, threads, seed, device": (
-        GOOD + "bugdet = 1\n"
-    ),
+    "unknown key 'bugdet', did you mean 'budget'?; valid: budget, searcher, threads, "
+    "seed, device": (GOOD + "bugdet = 1\n"),
     "unknown key 'inptu', did you mean 'input'?; valid: model, input, tune": GOOD + "[inptu]\n",
     "model: unknown key 'bacth', did you mean 'batch'?": GOOD.replace("batch = 4", "bacth = 4"),
-    "tune.threads = 'two': Expected `int | null`, got `str`": GOOD.replace("threads = 1", 'threads = "two"'),
+    "tune.threads = 'two': Expected `int | null`, got `str`": GOOD.replace(
+        "threads = 1", 'threads = "two"'
+    ),
     "tune.searcher = 'bream': Invalid enum value": GOOD + 'searcher = "bream"\n',
     "input.dtype = 'f8': Invalid enum value": GOOD.replace('"f64"', '"f8"'),
     "input.shape is missing": GOOD.replace('shape = ["batch", 3, 8]', ""),
     "an extent is negative": GOOD.replace("3, 8", "3, -8"),
     "model.batch = 0 is not a positive whole number": GOOD.replace("batch = 4", "batch = 0"),
-    "model.builder = 'some.place' is not of the form": GOOD.replace("some.place:make", "some.place"),
+    "model.builder = 'some.place' is not of the form": GOOD.replace(
+        "some.place:make", "some.place"
+    ),
     "model.name is missing": GOOD.replace('name = "toy"', ""),
     "model.builder is missing": GOOD.replace('builder = "some.place:make"', ""),
     "the table [model] is missing": "[tune]\nseed = 1\n",
-    "tune = 3 is not a table": GOOD.split("[tune]", maxsplit=1)[0].replace("[model]\n", "tune = 3\n[model]\n", 1),
+    "tune = 3 is not a table": GOOD.split("[tune]", maxsplit=1)[0].replace(
+        "[model]\n", "tune = 3\n[model]\n", 1
+    ),
     "is not TOML": "[model\n",
     "model.alias = 'other' stands alone": '[model]\nalias = "other"\nbatch = 2\n',
     "model.alias = 'other' does not name a model file beside it": '[model]\nalias = "other"\n',
@@ -130,7 +144,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_bad_file_is_a_config_error_that_names_the_file_and_the_rule(message: str, tmp_path: Path) -> None:
+def test_bad_file_is_a_config_error_that_names_the_file_and_the_rule(
+    message: str, tmp_path: Path
+) -> None:
     path = write(tmp_path, BAD[message])
     with pytest.raises(ConfigError) as caught:
         resolve_model(path)
@@ -157,7 +173,9 @@ def test_dtype_names_are_those_of_the_forms() -> None:
 
 
 def test_builder_is_imported_from_the_search_path(tmp_path: Path) -> None:
-    (tmp_path / "nets_for_this_test.py").write_text("def tiny():\n    return 'built'\n", encoding="utf-8")
+    (tmp_path / "nets_for_this_test.py").write_text(
+        "def tiny():\n    return 'built'\n", encoding="utf-8"
+    )
     before = list(sys.path)
     builder = import_builder(ModelSpec("m", "nets_for_this_test:tiny"), [str(tmp_path)])
     assert builder() == "built"
@@ -179,13 +197,19 @@ def test_builder_that_is_not_there_is_named(builder: str, message: str) -> None:
 
 def test_builder_whose_module_raises_is_a_model_error(tmp_path: Path) -> None:
     (tmp_path / "broken_for_this_test.py").write_text("1 / 0\n", encoding="utf-8")
-    with pytest.raises(ModelError, match="importing broken_for_this_test raised ZeroDivisionError: division by zero"):
+    with pytest.raises(
+        ModelError,
+        match="importing broken_for_this_test raised ZeroDivisionError: division by zero",
+    ):
         import_builder(ModelSpec("m", "broken_for_this_test:f"), [str(tmp_path)])
 
 
 @pytest.fixture
 def nets(tmp_path: Path) -> list[str]:
-    source = "def batched(batch=1, width=8):\n    return batch, width\ndef plain():\n    return 'plain'\n"
+    source = (
+        "def batched(batch=1, width=8):\n    return batch, width\ndef plain():\n    "
+        "return 'plain'\n"
+    )
     (tmp_path / "more_nets_for_this_test.py").write_text(source, encoding="utf-8")
     return [str(tmp_path)]
 
@@ -206,10 +230,15 @@ def test_builder_need_not_take_a_batch(nets: list[str]) -> None:
             ModelSpec("m", "more_nets_for_this_test:batched", args=(("widht", 5),)),
             "takes no argument 'widht', did you mean 'width'?; valid: batch, width",
         ),
-        (ModelSpec("m", "more_nets_for_this_test:plain", batch=2), "takes no argument 'batch'; valid: (none)"),
+        (
+            ModelSpec("m", "more_nets_for_this_test:plain", batch=2),
+            "takes no argument 'batch'; valid: (none)",
+        ),
     ],
 )
-def test_argument_that_the_builder_does_not_take_is_refused(spec: ModelSpec, message: str, nets: list[str]) -> None:
+def test_argument_that_the_builder_does_not_take_is_refused(
+    spec: ModelSpec, message: str, nets: list[str]
+) -> None:
     with pytest.raises(ModelError) as caught:
         build_model(spec, nets)
     assert message in str(caught.value)
@@ -219,4 +248,6 @@ def test_argument_that_the_builder_does_not_take_is_refused(spec: ModelSpec, mes
 def test_named_model_takes_the_input_that_its_file_declares(name: str) -> None:
     spec = resolve_model(name)
     built = build_model(spec)
-    assert [(i.shape, str(i.dtype)) for i in built.inputs] == [(i.shape, i.dtype) for i in spec.inputs]
+    assert [(i.shape, str(i.dtype)) for i in built.inputs] == [
+        (i.shape, i.dtype) for i in spec.inputs
+    ]

@@ -1,4 +1,6 @@
-"""configs/ stands at the top of the tree and is found from a wheel and from an editable install alike."""
+"""configs/ stands at the top of the tree and is found from a wheel and from an editable install
+alike.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytest.importorskip("setuptools", minversion="77", reason="building a wheel need
 def build(tree: Path, out: Path, kind: str) -> Path:
     """Build a wheel of a copy of the sources, without pip and without a network."""
     script = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(out)!r}))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tree, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tree, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return out / done.stdout.splitlines()[-1]
 

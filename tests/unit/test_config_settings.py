@@ -36,7 +36,9 @@ def chosen(settings: TuneSettings) -> tuple[float, str, int, int, str]:
 
 
 def test_defaults_hold_where_nothing_is_said() -> None:
-    settings = resolve_settings("a:b", environ={"TUNEGRAD_STORE": "/s/t.db", "TUNEGRAD_THREADS": "1"})
+    settings = resolve_settings(
+        "a:b", environ={"TUNEGRAD_STORE": "/s/t.db", "TUNEGRAD_THREADS": "1"}
+    )
     assert chosen(settings) == (300.0, "portfolio", 1, 0, "cpu")
     assert settings.store == Path("/s/t.db")
     assert settings.log is None
@@ -48,7 +50,14 @@ def test_file_beats_defaults(model_file: str) -> None:
 
 def test_command_line_beats_file(model_file: str) -> None:
     settings = resolve_settings(
-        model_file, budget="1m", searcher="beam", threads=1, seed=0, device="cpu", store="x.db", environ={}
+        model_file,
+        budget="1m",
+        searcher="beam",
+        threads=1,
+        seed=0,
+        device="cpu",
+        store="x.db",
+        environ={},
     )
     assert chosen(settings) == (60.0, "beam", 1, 0, "cpu")
     assert settings.store == Path("x.db")
@@ -65,8 +74,14 @@ def test_settings_are_frozen(model_file: str) -> None:
         ({"threads": 0}, "threads 0 is not a positive whole number"),
         ({"threads": -2}, "threads -2 is not a positive whole number"),
         ({"seed": -1}, "seed -1 is negative; valid: 0, 1, 2 ..."),
-        ({"searcher": "beem"}, "searcher 'beem' is unknown, did you mean 'beam'?; valid: beam, random"),
-        ({"patience": -1}, "patience -1 is negative; valid: 0 (never stop early), 1, 2 ... candidates"),
+        (
+            {"searcher": "beem"},
+            "searcher 'beem' is unknown, did you mean 'beam'?; valid: beam, random",
+        ),
+        (
+            {"patience": -1},
+            "patience -1 is negative; valid: 0 (never stop early), 1, 2 ... candidates",
+        ),
         ({"target_ms": 0.0}, "target_ms 0.0 is not a positive time in milliseconds"),
         ({"target_ms": float("nan")}, "target_ms nan is not a positive time in milliseconds"),
         ({"max_trials": 0}, "max_trials 0 is not a positive whole number"),
@@ -124,9 +139,12 @@ def test_limits_of_a_search_come_from_the_file_and_arguments_beat_it(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("patience", "1.5"), ("patience", "true"), ("target_ms", '"soon"'), ("max_trials", "1e3")]
+    ("key", "value"),
+    [("patience", "1.5"), ("patience", "true"), ("target_ms", '"soon"'), ("max_trials", "1e3")],
 )
-def test_limit_of_another_type_names_the_file_and_the_key(tmp_path: Path, key: str, value: str) -> None:
+def test_limit_of_another_type_names_the_file_and_the_key(
+    tmp_path: Path, key: str, value: str
+) -> None:
     path = tmp_path / "toy.toml"
     path.write_text(FILE + f"{key} = {value}", encoding="utf-8")
     with pytest.raises(ConfigError, match=rf"toy\.toml: tune\.{key} = "):
@@ -137,7 +155,10 @@ def two_files(tmp_path: Path, first: str, second: str) -> list[str]:
     found = []
     for name, tune in (("a", first), ("b", second)):
         path = tmp_path / f"{name}.toml"
-        path.write_text(f'[model]\nname = "{name}"\nbuilder = "some.place:{name}"\n[tune]\n{tune}\n', encoding="utf-8")
+        path.write_text(
+            f'[model]\nname = "{name}"\nbuilder = "some.place:{name}"\n[tune]\n{tune}\n',
+            encoding="utf-8",
+        )
         found.append(str(path))
     return found
 
@@ -157,7 +178,9 @@ def test_several_models_have_the_budgets_of_all_of_them(tmp_path: Path) -> None:
 
 def test_several_models_that_disagree_need_an_argument(tmp_path: Path) -> None:
     files = two_files(tmp_path, "threads = 2", "threads = 1")
-    with pytest.raises(ConfigError, match=r"threads: .*a\.toml says 2, .*b\.toml says 1; .* say which"):
+    with pytest.raises(
+        ConfigError, match=r"threads: .*a\.toml says 2, .*b\.toml says 1; .* say which"
+    ):
         resolve_settings(files, environ={})
     assert resolve_settings(files, threads=1, environ={}).threads == 1
 

@@ -1,4 +1,6 @@
-"""Above ``devices/`` nobody names a device, a team of threads, LLVM or an address; beside the devices nobody does."""
+"""Above ``devices/`` nobody names a device, a team of threads, LLVM or an address; beside the
+devices nobody does.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ BELOW = ("ir", "opts", "render", "devices")
 """What devices are made of; forms and text may say what they are for."""
 
 WORDS = (
-    "Team", "BufferTable", "Executable", "compile_llvm", "render_llvm", "workspace_bytes", "llvm", "llvmlite",
+    "Team", "BufferTable", "Executable", "compile_llvm", "render_llvm", "workspace_bytes", "llvm",
+    "llvmlite",
     "pyopencl", "ctypes", "address", "barrier_address", "host_target", "OPT_LEVEL",
 )  # fmt: skip
 """Names of one device's affairs."""
@@ -39,16 +42,25 @@ def modules(*, beside: bool) -> list[Path]:
     """Modules above ``devices/``; or those that stand in it beside the devices."""
     if beside:
         found = DEVICES.rglob("*.py")
-        return sorted(p for p in found if p.relative_to(DEVICES).parts[0] not in (*OWN, "host", "registry.py"))
+        return sorted(
+            p for p in found if p.relative_to(DEVICES).parts[0] not in (*OWN, "host", "registry.py")
+        )
     found = PACKAGE.rglob("*.py")
     return sorted(p for p in found if p.relative_to(PACKAGE).parts[0] not in BELOW)
 
 
 def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, identifier) of names, attributes, arguments and imported modules; not of words in texts."""
+    """(line, identifier) of names, attributes, arguments and imported modules; not of words in
+    texts.
+    """
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.arg(arg=name):
+            case (
+                ast.Name(id=name)
+                | ast.Attribute(attr=name)
+                | ast.keyword(arg=str(name))
+                | ast.arg(arg=name)
+            ):
                 yield node.lineno, name
             case ast.Import(names=aliases):
                 yield from ((node.lineno, part) for a in aliases for part in a.name.split("."))
@@ -64,10 +76,16 @@ def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
     documentation = {
         id(n.body[0].value)
         for n in ast.walk(tree)
-        if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef) and n.body and isinstance(n.body[0], ast.Expr)
+        if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and n.body
+        and isinstance(n.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
             yield node.lineno, node.value
 
 
@@ -84,7 +102,11 @@ def device_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_nothing_above_devices_names_one(path):
     where = str(path.relative_to(PACKAGE))
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    faults = [f"{where}:{line}: {n}" for line, n in names(tree) if n in WORDS and (where, n) not in ALLOWED]
+    faults = [
+        f"{where}:{line}: {n}"
+        for line, n in names(tree)
+        if n in WORDS and (where, n) not in ALLOWED
+    ]
     faults += [f"{where}:{line}: {module}" for line, module in device_imports(tree)]
     said = [(line, text) for line, text in literals(tree) if text in known()]
     faults += [f"{where}:{line}: {text!r}" for line, text in said if (where, text) not in ALLOWED]
@@ -99,7 +121,10 @@ def test_nothing_beside_the_devices_names_one(path):
 
 
 def test_the_rule_sees_what_it_forbids():
-    text = "from tunegrad.devices.cpu.engine import CpuEngine\nx.address = compile_llvm\nif d != 'cpu': pass"
+    text = (
+        "from tunegrad.devices.cpu.engine import CpuEngine\nx.address = compile_llvm\nif d "
+        "!= 'cpu': pass"
+    )
     tree = ast.parse(text)
     assert {n for _, n in names(tree)} & set(WORDS) == {"address", "compile_llvm"}
     assert [m for _, m in device_imports(tree)] == ["tunegrad.devices.cpu.engine"]

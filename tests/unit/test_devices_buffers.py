@@ -37,13 +37,18 @@ def test_write_before_the_start_is_found():
 
 
 def test_at_least_one_page_is_guarded_at_both_ends():
-    assert all(min(Buffer(n)._back.size, Buffer(n)._front.size) >= 4096 for n in (1, 4031, 4032, 4095, 4096))
+    assert all(
+        min(Buffer(n)._back.size, Buffer(n)._front.size) >= 4096
+        for n in (1, 4031, 4032, 4095, 4096)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_poison_of_floats_is_nan_or_huge(dtype):
     kind = buffer_dtype(dtype)
-    read, written = (np.full(8, poison(kind, nan), np.uint8).view(kind.numpy) for nan in (True, False))
+    read, written = (
+        np.full(8, poison(kind, nan), np.uint8).view(kind.numpy) for nan in (True, False)
+    )
     assert np.isnan(to_compute(read, kind)).all()
     assert (to_compute(written, kind) > 6e4).all()
     assert np.isfinite(to_compute(written, kind)).all()

@@ -8,15 +8,23 @@ from dataclasses import replace
 import pytest
 
 from tunegrad.devices.host import facts as host
-from tunegrad.devices.host.facts import cpu_limit, cpu_quota, default_threads, fingerprint, host_target
+from tunegrad.devices.host.facts import (
+    cpu_limit,
+    cpu_quota,
+    default_threads,
+    fingerprint,
+    host_target,
+)
 from tunegrad.devices.host.processor import UNKNOWN, Processor
 from tunegrad.errors import DeviceError
 from tunegrad.trial import Fingerprint
 
 FIELDS = {
-    "device", "arch", "features", "cores", "threads", "l1", "l2", "l3", "os", "compiler", "compiler_version",
+    "device", "arch", "features", "cores", "threads", "l1", "l2", "l3", "os", "compiler",
+    "compiler_version",
     "numerics",
-    "cpu_vendor", "cpu_family", "cpu_model", "cpu_stepping", "cpu_name", "microcode", "physical_cores", "smt",
+    "cpu_vendor", "cpu_family", "cpu_model", "cpu_stepping", "cpu_name", "microcode",
+    "physical_cores", "smt",
     "cpu_quota", "thp", "thp_defrag", "page",
 }  # fmt: skip
 
@@ -52,7 +60,9 @@ def test_fingerprints_of_two_thread_counts_differ_in_that_field():
 def test_fingerprint_names_a_missing_feature():
     target = host_target(1)
     other = replace(target, features=(*target.features, "+made_up"))
-    assert [name for name, *_ in fingerprint(target).differences(fingerprint(other))] == ["features"]
+    assert [name for name, *_ in fingerprint(target).differences(fingerprint(other))] == [
+        "features"
+    ]
 
 
 def test_fingerprint_has_no_empty_field():
@@ -62,8 +72,10 @@ def test_fingerprint_has_no_empty_field():
 @pytest.mark.parametrize(
     ("fact", "field"),
     [
-        ("vendor", "cpu_vendor"), ("family", "cpu_family"), ("model", "cpu_model"), ("stepping", "cpu_stepping"),
-        ("name", "cpu_name"), ("microcode", "microcode"), ("cores", "physical_cores"), ("smt", "smt"), ("thp", "thp"),
+        ("vendor", "cpu_vendor"), ("family", "cpu_family"), ("model", "cpu_model"),
+        ("stepping", "cpu_stepping"),
+        ("name", "cpu_name"), ("microcode", "microcode"), ("cores", "physical_cores"),
+        ("smt", "smt"), ("thp", "thp"),
         ("thp_defrag", "thp_defrag"),
     ],
 )  # fmt: skip
@@ -86,7 +98,10 @@ def test_fingerprints_of_two_machines_that_say_nothing_are_equal(monkeypatch):
 def test_row_without_the_new_fields_is_another_machine_that_names_them():
     now = fingerprint(host_target(1))
     old = Fingerprint(tuple((k, v) for k, v in now.fields if k not in ("microcode", "smt")))
-    assert [(name, stored) for name, stored, _ in old.differences(now)] == [("microcode", ""), ("smt", "")]
+    assert [(name, stored) for name, stored, _ in old.differences(now)] == [
+        ("microcode", ""),
+        ("smt", ""),
+    ]
 
 
 @pytest.mark.parametrize(

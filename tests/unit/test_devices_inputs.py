@@ -25,7 +25,9 @@ def test_same_seed_gives_the_same_bits_in_another_process():
         "io = KernelIO((Parameter('a', 'f32', 1000, 'in'),));"
         "print(draw_inputs(io, 3, 'key')['a'].tobytes().hex())"
     )
-    other = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    other = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
     assert draw_inputs(_io("f32"), 3, "key")["a"].tobytes().hex() == other
 
 
@@ -51,7 +53,11 @@ def test_another_kernel_gets_other_inputs():
 
 def test_floats_are_finite_and_far_from_denormal():
     for name, values in draw_inputs(FLOATS, 0).items():
-        wide = (values.astype(np.uint32) << 16).view(np.float32) if name == "p_bf16" else values.astype(np.float64)
+        wide = (
+            (values.astype(np.uint32) << 16).view(np.float32)
+            if name == "p_bf16"
+            else values.astype(np.float64)
+        )
         assert np.isfinite(wide).all()
         assert np.abs(wide).min() > 9e-4
         assert 0.9 < wide.std() < 1.1
@@ -74,6 +80,10 @@ def test_bools_are_both():
 
 def test_outputs_and_packs_are_not_drawn():
     io = KernelIO(
-        (Parameter("o", "f32", 4, "out"), Parameter("p", "f32", 4, "pack"), Parameter("u", "f32", 4, "inout"))
+        (
+            Parameter("o", "f32", 4, "out"),
+            Parameter("p", "f32", 4, "pack"),
+            Parameter("u", "f32", 4, "inout"),
+        )
     )
     assert set(draw_inputs(io, 0)) == {"u"}

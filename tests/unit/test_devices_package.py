@@ -21,6 +21,11 @@ def test_unknown_name_is_an_attribute_error():
 
 
 def test_import_loads_no_compiler():
-    code = "import sys, tunegrad.devices; print(sorted({'llvmlite', 'numpy', 'pebble'} & sys.modules.keys()))"
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    code = (
+        "import sys, tunegrad.devices; print(sorted({'llvmlite', 'numpy', 'pebble'} & "
+        "sys.modules.keys()))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
     assert shown.strip() == "[]"

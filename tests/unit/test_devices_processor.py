@@ -8,14 +8,25 @@ from recorded_cpuinfo import BIG_LITTLE, HIDDEN, NEOVERSE, XEON, ZEN4
 from tunegrad.devices.host import processor as module
 from tunegrad.devices.host.processor import UNKNOWN, parse_cpuinfo
 
-XEON_FACTS = ("GenuineIntel", "6", "143", "8", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "0x2b000603")
+XEON_FACTS = (
+    "GenuineIntel",
+    "6",
+    "143",
+    "8",
+    "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
+    "0x2b000603",
+)
 RECORDED = {
     "xeon": (XEON, {0, 1}, XEON_FACTS),
     "zen4": (ZEN4, {0}, ("AuthenticAMD", "25", "17", "1", "AMD EPYC 9R14", "0xa101144")),
     "no microcode": (HIDDEN, {0}, ("GenuineIntel", "6", "85", UNKNOWN, UNKNOWN, UNKNOWN)),
     "neoverse": (NEOVERSE, {0, 1}, ("0x41", "8", "0xd40", "0x1 1", UNKNOWN, UNKNOWN)),
     "little core": (BIG_LITTLE, {0}, ("0x41", "8", "0xd05", "0x1 0", UNKNOWN, UNKNOWN)),
-    "both cores": (BIG_LITTLE, {0, 4}, ("0x41", "8", "0xd05+0xd0b", "0x1 0+0x4 0", UNKNOWN, UNKNOWN)),
+    "both cores": (
+        BIG_LITTLE,
+        {0, 4},
+        ("0x41", "8", "0xd05+0xd0b", "0x1 0+0x4 0", UNKNOWN, UNKNOWN),
+    ),
     "nothing": ("", {0}, (UNKNOWN,) * 6),
     "no list": ("garbage\n: \n\n::\n\x00", {0}, (UNKNOWN,) * 6),
 }
@@ -25,7 +36,10 @@ RECORDED = {
 def test_processor_is_read_from_cpuinfo(name):
     text, allowed, expected = RECORDED[name]
     found = parse_cpuinfo(text, allowed)
-    assert tuple(found[k] for k in ("vendor", "family", "model", "stepping", "name", "microcode")) == expected
+    assert (
+        tuple(found[k] for k in ("vendor", "family", "model", "stepping", "name", "microcode"))
+        == expected
+    )
 
 
 def test_processor_of_numbers_that_cpuinfo_does_not_list_is_that_of_all():
@@ -52,7 +66,9 @@ def facts(machine, *allowed):
     return module._known(frozenset(allowed), machine / "cpuinfo", machine / "cpu", machine / "thp")
 
 
-@pytest.mark.parametrize(("allowed", "cores"), [((0, 1, 2, 3), "2"), ((0, 2), "1"), ((0, 1), "2"), ((3,), "1")])
+@pytest.mark.parametrize(
+    ("allowed", "cores"), [((0, 1, 2, 3), "2"), ((0, 2), "1"), ((0, 1), "2"), ((3,), "1")]
+)
 def test_processor_counts_physical_cores_of_what_is_allowed(machine, allowed, cores):
     found = facts(machine, *allowed)
     assert (found.cores, found.smt) == (cores, "2")

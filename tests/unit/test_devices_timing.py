@@ -28,7 +28,9 @@ class Script:
         return self.now
 
 
-def _run(values: Sequence[float], policy: Policy, losing_s: float = math.inf) -> tuple[tuple[float, ...], Script]:
+def _run(
+    values: Sequence[float], policy: Policy, losing_s: float = math.inf
+) -> tuple[tuple[float, ...], Script]:
     script = Script(values)
     pairs = sample_pairs(script.sample, None, policy, losing_s=losing_s, clock=script.clock)
     assert pairs.reference_s == (), "nothing is beside it"
@@ -68,12 +70,16 @@ def test_long_loser_stops_after_two_samples():
 
 @pytest.mark.parametrize("cold", [1, 2, 3])
 def test_slow_first_launches_do_not_lose(cold):
-    samples, _ = _run([280e-6] * cold + [12e-6] * 20, Policy(min_samples=3, budget_s=1.0), losing_s=20e-6)
+    samples, _ = _run(
+        [280e-6] * cold + [12e-6] * 20, Policy(min_samples=3, budget_s=1.0), losing_s=20e-6
+    )
     assert samples == (12e-6,) * 3
 
 
 def test_one_slow_first_sample_does_not_lose():
-    samples, _ = _run([2e-3, 0.9e-3, 0.9e-3, 0.9e-3, 0.9e-3], Policy(min_samples=3, budget_s=1.0), losing_s=1e-3)
+    samples, _ = _run(
+        [2e-3, 0.9e-3, 0.9e-3, 0.9e-3, 0.9e-3], Policy(min_samples=3, budget_s=1.0), losing_s=1e-3
+    )
     assert samples == (0.9e-3,) * 3
 
 
@@ -84,13 +90,20 @@ def test_short_kernels_repeat_inside_a_sample():
 
 def test_cold_samples_are_single_launches():
     script = Script([1e-6])
-    sample_pairs(script.sample, None, Policy(cache="cold", budget_s=1.0), clock=script.clock, alone=True)
+    sample_pairs(
+        script.sample, None, Policy(cache="cold", budget_s=1.0), clock=script.clock, alone=True
+    )
     assert set(script.inner[1:]) == {1}
 
 
 def _alone(values: Sequence[float], **bounds: float) -> tuple[tuple[float, ...], Script]:
-    script, policy = Script(values), Policy(cache="constants", min_samples=3, max_samples=10, budget_s=1.0)
-    return sample_pairs(script.sample, None, policy, clock=script.clock, alone=True, **bounds).samples_s, script
+    script, policy = (
+        Script(values),
+        Policy(cache="constants", min_samples=3, max_samples=10, budget_s=1.0),
+    )
+    return sample_pairs(
+        script.sample, None, policy, clock=script.clock, alone=True, **bounds
+    ).samples_s, script
 
 
 def test_cold_samples_count_from_the_first_launch():
@@ -131,7 +144,8 @@ def test_interval_of_the_minimum_is_the_gap_below():
 
 
 class Machine:
-    """A candidate and what is beside it, on cores that take ``slow[n]`` times as long in turn ``n``; then once more.
+    """A candidate and what is beside it, on cores that take ``slow[n]`` times as long in turn
+    ``n``; then once more.
 
     ``log`` is who ran, in order.
     """
@@ -154,9 +168,24 @@ class Machine:
     def candidate(self, inner: int) -> float:
         return self._run("c", self.candidate_s, inner)
 
-    def pairs(self, standing_s: float, losing_s: float = math.inf, alone: bool = False, best_s: float = 0.0) -> Pairs:
+    def pairs(
+        self,
+        standing_s: float,
+        losing_s: float = math.inf,
+        alone: bool = False,
+        best_s: float = 0.0,
+    ) -> Pairs:
         policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.1)
-        return sample_pairs(self.candidate, self.beside, policy, standing_s, best_s, losing_s, lambda: self.now, alone)
+        return sample_pairs(
+            self.candidate,
+            self.beside,
+            policy,
+            standing_s,
+            best_s,
+            losing_s,
+            lambda: self.now,
+            alone,
+        )
 
 
 def test_every_sample_has_one_of_the_same_turn_beside_it():

@@ -76,7 +76,9 @@ def test_bool_that_is_neither_fails():
 def test_nan_must_be_where_the_reference_has_it():
     exact = np.array([np.nan, 1.0, np.inf])
     assert compare(np.array([np.nan, 1.0, np.inf], np.float32), "f32", Reference(exact)).first == -1
-    assert compare(np.array([np.nan, np.nan, np.inf], np.float32), "f32", Reference(exact)).first == 1
+    assert (
+        compare(np.array([np.nan, np.nan, np.inf], np.float32), "f32", Reference(exact)).first == 1
+    )
     assert compare(np.array([0.0, 1.0, np.inf], np.float32), "f32", Reference(exact)).first == 0
     assert compare(np.array([np.nan, 1.0, -np.inf], np.float32), "f32", Reference(exact)).first == 2
 
@@ -121,7 +123,9 @@ def test_exact_results_are_rounded_once_to_a_narrow_dtype():
 
 def test_results_that_were_rounded_twice_are_two_units_off_at_most():
     exact = np.array([1.0, 1e6])
-    assert tolerance(F32, 1 << 26, exact, 2).tolist() == pytest.approx([2 * 2.0**-24, 2e6 * 2.0**-24])
+    assert tolerance(F32, 1 << 26, exact, 2).tolist() == pytest.approx(
+        [2 * 2.0**-24, 2e6 * 2.0**-24]
+    )
 
 
 def test_reference_with_a_fault_finds_nothing_right():
@@ -132,7 +136,13 @@ def test_reference_with_a_fault_finds_nothing_right():
 
 def test_numbers_beyond_the_dtype_are_infinities():
     exact = np.array([1e39, -1e39, 3e38])
-    assert compare(np.array([np.inf, -np.inf, 3e38], np.float32), "f32", Reference(exact)).first == -1
+    assert (
+        compare(np.array([np.inf, -np.inf, 3e38], np.float32), "f32", Reference(exact)).first == -1
+    )
     assert compare(np.array([3e38, -np.inf, 3e38], np.float32), "f32", Reference(exact)).first == 0
-    assert compare(np.array([np.inf], np.float16), "f16", Reference(np.array([65520.0]))).first == -1
-    assert compare(np.array([65504.0], np.float16), "f16", Reference(np.array([65519.0]))).first == -1
+    assert (
+        compare(np.array([np.inf], np.float16), "f16", Reference(np.array([65520.0]))).first == -1
+    )
+    assert (
+        compare(np.array([65504.0], np.float16), "f16", Reference(np.array([65519.0]))).first == -1
+    )

@@ -93,7 +93,9 @@ def test_links_lead_somewhere(document: str) -> None:
 
 
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("# A b\n[a](#a-b) [b](#b) [c](c.md) [d](https://d.e/f.md)\n", encoding="utf-8")
+    (tmp_path / "a.md").write_text(
+        "# A b\n[a](#a-b) [b](#b) [c](c.md) [d](https://d.e/f.md)\n", encoding="utf-8"
+    )
     assert broken_links(tmp_path / "a.md") == ["#b", "c.md"]
 
 
@@ -116,13 +118,25 @@ def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:
     (shown,) = re.findall(r"It printed, .*?```\n(.*?)```", README, re.DOTALL)
     with open_store(str(tmp_path / "tuned.db"), "write"):
         pass
-    places = {"XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    places = {
+        "XDG_CACHE_HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     command = [sys.executable, "-W", "error", "-c", code]
     ran = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, **places}, capture_output=True, text=True, check=False
+        command,
+        cwd=tmp_path,
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    printed, kernels = ran.stdout.splitlines(), [line.removesuffix(" hit") for line in shown.splitlines()[:-1]]
+    printed, kernels = (
+        ran.stdout.splitlines(),
+        [line.removesuffix(" hit") for line in shown.splitlines()[:-1]],
+    )
     # The third kernel is of a variant, which other machines choose otherwise.
     assert printed[:2] == [f"{kernel} miss kernel: not in the store" for kernel in kernels[:2]]
     assert re.fullmatch(r"\d+ .+ miss kernel: not in the store", printed[2])

@@ -35,4 +35,6 @@ def test_landlock_says_what_its_version_stops(version: int, detail: str) -> None
 
 def test_the_page_that_doctor_points_to_names_each_protection() -> None:
     page = (Path(__file__).parents[2] / "docs/ISOLATION.md").read_text().lower()
-    assert [row.name for row in isolation_rows(ALL) if row.name.split()[0].lower() not in page] == []
+    assert [
+        row.name for row in isolation_rows(ALL) if row.name.split()[0].lower() not in page
+    ] == []

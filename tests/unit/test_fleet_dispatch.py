@@ -1,4 +1,6 @@
-"""Calls on machines that die, hang, dawdle and come back: every answer arrives, and none is from the wrong machine."""
+"""Calls on machines that die, hang, dawdle and come back: every answer arrives, and none is from
+the wrong machine.
+"""
 
 import heapq
 import math
@@ -46,7 +48,9 @@ class Echo:
 
 
 def machine(takes_s=1.0, fingerprint=MACHINE, **more):
-    return SimulatedMachine(Echo(fingerprint), lambda call: 0.0 if call.method == "hello" else takes_s, **more)
+    return SimulatedMachine(
+        Echo(fingerprint), lambda call: 0.0 if call.method == "hello" else takes_s, **more
+    )
 
 
 def fleet(*machines):
@@ -101,14 +105,20 @@ def test_dispatch_takes_a_machine_back_that_was_gone():
 
 def test_dispatch_without_any_machine_left_ends_with_the_reason():
     _, dispatcher, _ = fleet(machine(dies_s=(1.5,)), machine(dies_s=(2.5,)))
-    with pytest.raises(DeviceError, match="no machine of the fleet is left, and none came back within 60 s"):
+    with pytest.raises(
+        DeviceError, match="no machine of the fleet is left, and none came back within 60 s"
+    ):
         answers(dispatcher, [ask(i) for i in range(40)])
 
 
 def test_dispatch_cuts_off_a_machine_that_hangs():
-    hung = SimulatedMachine(Echo(), lambda call: math.inf if call.arguments and call.arguments[1] == [3] else 1.0)
+    hung = SimulatedMachine(
+        Echo(), lambda call: math.inf if call.arguments and call.arguments[1] == [3] else 1.0
+    )
     _, dispatcher, said = fleet(hung, machine())
-    assert answers(dispatcher, [ask(i, limit_s=7.0, copies=False) for i in range(10)]) == [[i] for i in range(10)]
+    assert answers(dispatcher, [ask(i, limit_s=7.0, copies=False) for i in range(10)]) == [
+        [i] for i in range(10)
+    ]
     assert said == ["machine m0 was lost: no answer within 7 s"]
     assert dispatcher.machines == 2
 
@@ -209,7 +219,9 @@ def test_dispatch_a_lost_source_is_told_once_and_no_station_is_blamed():
 
 
 class Helped(Simulated):
-    """Machines whose code others compile, in turn: ``helpers`` give the seconds of a call; infinity: no code comes."""
+    """Machines whose code others compile, in turn: ``helpers`` give the seconds of a call;
+    infinity: no code comes.
+    """
 
     def __init__(self, machines, helpers):
         super().__init__(machines)
@@ -221,7 +233,9 @@ class Helped(Simulated):
             return super().send(name, call)
         self.turn += 1
         helper = list(self.helpers)[self.turn % len(self.helpers)]
-        self.free[helper] = ready_s = max(self.now_s, self.free[helper]) + self.helpers[helper](call)
+        self.free[helper] = ready_s = max(self.now_s, self.free[helper]) + self.helpers[helper](
+            call
+        )
         self.machines[name].free_s = max(self.machines[name].free_s, ready_s)
         ticket = super().send(name, call)
         self.code[ticket] = helper, ready_s
@@ -248,7 +262,9 @@ class Helped(Simulated):
     def take(self, ticket):
         if ticket in self.sourceless and ticket not in self._lost:
             del self._open[ticket]
-            raise SourceLost(source := self.sourceless.pop(ticket)) from DeviceError(self.why[source])
+            raise SourceLost(source := self.sourceless.pop(ticket)) from DeviceError(
+                self.why[source]
+            )
         return super().take(ticket)
 
 
@@ -265,7 +281,9 @@ def opened(stations):
 @pytest.mark.parametrize("others", [{}, {"h1": lambda _: 0.5}])
 def test_dispatch_blames_who_compiles_for_code_that_does_not_come(others):
     stations, dispatcher, said = helped(2, h0=lambda _: math.inf, **others)
-    jobs = [dispatcher.submit(ask(i, limit_s=4.0, code_limit_s=9.0, copies=False)) for i in range(10)]
+    jobs = [
+        dispatcher.submit(ask(i, limit_s=4.0, code_limit_s=9.0, copies=False)) for i in range(10)
+    ]
     assert [dispatcher.answer(job) for job in jobs] == [[i] for i in range(10)]
     assert said == ["machine h0 compiles no more: no code within 9 s"]
     assert [job.losses for job in jobs] == [[]] * 10
@@ -284,7 +302,8 @@ def test_dispatch_waits_in_the_queue_of_one_that_compiles_slowly():
 def test_dispatch_blames_the_machine_that_hangs_once_it_has_its_code():
     times = iter([0.0, 1.0, math.inf])
     stations = Helped(
-        {"m0": SimulatedMachine(Echo(), lambda _: next(times, 1.0)), "m1": machine()}, {"h0": lambda _: 2.0}
+        {"m0": SimulatedMachine(Echo(), lambda _: next(times, 1.0)), "m1": machine()},
+        {"h0": lambda _: 2.0},
     )
     said = []
     dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
@@ -318,7 +337,9 @@ def test_fleet_that_is_renewed_compares_in_fresh_processes_from_then_on():
 def test_machine_starts_one_fresh_process_for_each_renewal():
     done = []
     engine = DeviceEngine(host_device(1), "contract", Policy(), Limits(), 0)
-    engine._measurer = SimpleNamespace(renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare"))
+    engine._measurer = SimpleNamespace(
+        renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare")
+    )
     for renewals in (0, 1, 1, 2):
         engine.compare(None, "", "", 5, "cold", renewals)
     assert done == ["compare", "renew", "compare", "compare", "renew", "compare"]

@@ -1,4 +1,6 @@
-"""A session on a fleet that is broken off: what was measured by then has its row, whatever it was waiting for."""
+"""A session on a fleet that is broken off: what was measured by then has its row, whatever it was
+waiting for.
+"""
 
 import math
 from types import SimpleNamespace
@@ -16,7 +18,9 @@ from tunegrad.search import KernelSearch, Proposal, RecordedSpace, SearchTask, T
 from tunegrad.trial import Policy
 
 SOFTMAX = recording("softmax")
-SIXTEEN = list({t.program_hash: t.actions for t in SOFTMAX.trials if t.measurement.ran}.values())[:16]
+SIXTEEN = list({t.program_hash: t.actions for t in SOFTMAX.trials if t.measurement.ran}.values())[
+    :16
+]
 
 
 class Answered(Recorded):
@@ -28,7 +32,9 @@ class Answered(Recorded):
 
     def measure(self, kernel, texts, best_s, known, code):
         found = super().measure(kernel, texts, best_s, known, code)
-        self.log += [(kernel.key, text, m.program_hash) for text, m in zip(texts, found, strict=True)]
+        self.log += [
+            (kernel.key, text, m.program_hash) for text, m in zip(texts, found, strict=True)
+        ]
         return found
 
 
@@ -62,8 +68,14 @@ def without_row(log, store):
     """What was measured and neither has a row nor is the program of one."""
     rows = {key: store.trials(key) for key, _, _ in log}
     texts = {(key, t.actions) for key, found in rows.items() for t in found}
-    programs = {(key, t.program_hash) for key, found in rows.items() for t in found if t.program_hash}
-    return [(key, text) for key, text, program in log if (key, text) not in texts and (key, program) not in programs]
+    programs = {
+        (key, t.program_hash) for key, found in rows.items() for t in found if t.program_hash
+    }
+    return [
+        (key, text)
+        for key, text, program in log
+        if (key, text) not in texts and (key, program) not in programs
+    ]
 
 
 class Listed:
@@ -88,7 +100,9 @@ def search_of(measurer, store):
     kernel = SimpleNamespace(key=SOFTMAX.kernel_key, name="softmax")
     task = SearchTask(kernel, "softmax", SOFTMAX.kernel_key, SOFTMAX.kernel_text, 1, 1000, 1000)
     searcher = Listed([Proposal(Schedule.parse(text), "listed") for text in SIXTEEN])
-    search = KernelSearch(task, space, searcher, measurer, TrialLog(store, MACHINE, Policy(), "s", lambda: 0.0))
+    search = KernelSearch(
+        task, space, searcher, measurer, TrialLog(store, MACHINE, Policy(), "s", lambda: 0.0)
+    )
     search.defaults_measured = True
     return search, searcher
 
@@ -100,7 +114,9 @@ def test_interrupted_after_a_lost_job_keeps_what_its_schedules_gave_alone():
     measurer, _ = fleet_of(stations, 3, stations)
     search, searcher = search_of(measurer, store)
     begun = search.begin(16)
-    stations.at_s = 3 * job_limit_s(measurer) + 20.0  # the job was lost three times; its schedules run alone
+    stations.at_s = (
+        3 * job_limit_s(measurer) + 20.0
+    )  # the job was lost three times; its schedules run alone
     with pytest.raises(KeyboardInterrupt):
         search.finish(begun)
     assert store.trials(SOFTMAX.kernel_key) == []
@@ -170,9 +186,15 @@ def test_interrupted_session_is_resumed_without_measuring_anything_again():
     rows = {(key, t.actions) for key in keys(cut) for t in cut.store.trials(key)}
     assert len(rows) > 50
     again = fleet(4, second)
-    whole = Session(fleet_of(again, 4, again)[0], 4, 300, store=cut.store, session="t", resumed=frozenset({"s"})).run()
+    whole = Session(
+        fleet_of(again, 4, again)[0], 4, 300, store=cut.store, session="t", resumed=frozenset({"s"})
+    ).run()
     assert {(key, text) for key, text, _ in second} & rows == set()
     alone = Session(InProcess(), 4, 300).run()
-    assert {k: min(t.measurement.seconds for t in whole.store.trials(k) if t.measurement.ran) for k in keys(whole)} == {
-        k: min(t.measurement.seconds for t in alone.store.trials(k) if t.measurement.ran) for k in keys(alone)
+    assert {
+        k: min(t.measurement.seconds for t in whole.store.trials(k) if t.measurement.ran)
+        for k in keys(whole)
+    } == {
+        k: min(t.measurement.seconds for t in alone.store.trials(k) if t.measurement.ran)
+        for k in keys(alone)
     }

@@ -23,14 +23,22 @@ from tunegrad.tuning.fleet import (
 )
 
 DEVICE = host_device(2)
-ZEN = Fingerprint((("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64")))
-LAKE = Fingerprint((("arch", "icelake"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-x86_64")))
-ARM = Fingerprint((("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-aarch64")))
+ZEN = Fingerprint(
+    (("arch", "znver4"), ("cores", "8"), ("compiler_version", "20"), ("os", "linux-x86_64"))
+)
+LAKE = Fingerprint(
+    (("arch", "icelake"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-x86_64"))
+)
+ARM = Fingerprint(
+    (("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-aarch64"))
+)
 
 
 def node(name, fingerprint=ZEN, host=None, **more):
     given = {"cpus": 8.0, "release": "1", "compiles_only": False} | more
-    return Machine(f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), DEVICE, fingerprint, **given)
+    return Machine(
+        f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), DEVICE, fingerprint, **given
+    )
 
 
 def names(machines):
@@ -71,7 +79,10 @@ def test_crew_kinds_of_one_architecture_are_told_apart():
 
 
 def test_crew_kind_that_nobody_has_is_refused():
-    with pytest.raises(ConfigError, match="'m68k' is the start of no kind of machine of the fleet; there are: znver4-"):
+    with pytest.raises(
+        ConfigError,
+        match="'m68k' is the start of no kind of machine of the fleet; there are: znver4-",
+    ):
         choose_crew([node("a")], "m68k", "1")
 
 
@@ -79,14 +90,22 @@ def test_crew_measures_on_one_node_of_each_host():
     crew = choose_crew([node("a", host="x"), node("b", host="x"), node("c", host="y")], None, "1")
     assert names(crew.measuring) == ["a", "c"]
     assert crew.left_out == ("b: would disturb a, which measures on the same machine",)
-    assert names(choose_crew([node("a", host="x"), node("b", host="x")], None, "1", share_hosts=True).measuring) == [
+    assert names(
+        choose_crew(
+            [node("a", host="x"), node("b", host="x")], None, "1", share_hosts=True
+        ).measuring
+    ) == [
         "a",
         "b",
     ]
 
 
 def test_crew_compiles_where_it_disturbs_nobody():
-    machines = [node("a", host="x"), node("b", host="x", compiles_only=True), node("c", compiles_only=True)]
+    machines = [
+        node("a", host="x"),
+        node("b", host="x", compiles_only=True),
+        node("c", compiles_only=True),
+    ]
     crew = choose_crew(machines, None, "1")
     assert names(crew.compiling) == ["c"]
     assert crew.left_out == ("b: compiling would disturb a, which measures on the same machine",)
@@ -101,7 +120,10 @@ def test_crew_does_not_compile_on_another_system():
 def test_crew_leaves_out_other_releases_and_nodes_without_cpus():
     crew = choose_crew([node("a"), node("b", release="0"), node("c", cpus=0.0)], None, "1")
     assert names(crew.measuring) == ["a"]
-    assert crew.left_out == ("b: has tunegrad 0, not 1", "c: was started with no CPUs for Ray, and takes no part")
+    assert crew.left_out == (
+        "b: has tunegrad 0, not 1",
+        "c: was started with no CPUs for Ray, and takes no part",
+    )
 
 
 def test_crew_without_anybody_to_measure_says_why():
@@ -131,10 +153,15 @@ def test_cluster_other_than_the_one_of_this_process_is_refused(monkeypatch, addr
     here = SimpleNamespace(gcs_address="10.0.0.1:6379")
     ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: here)
     monkeypatch.setattr(cluster, "_import_ray", lambda _: ray)
-    with pytest.raises(DeviceError, match=f"ray {address}: this process is connected to 10.0.0.1:6379"):
+    with pytest.raises(
+        DeviceError, match=f"ray {address}: this process is connected to 10.0.0.1:6379"
+    ):
         cluster.RayCluster(address, "cpu", 1, "contract").__enter__()
     for same in ("10.0.0.1:6379", "auto"):
-        with pytest.raises(AttributeError, match="nodes"), cluster.RayCluster(same, "cpu", 1, "contract") as connected:
+        with (
+            pytest.raises(AttributeError, match="nodes"),
+            cluster.RayCluster(same, "cpu", 1, "contract") as connected,
+        ):
             connected.alive()
 
 
@@ -148,15 +175,22 @@ class GetTimeoutError(RayError):
 
 @pytest.mark.parametrize(
     ("code", "raised", "left"),
-    [(GetTimeoutError("not yet"), StationLost, ["helper"]), (RayError("no compiler"), SourceLost, [])],
+    [
+        (GetTimeoutError("not yet"), StationLost, ["helper"]),
+        (RayError("no compiler"), SourceLost, []),
+    ],
 )
 def test_cluster_blames_who_compiles_only_for_code_that_failed(code, raised, left):
-    """The machine that measures is lost while the code for its next call is under way, or because of that code."""
+    """The machine that measures is lost while the code for its next call is under way, or because
+    of that code.
+    """
 
     def get(ref, timeout=None):
         raise code if ref == "code" else RayError("the actor died")
 
-    errors = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError)
+    errors = SimpleNamespace(
+        RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError
+    )
     ray = SimpleNamespace(get=get, exceptions=errors, kill=lambda _: None)
     stations = cluster.RayStations(
         SimpleNamespace(ray=ray, alive=dict), Crew(DEVICE, ZEN, (), (), ()), EngineSpec("a:b")
@@ -182,9 +216,15 @@ def played(alive=dict, warn=lambda _: None, measuring=(), **ray):
     killed = []
     ray = SimpleNamespace(kill=lambda actor: killed.append(actor.name), **ray)
     nodes = SimpleNamespace(
-        ray=ray, alive=alive, share_hosts=False, ask=lambda node: node, told=lambda _, ref: COMING[ref]
+        ray=ray,
+        alive=alive,
+        share_hosts=False,
+        ask=lambda node: node,
+        told=lambda _, ref: COMING[ref],
     )
-    return cluster.RayStations(nodes, Crew(DEVICE, ZEN, measuring, (), ()), EngineSpec("a:b"), warn), killed
+    return cluster.RayStations(
+        nodes, Crew(DEVICE, ZEN, measuring, (), ()), EngineSpec("a:b"), warn
+    ), killed
 
 
 def test_cluster_kills_the_actor_of_a_machine_that_is_given_up():
@@ -209,7 +249,9 @@ def test_cluster_says_which_calls_wait_for_code_and_kills_who_does_not_send_it()
     stations, killed = played(
         wait=lambda refs, **_: ([r for r in refs if r in there], []),
         get=get,
-        exceptions=SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError),
+        exceptions=SimpleNamespace(
+            RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError
+        ),
     )
     stations._actors |= {"a": Actor("a"), "b": Actor("b")}
     stations._helpers |= {"c": Actor("c"), "d": Actor("d")}
@@ -239,7 +281,10 @@ COMING = {
 def test_cluster_tells_once_why_a_machine_that_came_later_is_left_out():
     present, told = {"id-a": {}}, []
     stations, _ = played(
-        alive=lambda: dict(present), warn=told.append, measuring=(node("a"),), wait=lambda refs, **_: (refs, [])
+        alive=lambda: dict(present),
+        warn=told.append,
+        measuring=(node("a"),),
+        wait=lambda refs, **_: (refs, []),
     )
     assert stations.names() == ("a",)
     for name in "bcdefgh":

@@ -1,4 +1,6 @@
-"""Pickles of the four forms survive into another process, with another hash seed, however deep a graph is."""
+"""Pickles of the four forms survive into another process, with another hash seed, however deep a
+graph is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import Space
 
 CPU = Target(
-    name="cpu", kind="cpu", arch="generic", features=(), vector_bytes=16, registers=16, threads=1, l1_bytes=1 << 15,
+    name="cpu", kind="cpu", arch="generic", features=(), vector_bytes=16, registers=16, threads=1,
+    l1_bytes=1 << 15,
     l2_bytes=1 << 19, l3_bytes=1 << 23,
 )  # fmt: skip
 
@@ -42,7 +45,8 @@ def elsewhere(nodes: tuple[Node, ...], forms: tuple[object, ...] = ()) -> str:
     """What a process with another hash seed prints of unpickled forms."""
     root = Path(tunegrad.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-c", LOADS], input=pickle.dumps((nodes, forms)), check=True, capture_output=True,
+        [sys.executable, "-c", LOADS], input=pickle.dumps((nodes, forms)), check=True,
+        capture_output=True,
         env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(root)},
     )  # fmt: skip
     return done.stdout.decode()

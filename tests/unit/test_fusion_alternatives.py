@@ -92,7 +92,9 @@ def test_edges_do_not_depend_on_the_process() -> None:
         "print([(e.name, e.key, e.places) for e in Alternatives(blocks(3)).edges()])\n"
     )
     env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    ).stdout
     assert out.strip() == str([(e.name, e.key, e.places) for e in Alternatives(blocks(3)).edges()])
 
 

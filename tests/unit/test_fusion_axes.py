@@ -22,7 +22,9 @@ A, B, T = Axis("a", 4), Axis("b", 6), Axis("t", 24)
 def masked(axes: tuple[Axis, ...], row: Index, index: tuple[Index, ...]) -> Kernel:
     """Y[row] = X[index] for the first 20 rows."""
     params = (Param.dense("Y", F32, (20,), "out"), Param.dense("X", F32, (4, 6), "in"))
-    return Kernel(params, axes, (Store("Y", (row,), Load("X", index, F32), (), Valid((Range(row, 0, 20),))),))
+    return Kernel(
+        params, axes, (Store("Y", (row,), Load("X", index, F32), (), Valid((Range(row, 0, 20),))),)
+    )
 
 
 CASES: dict[str, tuple[Callable[[Kernel], Kernel], Kernel]] = {

@@ -30,7 +30,9 @@ def test_images_print_and_parse() -> None:
     assert [str(i) for i in (LAST, ROWS, blocked(16))] == ["last", "rows", "blocked16"]
 
 
-@pytest.mark.parametrize("text", ["", "lost", "blocked", "blocked0", "blocked1", "blocked-4", "blocked99999", "last2"])
+@pytest.mark.parametrize(
+    "text", ["", "lost", "blocked", "blocked0", "blocked1", "blocked-4", "blocked99999", "last2"]
+)
 def test_no_other_text_is_a_form_of_images(text: str) -> None:
     assert Images.parse(text) is None
 
@@ -66,7 +68,9 @@ def test_conversions_are_counted_where_a_kernel_reads_another_form_than_it_write
 
 def test_no_form_adds_a_kernel() -> None:
     fusion = Fusion.of((resnet18(tensor("x", 1, 3, 64, 64), 8, 10),))
-    counts = {len(fusion.storing(images).schedule().launches) for images in (LAST, ROWS, blocked(8))}
+    counts = {
+        len(fusion.storing(images).schedule().launches) for images in (LAST, ROWS, blocked(8))
+    }
     assert counts == {23}
 
 

@@ -41,7 +41,9 @@ def test_graph_matmul_means_numpys() -> None:
 def test_graph_softmax_and_layer_norm_mean_their_formulas() -> None:
     x = normal(4, 7)
     e = np.exp(x - x.max(1, keepdims=True))
-    np.testing.assert_allclose(value(softmax(tensor("x", 4, 7)), x=x), e / e.sum(1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        value(softmax(tensor("x", 4, 7)), x=x), e / e.sum(1, keepdims=True), rtol=1e-5
+    )
     got = value(layer_norm(tensor("x", 4, 7)), x=x)
     d = x - x.mean(1, keepdims=True)
     scale, shift = (evaluate((weight(f"ln.{n}", 7),))[0] for n in ("weight", "bias"))
@@ -59,7 +61,9 @@ def test_graph_dilated_window_reads_spaced_elements() -> None:
     assert got.tolist() == [[0, 2, 4], [2, 4, 6]]
 
 
-@pytest.mark.parametrize(("op", "empty"), [(Op.ADD, 0.0), (Op.MUL, 1.0), (Op.MAX, -np.inf), (Op.MIN, np.inf)], ids=str)
+@pytest.mark.parametrize(
+    ("op", "empty"), [(Op.ADD, 0.0), (Op.MUL, 1.0), (Op.MAX, -np.inf), (Op.MIN, np.inf)], ids=str
+)
 def test_graph_reduction_over_nothing_is_the_identity(op: Op, empty: float) -> None:
     got = value(g.reduce(op, tensor("x", 2, 0), (1,)), x=np.zeros((2, 0), np.float32))
     assert got.tolist() == [[empty], [empty]]
@@ -67,7 +71,9 @@ def test_graph_reduction_over_nothing_is_the_identity(op: Op, empty: float) -> N
 
 def test_graph_sum_accumulates_in_the_given_type() -> None:
     x = np.full(3, 1 << 30, np.int32)
-    assert value(g.reduce(Op.ADD, g.graph_input("x", (3,), I32), (0,), I64), x=x).tolist() == [3 << 30]
+    assert value(g.reduce(Op.ADD, g.graph_input("x", (3,), I32), (0,), I64), x=x).tolist() == [
+        3 << 30
+    ]
 
 
 def test_graph_bf16_is_computed_in_f32_and_rounded_to_even() -> None:

@@ -65,7 +65,11 @@ def test_graph_schedule_fills_an_output_that_is_one_number() -> None:
 
 
 def test_graph_schedule_counts_without_inputs() -> None:
-    checked(g.iota((3, 4), 1, I64), g.cast(g.iota((6,), 0, I32), F32), g.reshape(g.iota((12,), 0, I32), (3, 4)))
+    checked(
+        g.iota((3, 4), 1, I64),
+        g.cast(g.iota((6,), 0, I32), F32),
+        g.reshape(g.iota((12,), 0, I32), (3, 4)),
+    )
 
 
 def test_graph_schedule_of_an_empty_output_launches_nothing() -> None:

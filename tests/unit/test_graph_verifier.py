@@ -21,7 +21,9 @@ B = g.graph_input("b", (2, 3), BOOL)
 I = g.graph_input("i", (2, 3), I32)  # noqa: E741
 
 
-def node(op: GraphOp, srcs: tuple[Node, ...], arg: object, shape: tuple[int, ...], dtype: DType = F32) -> Node:
+def node(
+    op: GraphOp, srcs: tuple[Node, ...], arg: object, shape: tuple[int, ...], dtype: DType = F32
+) -> Node:
     return Node(op, srcs, arg, shape, dtype)
 
 
@@ -51,7 +53,9 @@ BROKEN = {
     "two sources for one": node(GraphOp.FLIP, (X, X), (0,), (2, 3)),
     "input with sources": node(GraphOp.INPUT, (X,), "z", (2, 3)),
     "input without a name": node(GraphOp.INPUT, (), "", (2, 3)),
-    "constant of another shape": node(GraphOp.CONST, (), ConstData.of(np.zeros(3, np.float32)), (2, 3)),
+    "constant of another shape": node(
+        GraphOp.CONST, (), ConstData.of(np.zeros(3, np.float32)), (2, 3)
+    ),
     "constant of another dtype": node(GraphOp.CONST, (), ConstData.of(np.zeros((2, 3))), (2, 3)),
     "full of another type": node(GraphOp.FULL, (), ("int", "1", 1), (2, 3)),
     "iota of a dimension that is not there": node(GraphOp.IOTA, (), 2, (2, 3), I32),
@@ -79,7 +83,9 @@ def test_graph_verifier_finds_a_node_deep_below() -> None:
 
 
 def test_graph_verifier_accepts_models() -> None:
-    verify_graph((resnet18(tensor("x", 1, 3, 32, 32), 8, 10), encoder_layer(tensor("y", 8, 24), 3, 32)))
+    verify_graph(
+        (resnet18(tensor("x", 1, 3, 32, 32), 8, 10), encoder_layer(tensor("y", 8, 24), 3, 32))
+    )
 
 
 def test_graph_verifier_accepts_what_constructors_build() -> None:

@@ -10,19 +10,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"click", "llvmlite", "msgspec", "numba", "onnx", "optuna", "pebble", "psutil", "pyopencl", "rich", "scipy"}
+HEAVY = {
+    "click",
+    "llvmlite",
+    "msgspec",
+    "numba",
+    "onnx",
+    "optuna",
+    "pebble",
+    "psutil",
+    "pyopencl",
+    "rich",
+    "scipy",
+}
 HEAVY |= {"lightgbm", "ray", "safetensors", "sqlalchemy", "threadpoolctl", "torch"}
 
 
 def loaded(code: str) -> set[str]:
     """Top-level packages that a fresh process has loaded after ``code``."""
-    code = f"import sys\n{code}\nprint('\\n'.join({{m.partition('.')[0] for m in sys.modules}}), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = (
+        f"import sys\n{code}\nprint('\\n'.join({{m.partition('.')[0] for m in "
+        f"sys.modules}}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return set(done.stderr.split())
 
 
 def extra_s(code: str, rounds: int = 5) -> float:
-    """Best time of a process that runs ``code``, less the best of one that runs nothing; the two take turns."""
+    """Best time of a process that runs ``code``, less the best of one that runs nothing; the two
+    take turns.
+    """
 
     def once(text: str) -> float:
         begun = time.perf_counter()
@@ -46,7 +65,9 @@ def test_help_loads_click_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("command", ["tune", "run", "show", "explain", "store", "doctor"])
 def test_help_of_a_command_loads_click_and_nothing_else(command: str) -> None:
-    assert loaded(HELP.replace("'--help'", f"'{command}', '--help'")) & (HEAVY | {"numpy"}) == {"click"}
+    assert loaded(HELP.replace("'--help'", f"'{command}', '--help'")) & (HEAVY | {"numpy"}) == {
+        "click"
+    }
 
 
 def test_import_takes_less_than_200_ms_over_bare_python() -> None:

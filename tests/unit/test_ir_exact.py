@@ -58,7 +58,9 @@ def test_mean_is_a_sum_that_is_rounded_relative_to_itself():
     assert found.count in (1, 2, 3)
 
 
-@pytest.mark.parametrize("name", ["gemm", "conv3x3", "conv_residual", "row_sum", "transpose", "pad", "max_pool"])
+@pytest.mark.parametrize(
+    "name", ["gemm", "conv3x3", "conv_residual", "row_sum", "transpose", "pad", "max_pool"]
+)
 def test_sums_and_products_of_small_integers_are_exact(name):
     assert rounded(corpus_kernel(name), 16) == Rounded(0, 0)
 
@@ -86,7 +88,11 @@ def test_exact_results_are_the_same_in_single_precision_and_any_order(name):
 
     k = corpus_kernel(name)
     rng = np.random.default_rng(3)
-    arrays = {p.name: rng.integers(-16, 17, p.size).astype(np.float32) for p in k.params if p.role != "out"}
+    arrays = {
+        p.name: rng.integers(-16, 17, p.size).astype(np.float32)
+        for p in k.params
+        if p.role != "out"
+    }
     wide, narrow = interpret(k, arrays, as_float64=True), interpret(k, arrays)
     for p in k.outputs:
         np.testing.assert_array_equal(wide[p.name], narrow[p.name])

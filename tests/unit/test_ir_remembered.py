@@ -1,4 +1,6 @@
-"""What functions of a kernel remember: one entry for each text, fixed schedule and further argument, the latest few."""
+"""What functions of a kernel remember: one entry for each text, fixed schedule and further
+argument, the latest few.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,8 @@ from tunegrad.ir.remembered import remembered
 
 def copy_of(rows: int, name: str = "kernel") -> Kernel:
     text = (
-        f"kernel\n  param p0 f32[{rows}] out row\n  param p1 f32[{rows}] in row\n  axis a:{rows}\n  store p0[a] = p1[a]"
+        f"kernel\n  param p0 f32[{rows}] out row\n  param p1 f32[{rows}] in row\n  axis "
+        f"a:{rows}\n  store p0[a] = p1[a]"
     )
     return replace(parse_kernel(text), name=name)
 

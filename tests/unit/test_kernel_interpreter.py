@@ -28,7 +28,11 @@ def only(out: Node) -> Kernel:
 
 def arrays(k: Kernel, seed: int = 0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
-    return {p.name: rng.standard_normal(p.size).astype(p.dtype.numpy) for p in k.params if p.role != "out"}
+    return {
+        p.name: rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in k.params
+        if p.role != "out"
+    }
 
 
 KERNELS = {

@@ -1,4 +1,6 @@
-"""A kernel's text read back is that kernel; what is no kernel's text is one error that says where and why."""
+"""A kernel's text read back is that kernel; what is no kernel's text is one error that says where
+and why.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from tunegrad.planning.variants import allowed
 from tunegrad.tuning.workload import workload_of_spec
 
 TARGET = Target("cpu", "cpu", "generic", vector_bytes=64, registers=32, threads=2)
-(GEMM,) = (launch.kernel for launch in schedule((relu(matmul(tensor("a", 4, 6), tensor("b", 6, 8))),)).launches)
+(GEMM,) = (
+    launch.kernel
+    for launch in schedule((relu(matmul(tensor("a", 4, 6), tensor("b", 6, 8))),)).launches
+)
 
 
 def check(kernel: Kernel) -> Kernel:
@@ -52,11 +57,15 @@ def test_kernel_texts_of_every_kind_are_read_back_and_lower_to_the_same_program(
 
 @pytest.mark.parametrize(
     ("name", "numerics"),
-    [(name, "contract") for name in ("mlp", "resnet18", "resnet50", "encoder")] + [("encoder", "bf16-dot")],
+    [(name, "contract") for name in ("mlp", "resnet18", "resnet50", "encoder")]
+    + [("encoder", "bf16-dot")],
 )
 def test_kernel_texts_of_every_model_and_variant_are_read_back(name: str, numerics: str) -> None:
     for use in workload_of_spec(resolve_settings(name).model, 0, numerics, DOT).kernels:
-        for kernel in (use.kernel, *(p for v in allowed(use.kernel, numerics) for p in parts_of(use.kernel, v))):
+        for kernel in (
+            use.kernel,
+            *(p for v in allowed(use.kernel, numerics) for p in parts_of(use.kernel, v)),
+        ):
             check(kernel)
 
 
@@ -100,7 +109,10 @@ def chosen(valid: Valid) -> Apply:
 @pytest.mark.parametrize(
     "expr",
     [
-        *(Const(v, F32) for v in (0.0, -0.0, 1e-45, -3.5e38, 0.1, 1e16, float("inf"), float("-inf"))),
+        *(
+            Const(v, F32)
+            for v in (0.0, -0.0, 1e-45, -3.5e38, 0.1, 1e16, float("inf"), float("-inf"))
+        ),
         chosen(Valid((Range(Axis("a", 8).index * 3 % 7, 2, 5),))),
         chosen(Valid()),
         IndexValue(Axis("a", 8).index * -2 // 3 + Axis("a", 8).index % 3 * 5 - 4, F32),
@@ -110,7 +122,9 @@ def chosen(valid: Valid) -> Apply:
 )  # fmt: skip
 def test_kernel_text_has_every_expression(expr) -> None:
     a = Axis("a", 8)
-    found = check(Kernel((Param.dense("y", F32, (8,), "out"),), (a,), (Store("y", (a.index,), expr),)))
+    found = check(
+        Kernel((Param.dense("y", F32, (8,), "out"),), (a,), (Store("y", (a.index,), expr),))
+    )
     assert str(found.stages[0].expr) == str(expr)
 
 
@@ -134,7 +148,8 @@ TEXT = dedent(
       store p0[a, b] = max(v0, 0.0:f32)"""
 )
 
-# What is put for what, how far behind its begin the error is (None: it is of the whole), and part of what it says.
+# What is put for what, how far behind its begin the error is (None: it is of the whole), and part
+# of what it says.
 DAMAGED = {
     "nothing": (TEXT, "", None, "found the end, expected 'kernel\\n'"),
     "other names": ("p0", "C", 0, "found 'C f32[4,8] out row', expected 'p0 '"),
@@ -149,20 +164,29 @@ DAMAGED = {
     "axis": ("a:4 b:8", "a:4 c:8", 3, "found ' c:8', expected a stage on a line of its own"),
     "operation": ("add", "plus", 0, "found 'plus over ra:6 in f32: m', expected one of neg, exp"),
     "no reduction": ("v0 = add over ra:6", "v0 = add of ra:6", 8, "expected ' over '"),
-    "stage": ("v0 = add", "v1 = add", 0, "found 'v1 = add over ra:6 in f3', expected 'store', 'v0 = ' or 't0 = '"),
+    "stage": ("v0 = add", "v1 = add", 0, ("found 'v1 = add over ra:6 in f3', expected 'store', "
+                                         "'v0 = ' or 't0 = '")),
     "unknown name": ("max(v0", "max(v1", 4, "a parameter, a value, an operation or a dtype"),
-    "axis of another stage": ("p0[a, b] =", "p0[a, x] =", 6, "an axis with an extent above 1 (a, b, ra)"),
+    "axis of another stage": ("p0[a, b] =", "p0[a, x] =", 6,
+        ("an axis with an extent above 1 (a, b, "
+        "ra)")),
     "argument": ("max(v0, ", "max(", 11, "found ')', expected ', '"),
     "types": ("0.0:f32", "0:i32", -8, "expected arguments that max takes, not f32, i32"),
     "literal": ("0.0:f32", "0x0:f32", 0, "found '0x0:f32)'"),
     "literal of a type": ("0.0:f32", "0.5:i32", 0, "expected a literal of i32"),
     "unordered sum": ("p1[a, ra]", "p1[ra+a, ra]", 3, "expected terms in order, each once"),
-    "unsimplified sum": ("p1[a, ra]", "p1[(a)%2+2*(a)//2, ra]", 3, "expected an index with nothing to simplify"),
-    "unsimplified quotient": ("p1[a, ra]", "p1[(a)//4, ra]", 3, "expected an index with nothing to simplify"),
+    "unsimplified sum": ("p1[a, ra]", "p1[(a)%2+2*(a)//2, ra]", 3,
+        ("expected an index with nothing to "
+        "simplify")),
+    "unsimplified quotient": ("p1[a, ra]", "p1[(a)//4, ra]", 3,
+        ("expected an index with nothing to "
+        "simplify")),
     "zero divisor": ("p1[a, ra]", "p1[(a)//0, ra]", 8, "expected an integer from 2 to"),
     "out of bounds": ("p1[a, ra]", "p1[a, b]", None, "p1: index b if always leaves [0, 6)"),
     "written twice": ("p0[a, b] =", "p0[a, 0] =", None, "writes some elements twice"),
-    "vain condition": ("p1[a, ra]", "p1[a, ra if 0<=a<4]", 12, "expected a condition with nothing to simplify"),
+    "vain condition": ("p1[a, ra]", "p1[a, ra if 0<=a<4]", 12,
+        ("expected a condition with nothing to "
+        "simplify")),
     "zeros": ("0.0:f32", "0.00:f32", 3, "found '0:f32)', expected ':f32)', as it is printed"),
     "blank": (" = max", "  = max", 0, "expected ' = '"),
     "line": ("\n  store", "\n\n  store", 0, "expected a stage on a line of its own"),
@@ -201,22 +225,32 @@ BOMBS = {
     "divisions too deep": (stored("p1[" + "(" * 10_000), "divisions at most 8 deep"),
     "shared lines too deep": (doubled(12), "10000 operations"),
     "shared lines in a chain": (
-        stored("t200", "  t0 = p1[a]\n" + "".join(f"  t{i + 1} = exp(t{i})\n" for i in range(200))), "100 deep",
+        stored("t200", "  t0 = p1[a]\n" + "".join(f"  t{i + 1} = exp(t{i})\n" for i in range(200))),
+        ("100 "
+            "deep"),
     ),
     "exponential": (doubled(60), "10000 operations"),
     "many terms": (
         stored(f"p1[{'+'.join(sorted(f'(a+{k})%{n}' for n in (5, 6, 7, 9, 10, 11, 13) for k in range(1, 5)))}]"),
         "at most 24 terms",
     ),
-    "many parameters": ("kernel\n" + "".join(f"  param p{i} f32[] in row\n" for i in range(999)), "at most 256"),
-    "many axes": ("kernel\n  axis " + " ".join(f"{axis_name(i)}:2" for i in range(99)), "at most 64 axes"),
-    "numbers past 64 bits": (stored(f"p1[{1 << 39}*({1 << 38}*a)%{(1 << 39) + 1}]"), "that 64 bits hold"),
+    "many parameters": ("kernel\n" + "".join(f"  param p{i} f32[] in row\n" for i in range(999)),
+        ("at most "
+        "256")),
+    "many axes": ("kernel\n  axis " + " ".join(f"{axis_name(i)}:2" for i in range(99)),
+        ("at most 64 "
+        "axes")),
+    "numbers past 64 bits": (stored(f"p1[{1 << 39}*({1 << 38}*a)%{(1 << 39) + 1}]"),
+        ("that 64 bits "
+        "hold")),
     "an axis too long to run through": (
-        "kernel\n  param p0 f32[4] out row\n  axis a:1099511627776\n  store p0[a if 0<=a<4] = 0.0:f32",
+        ("kernel\n  param p0 f32[4] out row\n  axis a:1099511627776\n  store p0[a if 0<=a<4] "
+        "= 0.0:f32"),
         "can not be proved",
     ),
     "a product of axes too long to run through": (
-        TEXT.replace("ra:6", "ra:9999 rb:999").replace("p1[a, ra", "p1[a, (3*ra+5*rb)%7").replace("p2[ra", "p2[(ra)%6"),
+        TEXT.replace("ra:6", "ra:9999 rb:999").replace("p1[a, ra",
+            "p1[a, (3*ra+5*rb)%7").replace("p2[ra", "p2[(ra)%6"),
         "can not be proved",
     ),
 }  # fmt: skip
@@ -233,7 +267,11 @@ def test_kernel_text_that_would_cost_without_bound_is_an_error(text: str, messag
 def test_kernel_text_with_an_integer_literal_that_does_not_fit_is_an_error() -> None:
     a = Axis("a", 2)
     for value, good in ((2**31 - 1, True), (-(2**31), True), (2**31, False)):
-        text = Kernel((Param.dense("y", I32, (2,), "out"),), (a,), (Store("y", (a.index,), Const(value, I32)),)).text
+        text = Kernel(
+            (Param.dense("y", I32, (2,), "out"),),
+            (a,),
+            (Store("y", (a.index,), Const(value, I32)),),
+        ).text
         if good:
             assert parse_kernel(text).text == text
         else:
@@ -246,11 +284,17 @@ def test_kernel_text_with_shared_lines_keeps_what_is_shared() -> None:
     found = check(kernel)
     lines = [line for line in kernel.text.splitlines() if line.startswith("  t")]
     assert len(lines) > 3
-    assert found.flops == kernel.flops < sum(replace(kernel, stages=(s,)).flops for s in kernel.stages), (
-        "sums that several stores use count once"
-    )
+    assert (
+        found.flops == kernel.flops < sum(replace(kernel, stages=(s,)).flops for s in kernel.stages)
+    ), "sums that several stores use count once"
 
 
 def test_kernel_text_of_bools_is_read_back() -> None:
     a = Axis("a", 2)
-    check(Kernel((Param.dense("y", BOOL, (2,), "out"),), (a,), (Store("y", (a.index,), Const(True, BOOL)),)))
+    check(
+        Kernel(
+            (Param.dense("y", BOOL, (2,), "out"),),
+            (a,),
+            (Store("y", (a.index,), Const(True, BOOL)),),
+        )
+    )

@@ -40,11 +40,17 @@ def half(x: Expr) -> Expr:
 
 F16X = Param.dense("x", F16, (4, 5), "in")
 BROKEN: dict[str, tuple[Kernel, str]] = {
-    "unknown parameter": (kernel(Load("z", (A.index, R.index), F32)), "load of z, which is no parameter"),
+    "unknown parameter": (
+        kernel(Load("z", (A.index, R.index), F32)),
+        "load of z, which is no parameter",
+    ),
     "wrong load type": (kernel(Load("x", (A.index, R.index), F64)), "load of x as f64, it is f32"),
     "too few indices": (kernel(Load("x", (A.index,), F32)), "has 1 indices, x has 2 dimensions"),
     "axis out of scope": (kernel(Load("x", (A.index, B.index), F32)), "is no axis of this stage"),
-    "axis of another extent": (kernel(Load("x", (A.index, var("r", 3)), F32)), "is no axis of this stage"),
+    "axis of another extent": (
+        kernel(Load("x", (A.index, var("r", 3)), F32)),
+        "is no axis of this stage",
+    ),
     "reduce axis in the store": (kernel(store=LOAD), "is no axis of this stage"),
     "condition out of scope": (
         kernel(Load("x", (A.index, R.index), F32, Valid((Range(B.index, 0, 3),)))),
@@ -62,7 +68,10 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         kernel(Cast(Apply(Op.NEG, (Load("x", (A.index, R.index), F16),), F16), F32), x=F16X),
         "f16 and bf16 are computed in f32",
     ),
-    "f16 to f64": (kernel(Cast(Cast(Load("x", (A.index, R.index), F16), F64), F32), x=F16X), "to and from f32 only"),
+    "f16 to f64": (
+        kernel(Cast(Cast(Load("x", (A.index, R.index), F16), F64), F32), x=F16X),
+        "to and from f32 only",
+    ),
     "f16 to bf16": (
         kernel(Cast(Cast(Load("x", (A.index, R.index), F16), BF16), F32), x=F16X),
         "to and from f32 only",
@@ -71,20 +80,41 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
     "mixed types": (kernel(Apply(Op.ADD, (LOAD, Const(1, I32)), F32)), "does not give f32"),
     "wrong result type": (kernel(Cast(Apply(Op.ADD, (LOAD, LOAD), F64), F32)), "does not give f64"),
     "too few arguments": (kernel(Apply(Op.ADD, (LOAD,), F32)), "does not give f32"),
-    "exp of an int": (kernel(Cast(Apply(Op.EXP, (Cast(LOAD, I32),), I32), F32)), "does not give i32"),
+    "exp of an int": (
+        kernel(Cast(Apply(Op.EXP, (Cast(LOAD, I32),), I32), F32)),
+        "does not give i32",
+    ),
     "constant of another type": (kernel(Apply(Op.ADD, (LOAD, Const(1, F32)), F32)), "is no f32"),
-    "constant too large": (kernel(Cast(Const(1 << 31, I32), F32)), "constant 2147483648 does not fit i32"),
-    "cast to a pair": (kernel(Cast(Cast(LOAD, BF16X2), F32)), "pairs are made and taken apart by operations"),
-    "index as a pair": (kernel(store=Apply(Op.LOW, (IndexValue(A.index, BF16X2),), F32)), "can not be a bf16x2"),
+    "constant too large": (
+        kernel(Cast(Const(1 << 31, I32), F32)),
+        "constant 2147483648 does not fit i32",
+    ),
+    "cast to a pair": (
+        kernel(Cast(Cast(LOAD, BF16X2), F32)),
+        "pairs are made and taken apart by operations",
+    ),
+    "index as a pair": (
+        kernel(store=Apply(Op.LOW, (IndexValue(A.index, BF16X2),), F32)),
+        "can not be a bf16x2",
+    ),
     "operation of programs": (
         kernel(Apply(Op.DOT2_ADD, (*(Apply(Op.PAIR, (LOAD, LOAD), BF16X2),) * 2, LOAD), F32)),
         "dot2_add is an operation of programs",
     ),
     "index as bool": (kernel(store=Cast(IndexValue(A.index, BOOL), F32)), "can not be a bool"),
     "fold by sub": (kernel(op=Op.SUB), "can not fold"),
-    "sum of bools": (kernel(Cast(LOAD, BOOL), store=Cast(Value("v", BOOL), F32)), "can not fold bool"),
-    "accumulator in f16": (kernel(half(LOAD), store=Cast(Value("v", F16), F32)), "can not fold f16"),
-    "store of another type": (kernel(store=Cast(Value("v", F32), F64)), "store of f64 to y, which is f32"),
+    "sum of bools": (
+        kernel(Cast(LOAD, BOOL), store=Cast(Value("v", BOOL), F32)),
+        "can not fold bool",
+    ),
+    "accumulator in f16": (
+        kernel(half(LOAD), store=Cast(Value("v", F16), F32)),
+        "can not fold f16",
+    ),
+    "store of another type": (
+        kernel(store=Cast(Value("v", F32), F64)),
+        "store of f64 to y, which is f32",
+    ),
     "store past the end": (kernel(index=(A.index + 1,)), "leaves"),
     "store written twice": (kernel(index=(A.index // 2 * 2,)), "writes some elements twice"),
     "store over too few points": (
@@ -123,7 +153,9 @@ def test_kernel_verifier_refuses_two_stores_to_one_output() -> None:
 def test_kernel_verifier_refuses_a_store_to_an_input() -> None:
     k = kernel()
     with pytest.raises(VerifyError, match="store to x, which is no output"):
-        verify_kernel(replace(k, stages=(*k.stages, Store("x", (A.index, as_index(0)), Const(0.0, F32)))))
+        verify_kernel(
+            replace(k, stages=(*k.stages, Store("x", (A.index, as_index(0)), Const(0.0, F32))))
+        )
 
 
 def test_kernel_verifier_accepts_the_unbroken_one() -> None:
@@ -170,5 +202,7 @@ def test_kernel_verifier_bounds_all_its_searches_together() -> None:
 def test_kernel_verifier_uses_conditions_in_bounds() -> None:
     inside = Valid((Range(R.index, 1, 5),))
     verify_kernel(kernel(Load("x", (A.index, R.index - 1), F32, inside)))
-    scattered = Load("x", (A.index, R.index * 2 - R.index // 2 * 3), F32, Valid((Range(R.index, 0, 4),)))
+    scattered = Load(
+        "x", (A.index, R.index * 2 - R.index // 2 * 3), F32, Valid((Range(R.index, 0, 4),))
+    )
     verify_kernel(kernel(Apply(Op.WHERE, (Inside(inside), scattered, Const(0.0, F32)), F32)))

@@ -42,4 +42,6 @@ def test_latency_names_the_texts_that_changed(tmp_path, capsys):
     rows[0]["text"] = "another"
     file.write_text(json.dumps(rows))
     assert main([*asked, "--against", str(file)]) == 3
-    assert capsys.readouterr().out.endswith(f"1 of {len(rows)} texts differ from before.json\n  {rows[0]['name']}\n")
+    assert capsys.readouterr().out.endswith(
+        f"1 of {len(rows)} texts differ from before.json\n  {rows[0]['name']}\n"
+    )

@@ -1,4 +1,7 @@
-"""Imports run down the layers, never up, and siblings on a row do not import each other. Standard library only."""
+"""Imports run down the layers, never up, and siblings on a row do not import each other.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 
 
 def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """(line, first component under ``tunegrad``) of every import in ``source``, wherever in the file it stands.
+    """(line, first component under ``tunegrad``) of every import in ``source``, wherever in the
+    file it stands.
 
     ``package`` is the path of the package that the file is in, for relative imports.
     """
@@ -52,7 +56,9 @@ def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]
 
 
 def broken(source: str, path: Path) -> list[str]:
-    """Every import of the file ``path`` (relative to the package) that breaks the rule, in words."""
+    """Every import of the file ``path`` (relative to the package) that breaks the rule, in
+    words.
+    """
     package = ("tunegrad", *path.parent.parts)
     mine = path.parts[0].removesuffix(".py")
     faults = []
@@ -67,11 +73,19 @@ def broken(source: str, path: Path) -> list[str]:
 
 
 def modules() -> list[Path]:
-    return sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.stem != "__init__")
+    return sorted(
+        p.relative_to(PACKAGE)
+        for p in PACKAGE.rglob("*.py")
+        if p.parent != PACKAGE or p.stem != "__init__"
+    )
 
 
 def test_every_import_runs_down() -> None:
-    faults = [fault for path in modules() for fault in broken((PACKAGE / path).read_text(encoding="utf-8"), path)]
+    faults = [
+        fault
+        for path in modules()
+        for fault in broken((PACKAGE / path).read_text(encoding="utf-8"), path)
+    ]
     assert not faults, "\n".join(faults)
 
 
@@ -81,12 +95,18 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_every_package_has_an_init() -> None:
-    bare = {path.parent for path in PACKAGE.rglob("*.py") if not (path.parent / "__init__.py").is_file()}
-    assert not bare, "a wheel would leave these out: " + ", ".join(str(p.relative_to(ROOT)) for p in sorted(bare))
+    bare = {
+        path.parent for path in PACKAGE.rglob("*.py") if not (path.parent / "__init__.py").is_file()
+    }
+    assert not bare, "a wheel would leave these out: " + ", ".join(
+        str(p.relative_to(ROOT)) for p in sorted(bare)
+    )
 
 
 def test_import_linter_holds_the_same_layers() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]
     rows = settings["contracts"][0]["layers"]
     assert tuple(tuple(n.strip(" ()") for n in row.split("|")) for row in rows) == LAYERS
 

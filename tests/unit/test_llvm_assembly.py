@@ -1,4 +1,6 @@
-"""Machine code of the hand-written schedules, compiled for an AVX-512 core and never run: what is in the hot loop."""
+"""Machine code of the hand-written schedules, compiled for an AVX-512 core and never run: what is
+in the hot loop.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,27 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 
 if platform.machine() not in ("x86_64", "AMD64"):
-    pytest.skip(f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True)
+    pytest.skip(
+        f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True
+    )
 
 
 def compiled(name):
     entry = FULL[name]
-    return assembly(render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule), AVX512), AVX512, OPT_LEVEL)
+    return assembly(
+        render_llvm(Space(entry.kernel, AVX512).lower(entry.schedule), AVX512), AVX512, OPT_LEVEL
+    )
 
 
-@pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 2), ("direct_conv", 28, 2)])
+@pytest.mark.parametrize(
+    ("name", "fmas", "loads"), [("packed_gemm", 24, 2), ("direct_conv", 28, 2)]
+)
 def test_llvm_hot_loop_is_the_register_tile(name, fmas, loads):
     body = hot_loop(compiled(name))
     assert len(re.findall(r"vfmadd\w+\s.*%zmm\d+, %zmm\d+", body)) == fmas
-    assert len(re.findall(r"vfmadd", body)) == fmas, "an FMA is narrower than a register, or reads memory"
+    assert len(re.findall(r"vfmadd", body)) == fmas, (
+        "an FMA is narrower than a register, or reads memory"
+    )
     assert len(re.findall(r"vmovup[sd]\s.*, %zmm", body)) == loads
     assert len(re.findall(r"vbroadcastss\s", body)) == fmas // loads
 
@@ -43,7 +53,9 @@ def test_llvm_hot_loop_spills_and_calls_nothing(name):
     assert not re.search(r"vmov\w+\s+%zmm\d+, [^%]", body), "a vector is stored inside the loop"
 
 
-@pytest.mark.parametrize(("name", "fmas", "loads"), [("packed_gemm", 24, 14), ("direct_conv", 28, 16)])
+@pytest.mark.parametrize(
+    ("name", "fmas", "loads"), [("packed_gemm", 24, 14), ("direct_conv", 28, 16)]
+)
 def test_llvm_code_facts_of_a_register_tile(name, fmas, loads):
     facts = code_facts(compiled(name))
     assert (facts.vector_bits, facts.fmas, facts.loads) == (512, fmas, loads)
@@ -53,7 +65,11 @@ def test_llvm_code_facts_of_a_register_tile(name, fmas, loads):
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
 def test_llvm_hot_loop_is_little_else_than_the_arithmetic(name):
     body = hot_loop(compiled(name))
-    lines = [line for line in body.splitlines() if line.strip() and not line.strip().startswith((".", "#"))]
+    lines = [
+        line
+        for line in body.splitlines()
+        if line.strip() and not line.strip().startswith((".", "#"))
+    ]
     useful = sum(bool(re.search(r"vfmadd|vmovup|vbroadcast", line)) for line in lines)
     assert len(lines) - useful <= 4, "address arithmetic in the loop"
 
@@ -78,7 +94,8 @@ def test_llvm_softmax_runs_in_whole_vectors():
 def test_llvm_row_of_a_narrow_target_uses_its_registers():
     narrow = replace(AVX512, arch="haswell", vector_bytes=32, registers=16)
     actions = (
-        "tile(axis=m, size=4) tile(axis=n, size=16) tile(axis=n1, size=8) reorder(order=(m0, n0, k, m1, n1, n2)) "
+        "tile(axis=m, size=4) tile(axis=n, size=16) tile(axis=n1, size=8) reorder(order=(m0, "
+        "n0, k, m1, n1, n2)) "
         "upcast(axis=m1) upcast(axis=n1) vectorize(axis=n2)"
     )
     program = Space(FULL["packed_gemm"].kernel, narrow).lower(Schedule.parse(actions))

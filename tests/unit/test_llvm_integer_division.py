@@ -1,4 +1,6 @@
-"""Integer division in compiled code is numpy's everywhere: negative numbers, zero, and the least integer over -1."""
+"""Integer division in compiled code is numpy's everywhere: negative numbers, zero, and the least
+integer over -1.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ def test_llvm_integer_division_is_numpys(name, op, lanes):
     axis = Axis("i", len(pairs))
     index = (axis.index,)
     made = Apply(op, (Load("x", index, dtype), Load("y", index, dtype)), dtype)
-    params = tuple(Param.dense(n, dtype, (len(pairs),), role) for n, role in (("z", "out"), ("x", "in"), ("y", "in")))
+    params = tuple(
+        Param.dense(n, dtype, (len(pairs),), role)
+        for n, role in (("z", "out"), ("x", "in"), ("y", "in"))
+    )
     kernel = Kernel(params, (axis,), (Store("z", index, made),), "division")
     text = f"tile(axis=i, size={lanes}) vectorize(axis=i1)" if lanes > 1 else ""
     target, team = host_target(1), Team(1)
-    with SingleKernel(Space(kernel, target).lower(Schedule.parse(text)), target, team, {"x": x, "y": y}) as loaded:
+    with SingleKernel(
+        Space(kernel, target).lower(Schedule.parse(text)), target, team, {"x": x, "y": y}
+    ) as loaded:
         got = loaded.run()["z"]
     team.close()
     with np.errstate(all="ignore"):

@@ -16,7 +16,19 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.program import Buffer as Param
-from tunegrad.ir.program import Compute, For, If, Load, Number, Program, Read, Register, Store, VType, Write
+from tunegrad.ir.program import (
+    Compute,
+    For,
+    If,
+    Load,
+    Number,
+    Program,
+    Read,
+    Register,
+    Store,
+    VType,
+    Write,
+)
 from tunegrad.render.llvm import render_llvm
 
 ONE = VType(F32)
@@ -48,7 +60,9 @@ def run(text: str) -> list[float]:
     a.array("f32")[:] = np.arange(64)
     table = BufferTable([out.address, a.address])
     with Executable.load(compile_llvm(text, host_target(1), 1), "kernel") as kernel:
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+        entry = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        )
         entry(kernel.address)(table.address, 0, 0, None)
     return out.array("f32").tolist()
 
@@ -87,7 +101,13 @@ def test_registers_take_no_memory():
 
 
 def test_registers_that_a_loop_declares_need_no_phi():
-    inner = (Register("s", ONE), Number(10, 1.0, ONE), Write("s", 10, ONE), Read(11, "s", ONE), Write("r", 11, ONE))
+    inner = (
+        Register("s", ONE),
+        Number(10, 1.0, ONE),
+        Write("s", 10, ONE),
+        Read(11, "s", ONE),
+        Write("r", 11, ONE),
+    )
     text = render_llvm(program(For("k", 8, (as_index(8),), inner)))
     assert text.count("phi float") == 1
     assert run(text) == [1.0] * 4

@@ -1,4 +1,6 @@
-"""LLVM IR text: deterministic, well formed, its addresses computed in the loop that decides them, its scratch apart."""
+"""LLVM IR text: deterministic, well formed, its addresses computed in the loop that decides them,
+its scratch apart.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_llvm_inner_loop_adds_to_addresses_of_the_outer_ones():
     text = rendered(gemm(64, 64, 64))
     number = re.findall(r"^loop(\d+):", text, re.MULTILINE)[-1]
     inner = text[text.index(f"loop{number}:") : text.index(f"latch{number}:")]
-    assert re.findall(r"mul nsw i64 (%v\d+), 64", inner) == [f"%v{number}"], "only the row of B moves with k"
+    assert re.findall(r"mul nsw i64 (%v\d+), 64", inner) == [f"%v{number}"], (
+        "only the row of B moves with k"
+    )
 
 
 def test_llvm_pointers_do_not_alias():
@@ -90,7 +94,10 @@ def test_llvm_threads_take_contiguous_shares():
 
 
 def test_llvm_refuses_work_items():
-    body = (Number(1, 0.0, F), For("i", 64, (as_index(64),), (Store("y", var("i", 64), 1, F),), "local", 64))
+    body = (
+        Number(1, 0.0, F),
+        For("i", 64, (as_index(64),), (Store("y", var("i", 64), 1, F),), "local", 64),
+    )
     with pytest.raises(InternalError, match="program p: loop i over work-items on a CPU"):
         render_llvm(Program("p", OUT, (), (), body, local=64))
 
@@ -101,7 +108,9 @@ def test_llvm_refuses_a_variable_that_no_loop_makes():
         render_llvm(Program("p", OUT, (), (), body))
 
 
-@pytest.mark.parametrize("entry", [e for e in SMALL.values() if e.target is AVX512], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "entry", [e for e in SMALL.values() if e.target is AVX512], ids=lambda e: e.name
+)
 def test_llvm_text_size_follows_the_program(entry):
     program = Space(entry.kernel, entry.target).lower(entry.schedule)
     assert len(render_llvm(program)) < 400 * len(program.text.splitlines())

@@ -1,4 +1,6 @@
-"""What the loader makes of objects: damaged and foreign ones are CompileFailures, good ones lie where they should."""
+"""What the loader makes of objects: damaged and foreign ones are CompileFailures, good ones lie
+where they should.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def test_what_is_not_loaded_is_refused_in_words(text, message):
 
 
 def test_an_export_that_the_object_lacks_is_a_compile_failure():
-    with pytest.raises(CompileFailure, match="linking nobody: symbol nobody: the object does not define it"):
+    with pytest.raises(
+        CompileFailure, match="linking nobody: symbol nobody: the object does not define it"
+    ):
         Library(image(), ("nobody",), {})
 
 
@@ -161,7 +165,9 @@ def test_aarch64_fields_lead_to_the_symbol(case):
     place = rng.randrange(1 << 32, 1 << 40) & ~3
     value = (place + rng.randrange(-(1 << 31), 1 << 31)) & ~15
     near = (place + rng.randrange(-(1 << 27), 1 << 27)) & ~3
-    words = bytearray(struct.pack("<IIII", 0x90000001, 0xF9400021, 0x3DC00021, 0x94000000))  # adrp, ldr x, ldr q, bl
+    words = bytearray(
+        struct.pack("<IIII", 0x90000001, 0xF9400021, 0x3DC00021, 0x94000000)
+    )  # adrp, ldr x, ldr q, bl
     for at, kind, to in ((0, 275, value), (4, 286, value), (8, 299, value), (12, 283, near)):
         rules[kind].patch(memoryview(words), at, to, place)
     adrp, ldr, ldr_q, branch = struct.unpack("<IIII", words)
@@ -174,7 +180,8 @@ def test_aarch64_fields_lead_to_the_symbol(case):
 
 
 @pytest.mark.parametrize(
-    ("machine", "kind", "distance"), [("x86_64", 2, 1 << 31), ("aarch64", 283, 1 << 27), ("aarch64", 275, 1 << 32)]
+    ("machine", "kind", "distance"),
+    [("x86_64", 2, 1 << 31), ("aarch64", 283, 1 << 27), ("aarch64", 275, 1 << 32)],
 )
 def test_a_distance_that_does_not_fit_is_a_compile_failure(machine, kind, distance):
     place = 1 << 40

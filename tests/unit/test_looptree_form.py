@@ -14,7 +14,8 @@ from tunegrad.opts import Schedule, Space, lower
 
 GEMM = gemm(64, 96, 32)
 TILED = (
-    "tile(axis=m, size=4) tile(axis=n, size=16) reorder(order=(m0, n0, k, m1, n1)) upcast(axis=m1) vectorize(axis=n1)"
+    "tile(axis=m, size=4) tile(axis=n, size=16) reorder(order=(m0, n0, k, m1, n1)) "
+    "upcast(axis=m1) vectorize(axis=n1)"
 )
 
 
@@ -26,7 +27,9 @@ def tree(kernel, text=""):
 def test_looptree_unscheduled_has_every_axis_once(name):
     kernel = corpus_kernel(name)
     found = loop_tree(kernel, AVX512)
-    assert [(x.name, x.extent) for x in found.loops] == [(a.name, a.extent) for a in kernel.all_axes()]
+    assert [(x.name, x.extent) for x in found.loops] == [
+        (a.name, a.extent) for a in kernel.all_axes()
+    ]
     assert all(x.kind is LoopKind.SERIAL for x in found.loops)
     assert found.checked() is found
 
@@ -50,7 +53,9 @@ def test_looptree_survives_a_pickle():
 
 
 def test_looptree_unknown_loop_lists_the_known_ones():
-    with pytest.raises(IllegalAction, match="no loop 'q' in kernel gemm 64x96x32; its loops are m, n, k"):
+    with pytest.raises(
+        IllegalAction, match="no loop 'q' in kernel gemm 64x96x32; its loops are m, n, k"
+    ):
         tree(GEMM).loop("q")
 
 
@@ -76,7 +81,10 @@ def test_looptree_reduce_loop_of_one_step_makes_no_partial_sums():
 
 
 def test_looptree_lane_loop_is_the_stages_own_or_a_shared_one():
-    found = tree(softmax(8, 64), "tile(axis=p, size=16) group(axis=p1) tile(axis=t, size=16) vectorize(axis=t1)")
+    found = tree(
+        softmax(8, 64),
+        "tile(axis=p, size=16) group(axis=p1) tile(axis=t, size=16) vectorize(axis=t1)",
+    )
     lanes = [found.lane_loop(i) for i in range(3)]
     assert [x.name if x else None for x in lanes] == ["p1", None, "t1"]
     shared = tree(GEMM, TILED).lane_loop(0)

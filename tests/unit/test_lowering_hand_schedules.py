@@ -1,4 +1,6 @@
-"""The hand-written schedules are legal, replay to the same bytes anywhere, and compute what their kernels say."""
+"""The hand-written schedules are legal, replay to the same bytes anywhere, and compute what their
+kernels say.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,18 @@ from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl
 
 ROOT = Path(__file__).parents[2]
-EVERY = [pytest.param(e, id=f"{e.name}-{size}") for size, t in (("full", FULL), ("small", SMALL)) for e in t.values()]
+EVERY = [
+    pytest.param(e, id=f"{e.name}-{size}")
+    for size, t in (("full", FULL), ("small", SMALL))
+    for e in t.values()
+]
 
 
 def digest(entry):
     render = render_opencl if entry.target is GPU else render_llvm
-    return hashlib.sha256(render(Space(entry.kernel, entry.target).lower(entry.schedule)).encode()).hexdigest()
+    return hashlib.sha256(
+        render(Space(entry.kernel, entry.target).lower(entry.schedule)).encode()
+    ).hexdigest()
 
 
 def digests():
@@ -49,16 +57,21 @@ def test_hand_schedule_text_parses_back(entry):
 
 @pytest.mark.parametrize("entry", SMALL.values(), ids=SMALL)
 def test_hand_schedule_agrees_with_the_interpreter(entry):
-    assert_agrees(entry.kernel, Space(entry.kernel, entry.target).lower(entry.schedule), entry.actions)
+    assert_agrees(
+        entry.kernel, Space(entry.kernel, entry.target).lower(entry.schedule), entry.actions
+    )
 
 
 def test_hand_schedules_replay_to_the_same_bytes_in_another_process():
     code = (
-        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests', sys.argv[1] + '/tests/unit']\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests', sys.argv[1] + "
+        "'/tests/unit']\n"
         "from test_lowering_hand_schedules import digests; print(digests())"
     )
     env = {**os.environ, "PYTHONHASHSEED": "31337"}
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT)], env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], env=env, check=True, capture_output=True, text=True
+    )
     assert done.stdout.strip() == digests()
 
 

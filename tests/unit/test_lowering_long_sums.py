@@ -19,7 +19,9 @@ def fold(op: Op, dtype: DType, terms: int) -> Kernel:
     k = Axis("k", terms)
     x: Expr = Load("X", (k.index,), dtype)
     params = (Param.dense("S", dtype, (), "out"), Param.dense("X", dtype, (terms,), "in"))
-    return Kernel(params, (), (Reduce("v0", op, (k,), x, dtype), Store("S", (), Value("v0", dtype))))
+    return Kernel(
+        params, (), (Reduce("v0", op, (k,), x, dtype), Store("S", (), Value("v0", dtype)))
+    )
 
 
 def lower(kernel: Kernel, text: str = "") -> Program:
@@ -68,7 +70,8 @@ def test_limits_themselves_are_one_chain(kernel, limit):
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype"), [(Op.MAX, F32), (Op.MIN, F32), (Op.MUL, F32), (Op.ADD, F64), (Op.ADD, I32), (Op.ADD, I64)]
+    ("op", "dtype"),
+    [(Op.MAX, F32), (Op.MIN, F32), (Op.MUL, F32), (Op.ADD, F64), (Op.ADD, I32), (Op.ADD, I64)],
 )
 def test_what_is_exact_or_wide_is_one_chain(op, dtype):
     kernel = fold(op, dtype, 1 << 20)
@@ -97,7 +100,11 @@ def test_no_chain_is_longer_than_a_block(extent):
     found = cut(row_sum(1, extent))
     assert found is not None
     assert BLOCK // 4 < found.step <= BLOCK
-    steps = [i for i in walk(lower(row_sum(1, extent)).body) if isinstance(i, For) and i.var.endswith(".step")]
+    steps = [
+        i
+        for i in walk(lower(row_sum(1, extent)).body)
+        if isinstance(i, For) and i.var.endswith(".step")
+    ]
     assert [i.extent for i in steps] == [found.step]
 
 
@@ -112,7 +119,9 @@ def test_many_partial_sums_are_f64_in_memory(size, wide):
     kernel = gemm(2, 4, 1 << 15)
     assert has_wide_partials(Space(kernel, AVX512).tree(Schedule.parse(text)), 0) == wide
     program = lower(kernel, text)
-    assert [(a.name, a.dtype, a.size) for a in program.allocs] == ([("v0.partial", F64, 8)] if wide else [])
+    assert [(a.name, a.dtype, a.size) for a in program.allocs] == (
+        [("v0.partial", F64, 8)] if wide else []
+    )
 
 
 def test_short_products_in_many_partial_sums_stay_in_the_output():

@@ -1,4 +1,6 @@
-"""Reduce loops around shared ones: sums go on in the output, and the epilogue runs in the last block only."""
+"""Reduce loops around shared ones: sums go on in the output, and the epilogue runs in the last
+block only.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,15 @@ def with_epilogue(m, n, k, *, half=False):
     "text",
     [
         BLOCKED,
-        "tile(axis=k, size=8) tile(axis=n, size=4) reorder(order=(k0, m, n0, k1, n1)) vectorize(axis=n1)",
+        (
+            "tile(axis=k, size=8) tile(axis=n, size=4) reorder(order=(k0, m, n0, k1, n1)) "
+            "vectorize(axis=n1)"
+        ),
         "tile(axis=k, size=8) tile(axis=k1, size=4) reorder(order=(k0, m, k1, n, k2))",
-        "tile(axis=k, size=8) tile(axis=m, size=2) reorder(order=(m0, k0, n, k1, m1)) upcast(axis=m1) thread(axis=m0)",
+        (
+            "tile(axis=k, size=8) tile(axis=m, size=2) reorder(order=(m0, k0, n, k1, m1)) "
+            "upcast(axis=m1) thread(axis=m0)"
+        ),
         "tile(axis=k, size=4) tile(axis=k1, size=2) reorder(order=(k0, m, n, k1)) unroll(axis=k2)",
     ],
 )
@@ -75,6 +83,10 @@ def test_lowering_one_block_needs_no_partial_sums():
 
 def test_lowering_partial_sums_need_an_output_of_the_sums_type():
     kernel = with_epilogue(4, 8, 32, half=True)
-    narrow = replace(kernel, params=(*kernel.params[1:],), stages=(kernel.stages[0], kernel.stages[2]))
-    with pytest.raises(IllegalAction, match="no output has the accumulator's dtype to hold partial sums"):
+    narrow = replace(
+        kernel, params=(*kernel.params[1:],), stages=(kernel.stages[0], kernel.stages[2])
+    )
+    with pytest.raises(
+        IllegalAction, match="no output has the accumulator's dtype to hold partial sums"
+    ):
         Space(narrow, AVX512).tree(Schedule.parse(BLOCKED))

@@ -1,4 +1,6 @@
-"""What staging copies: how much, from where, into which memory, and zeros where there is nothing."""
+"""What staging copies: how much, from where, into which memory, and zeros where there is
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ def lowered(kernel, text, target=AVX512):
 
 @pytest.mark.parametrize(
     ("at", "rows", "columns"),
-    [("()", 14, 12), ("y0", 6, 12), ("y1", 3, 12), ("x", 3, 3), ("o", 3, 3), ("r", 1, 3), ("s", 1, 1)],
+    [
+        ("()", 14, 12),
+        ("y0", 6, 12),
+        ("y1", 3, 12),
+        ("x", 3, 3),
+        ("o", 3, 3),
+        ("r", 1, 3),
+        ("s", 1, 1),
+    ],
 )
 def test_lowering_staged_region_is_what_the_inner_loops_touch(at, rows, columns):
     program = lowered(CONV, f"{BANDS} stage(param=X, at={at}, layout=())")
@@ -43,7 +53,8 @@ def test_lowering_staged_region_takes_the_masks_with_it():
 
 def test_lowering_packed_copy_is_read_in_its_own_order():
     program = lowered(
-        gemm(6, 8, 5), "tile(axis=n, size=4) vectorize(axis=n1) stage(param=B, at=(), layout=(n0, k, n1))"
+        gemm(6, 8, 5),
+        "tile(axis=n, size=4) vectorize(axis=n1) stage(param=B, at=(), layout=(n0, k, n1))",
     )
     (read,) = (i for i in walk(program.body) if isinstance(i, Load) and i.buffer == "B.root")
     assert str(read.offset) == "4*k+20*n0+n1"
@@ -53,7 +64,8 @@ def test_lowering_packed_copy_is_read_in_its_own_order():
 
 def test_lowering_packed_copy_of_a_tail_is_filled_with_zeros():
     program = lowered(
-        gemm(6, 7, 5), "tile(axis=n, size=4) vectorize(axis=n1) stage(param=B, at=(), layout=(n0, k, n1))"
+        gemm(6, 7, 5),
+        "tile(axis=n, size=4) vectorize(axis=n1) stage(param=B, at=(), layout=(n0, k, n1))",
     )
     (alloc,) = program.allocs
     assert alloc.size == 2 * 5 * 4
@@ -62,7 +74,9 @@ def test_lowering_packed_copy_of_a_tail_is_filled_with_zeros():
 
 
 def test_lowering_constant_staged_at_load_is_a_pack():
-    program = lowered(CONV, "tile(axis=o, size=4) stage(param=W, at=load, layout=(o0, r, s, c, o1))")
+    program = lowered(
+        CONV, "tile(axis=o, size=4) stage(param=W, at=load, layout=(o0, r, s, c, o1))"
+    )
     (pack,) = program.packs
     assert (pack.source, pack.extents, program.allocs) == ("W", (2, 3, 3, 3, 4), ())
     weights = np.arange(8 * 3 * 3 * 3, dtype=np.float32)
@@ -73,7 +87,10 @@ def test_lowering_constant_staged_at_load_is_a_pack():
 
 def test_lowering_pack_of_a_tail_is_padded_with_zeros():
     kernel = conv3x3(3, 6, 5)
-    program = lowered(kernel, "tile(axis=o, size=4) upcast(axis=o1) stage(param=W, at=load, layout=(o0, r, s, c, o1))")
+    program = lowered(
+        kernel,
+        "tile(axis=o, size=4) upcast(axis=o1) stage(param=W, at=load, layout=(o0, r, s, c, o1))",
+    )
     (pack,) = program.packs
     packed = pack.run(np.ones(6 * 3 * 9, np.float32)).reshape(pack.extents)
     assert packed.shape == (2, 3, 3, 3, 4)
@@ -107,7 +124,8 @@ def test_lowering_copy_inside_the_threads_is_private():
 
 def test_lowering_copy_of_a_group_is_in_shared_memory():
     text = (
-        "tile(axis=m, size=4) tile(axis=k, size=4) reorder(order=(m0, m1, n, k0, k1)) thread(axis=m0) thread(axis=n) "
+        "tile(axis=m, size=4) tile(axis=k, size=4) reorder(order=(m0, m1, n, k0, k1)) "
+        "thread(axis=m0) thread(axis=n) "
         "local(axis=m1) stage(param=A, at=k0, layout=({layout}))"
     )
     program = lowered(gemm(10, 6, 9), text.format(layout="m1, k1"), GPU)
@@ -120,8 +138,10 @@ def test_lowering_copy_of_a_group_is_in_shared_memory():
 
 def test_lowering_both_operands_staged_at_two_places():
     text = (
-        "tile(axis=k, size=4) tile(axis=m, size=3) tile(axis=n, size=4) reorder(order=(k0, m0, n0, k1, m1, n1)) "
-        "upcast(axis=m1) vectorize(axis=n1) stage(param=B, at=k0, layout=(n0, k1, n1)) stage(param=A, at=m0, layout=())"
+        "tile(axis=k, size=4) tile(axis=m, size=3) tile(axis=n, size=4) reorder(order=(k0, "
+        "m0, n0, k1, m1, n1)) "
+        "upcast(axis=m1) vectorize(axis=n1) stage(param=B, at=k0, layout=(n0, k1, n1)) "
+        "stage(param=A, at=m0, layout=())"
     )
     for shape in ((6, 8, 8), (7, 9, 10), (2, 3, 3)):
         program = lowered(gemm(*shape), text)
@@ -129,7 +149,9 @@ def test_lowering_both_operands_staged_at_two_places():
 
 
 def test_lowering_needed_loops_put_registers_last():
-    tree = Space(gemm(6, 8, 5), AVX512).tree(Schedule.parse("tile(axis=n, size=4) vectorize(axis=n1) upcast(axis=k)"))
+    tree = Space(gemm(6, 8, 5), AVX512).tree(
+        Schedule.parse("tile(axis=n, size=4) vectorize(axis=n1) upcast(axis=k)")
+    )
     assert needed_loops(tree, Staged("B", "")) == ("n0", "k", "n1")
     assert needed_loops(tree, Staged("A", "m")) == ("k",)
 

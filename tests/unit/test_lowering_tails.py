@@ -46,13 +46,17 @@ def test_lowering_two_levels_of_tail_stop_early():
 def test_lowering_register_tail_is_a_second_body():
     program = lowered(gemm(7, 4, 5), "tile(axis=m, size=3) upcast(axis=m1)")
     (branch,) = (i for i in walk(program.body) if isinstance(i, If))
-    stores = [sum(isinstance(i, Store) for i in walk(body)) for body in (branch.body, branch.orelse)]
+    stores = [
+        sum(isinstance(i, Store) for i in walk(body)) for body in (branch.body, branch.orelse)
+    ]
     assert stores == [3, 1]
     assert masked(program) == 0
 
 
 def test_lowering_two_register_tails_are_four_bodies():
-    program = lowered(gemm(7, 5, 4), "tile(axis=m, size=3) tile(axis=n, size=2) upcast(axis=m1) upcast(axis=n1)")
+    program = lowered(
+        gemm(7, 5, 4), "tile(axis=m, size=3) tile(axis=n, size=2) upcast(axis=m1) upcast(axis=n1)"
+    )
     assert (count(program, If), count(program, Store)) == (3, 3 * 2 + 3 * 1 + 1 * 2 + 1)
 
 
@@ -83,7 +87,9 @@ def test_lowering_reduce_tail_of_unrolled_steps_is_peeled():
 
 
 def test_lowering_upcast_reduce_tail_keeps_every_accumulator():
-    program = lowered(row_sum(3, 70), "tile(axis=k, size=32) tile(axis=k1, size=8) upcast(axis=k1) group(axis=k2)")
+    program = lowered(
+        row_sum(3, 70), "tile(axis=k, size=32) tile(axis=k1, size=8) upcast(axis=k1) group(axis=k2)"
+    )
     assert [str(s) for s in loops(program)["k0"].stops] == ["2"]
 
 
@@ -94,7 +100,10 @@ def test_lowering_padded_axis_runs_over_and_masks():
 
 
 def test_lowering_padded_reduction_drops_what_is_past_the_end():
-    for text in ("pad(axis=k, multiple=16)", "pad(axis=k, multiple=16) tile(axis=k, size=16) group(axis=k1)"):
+    for text in (
+        "pad(axis=k, multiple=16)",
+        "pad(axis=k, multiple=16) tile(axis=k, size=16) group(axis=k1)",
+    ):
         lowered(row_sum(3, 70), text)
         lowered(softmax(2, 70), text.replace("k", "p"))
 
@@ -114,17 +123,23 @@ def test_lowering_blocked_reduction_with_a_tail_epilogue_runs_in_the_last_block(
 
 PRIMES = [
     (
-        "tile(axis=m, size=5) tile(axis=n, size=8) tile(axis=k, size=4) reorder(order=(k0, m0, n0, k1, m1, n1)) "
+        "tile(axis=m, size=5) tile(axis=n, size=8) tile(axis=k, size=4) reorder(order=(k0, "
+        "m0, n0, k1, m1, n1)) "
         "upcast(axis=m1) vectorize(axis=n1)"
     ),
     (
-        "tile(axis=m, size=4) tile(axis=m1, size=2) tile(axis=n, size=16) upcast(axis=m2) vectorize(axis=n1) "
+        "tile(axis=m, size=4) tile(axis=m1, size=2) tile(axis=n, size=16) upcast(axis=m2) "
+        "vectorize(axis=n1) "
         "thread(axis=m0)"
     ),
-    "pad(axis=n, multiple=16) tile(axis=n, size=16) vectorize(axis=n1) tile(axis=k, size=3) unroll(axis=k1)",
+    (
+        "pad(axis=n, multiple=16) tile(axis=n, size=16) vectorize(axis=n1) tile(axis=k, "
+        "size=3) unroll(axis=k1)"
+    ),
     "tile(axis=k, size=8) group(axis=k1) tile(axis=m, size=3) upcast(axis=m1)",
     (
-        "tile(axis=m, size=6) tile(axis=n, size=4) reorder(order=(n0, m0, m1, n1)) vectorize(axis=n1) unroll(axis=k) "
+        "tile(axis=m, size=6) tile(axis=n, size=4) reorder(order=(n0, m0, m1, n1)) "
+        "vectorize(axis=n1) unroll(axis=k) "
         "stage(param=B, at=n0, layout=(k, n1)) stage(param=A, at=m0, layout=())"
     ),
 ]

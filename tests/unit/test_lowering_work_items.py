@@ -1,4 +1,6 @@
-"""Reductions shared over work-items, next to other loops of the same reduction: found by fuzzing, kept by name."""
+"""Reductions shared over work-items, next to other loops of the same reduction: found by fuzzing,
+kept by name.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ CASES = {
     # The tail of r was not peeled inside the work-items' loop, and its last taps were dropped.
     "tail_of_another_axis_in_registers": (
         conv3x3(3, 1, 3),
-        "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) upcast(axis=x) upcast(axis=r1)",
+        (
+            "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) "
+            "upcast(axis=x) upcast(axis=r1)"
+        ),
     ),
     "tail_of_another_axis_with_a_staged_operand": (
         conv3x3(3, 1, 3),
         (
-            "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) upcast(axis=x) "
+            "tile(axis=r, size=4) tile(axis=c, size=2) group(axis=s) unroll(axis=c1) "
+            "upcast(axis=x) "
             "stage(param=X, at=y, layout=(r1, s, c0, x, c1)) thread(axis=y) upcast(axis=r1)"
         ),
     ),
@@ -30,7 +36,8 @@ CASES = {
     "outer_loop_of_one_step": (
         conv3x3(1, 3, 4),
         (
-            "thread(axis=x) tile(axis=s, size=2) upcast(axis=s1) tile(axis=s0, size=4) thread(axis=o) upcast(axis=y) "
+            "thread(axis=x) tile(axis=s, size=2) upcast(axis=s1) tile(axis=s0, size=4) "
+            "thread(axis=o) upcast(axis=y) "
             "group(axis=r)"
         ),
     ),

@@ -1,4 +1,6 @@
-"""Machine code of tails at the level that candidates and models are compiled at: masked vectors, no lane by itself."""
+"""Machine code of tails at the level that candidates and models are compiled at: masked vectors, no
+lane by itself.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.opts import Schedule
 
 if platform.machine() not in ("x86_64", "AMD64"):
-    pytest.skip(f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True)
+    pytest.skip(
+        f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True
+    )
 
 AVX2 = replace(AVX512, arch="haswell", vector_bytes=32, registers=16)
 SSE = replace(AVX512, arch="nehalem", vector_bytes=16, registers=16)
@@ -36,7 +40,10 @@ ALONE = r"movss\s+(%xmm\d+, \(|[^%]*\(.*\), %xmm)|v?(extract|insert)ps|vp?(gathe
 """A lane of f32 that is read or written by itself."""
 
 MASKED = {
-    AVX512.arch: (r"vmovups\s+\([^)]*\), %zmm\d+ \{%k\d\} \{z\}", r"vmovups\s+%zmm\d+, \([^)]*\) \{%k\d\}"),
+    AVX512.arch: (
+        r"vmovups\s+\([^)]*\), %zmm\d+ \{%k\d\} \{z\}",
+        r"vmovups\s+%zmm\d+, \([^)]*\) \{%k\d\}",
+    ),
     AVX2.arch: (r"vmaskmovps\s+\([^)]*\), %ymm\d+, %ymm", r"vmaskmovps\s+%ymm\d+, %ymm\d+, \("),
 }
 """How each reads and writes a vector of which some lanes count."""

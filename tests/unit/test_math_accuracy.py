@@ -1,4 +1,6 @@
-"""The f32 functions are as accurate as docs/NUMERICS.md says, on a part of the sample that its table was made from."""
+"""The f32 functions are as accurate as docs/NUMERICS.md says, on a part of the sample that its
+table was made from.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ from tunegrad.ir.target import Target
 from tunegrad.render import math_coefficients
 
 _LIBRARY = {
-    Op.EXP: np.exp, Op.LOG: np.log, Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin, Op.POW: np.power,
+    Op.EXP: np.exp, Op.LOG: np.log, Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin,
+    Op.POW: np.power,
 }  # fmt: skip
 
 
 def _documented(op: Op) -> list[float]:
     row = re.search(
-        rf"^\| {op} \|[^|]*\|" + r" ([0-9.]+) \|[^|]*\|" * len(TARGETS), table_of("measure_math"), re.MULTILINE
+        rf"^\| {op} \|[^|]*\|" + r" ([0-9.]+) \|[^|]*\|" * len(TARGETS),
+        table_of("measure_math"),
+        re.MULTILINE,
     )
     assert row is not None, op
     return [float(cell) for cell in row.groups()]
@@ -41,7 +46,9 @@ def test_worst_error_of_a_sample_is_within_the_documented_one(case: Case, column
 @pytest.mark.parametrize("op", sorted(_LIBRARY))
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8, 24, 32])
 @pytest.mark.parametrize("target", [host, without_avx512], ids=["host", "no AVX-512"])
-def test_every_lane_count_gives_the_same_bits(op: Op, lanes: int, target: Callable[[], Target]) -> None:
+def test_every_lane_count_gives_the_same_bits(
+    op: Op, lanes: int, target: Callable[[], Target]
+) -> None:
     x = np.random.default_rng(1).uniform(-12, 12, 4800).astype(np.float32)
     arrays = (np.abs(x), x[::-1].copy()) if op is Op.POW else (x,)
     some, whole = Kernel(op, F32, lanes, target()), Kernel(op, F32, 16, target())
@@ -53,7 +60,9 @@ def test_every_lane_count_gives_the_same_bits(op: Op, lanes: int, target: Callab
 def test_f64_is_as_good_as_the_library(op: Op, lanes: int) -> None:
     x = np.random.default_rng(2).uniform(0.01, 12, 400)
     arrays = (x, x[::-1].copy()) if op is Op.POW else (x,)
-    np.testing.assert_allclose(Kernel(op, F64, lanes)(*arrays), _LIBRARY[op](*arrays), rtol=4e-16, atol=0)
+    np.testing.assert_allclose(
+        Kernel(op, F64, lanes)(*arrays), _LIBRARY[op](*arrays), rtol=4e-16, atol=0
+    )
 
 
 @pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)

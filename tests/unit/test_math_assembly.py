@@ -1,4 +1,6 @@
-"""The f32 functions are instructions: no call survives, on machines with and without FMA, AVX and SSE4.1."""
+"""The f32 functions are instructions: no call survives, on machines with and without FMA, AVX and
+SSE4.1.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,21 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
 from tunegrad.render.math import FUNCTIONS, declarations, definition, library
 
-x86_only = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
+x86_only = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly"
+)
 
 AVX512 = ("skylake-avx512", "znver4")
 
 
-def _calls(op: Op, arch: str, lanes: int, dtype: object = F32, opt_level: Literal[1, 2] = 2) -> list[str]:
-    text = assembly(loop(op, F64 if dtype is F64 else F32, lanes, arch in AVX512), Target("t", "cpu", arch), opt_level)
+def _calls(
+    op: Op, arch: str, lanes: int, dtype: object = F32, opt_level: Literal[1, 2] = 2
+) -> list[str]:
+    text = assembly(
+        loop(op, F64 if dtype is F64 else F32, lanes, arch in AVX512),
+        Target("t", "cpu", arch),
+        opt_level,
+    )
     return re.findall(r"^\s+(?:call\w*\s.*|jmp\w*\s+[A-Za-z_*].*)$", text, re.MULTILINE)
 
 
@@ -30,7 +40,12 @@ def _calls(op: Op, arch: str, lanes: int, dtype: object = F32, opt_level: Litera
 @pytest.mark.parametrize("arch", ["x86-64", "nehalem", "haswell", "skylake-avx512", "znver4"])
 @pytest.mark.parametrize("op", sorted(FUNCTIONS))
 def test_f32_code_calls_nothing(op: Op, arch: str) -> None:
-    assert {lanes: _calls(op, arch, lanes) for lanes in (1, 4, 8, 16)} == {1: [], 4: [], 8: [], 16: []}
+    assert {lanes: _calls(op, arch, lanes) for lanes in (1, 4, 8, 16)} == {
+        1: [],
+        4: [],
+        8: [],
+        16: [],
+    }
 
 
 @x86_only
@@ -52,7 +67,10 @@ def test_exp_uses_the_whole_register() -> None:
 def test_definition_is_an_inline_function_of_its_name() -> None:
     name, text = definition(Op.POW, F32, 4)
     assert name == "tg.pow.f32x4"
-    head = "define internal <4 x float> @tg.pow.f32x4(<4 x float> %x, <4 x float> %y) alwaysinline nounwind {"
+    head = (
+        "define internal <4 x float> @tg.pow.f32x4(<4 x float> %x, <4 x float> %y) "
+        "alwaysinline nounwind {"
+    )
     assert text.splitlines()[0] == head
 
 
@@ -61,8 +79,16 @@ def test_one_lane_is_a_scalar() -> None:
 
 
 def test_library_declares_and_defines_once() -> None:
-    wanted = [(Op.EXP, F32, 8), (Op.ERF, F32, 8), (Op.EXP, F32, 8), (Op.POW, F64, 2), (Op.SIN, F32, 8)]
-    heads = [line for line in library(wanted).splitlines() if line.startswith(("declare", "define"))]
+    wanted = [
+        (Op.EXP, F32, 8),
+        (Op.ERF, F32, 8),
+        (Op.EXP, F32, 8),
+        (Op.POW, F64, 2),
+        (Op.SIN, F32, 8),
+    ]
+    heads = [
+        line for line in library(wanted).splitlines() if line.startswith(("declare", "define"))
+    ]
     assert len(heads) == len(set(heads)) == 7
     assert heads[:3] == sorted(declarations(Op.SIN, F32, 8) + declarations(Op.POW, F64, 2))
 
@@ -75,11 +101,18 @@ def test_library_does_not_depend_on_the_order_of_requests() -> None:
 @pytest.mark.parametrize(
     ("op", "dtype", "lanes", "message"),
     [
-        (Op.EXP, I32, 4, "exp on 4 lanes of i32: definitions exist for erf, exp, log, pow, sin, tanh"),
+        (
+            Op.EXP,
+            I32,
+            4,
+            "exp on 4 lanes of i32: definitions exist for erf, exp, log, pow, sin, tanh",
+        ),
         (Op.SQRT, F32, 4, "sqrt on 4 lanes of f32"),
         (Op.EXP, F32, 0, "exp on 0 lanes of f32"),
     ],
 )
-def test_what_has_no_definition_is_an_internal_error(op: Op, dtype: object, lanes: int, message: str) -> None:
+def test_what_has_no_definition_is_an_internal_error(
+    op: Op, dtype: object, lanes: int, message: str
+) -> None:
     with pytest.raises(InternalError, match=message):
         definition(op, dtype, lanes)  # type: ignore[arg-type]

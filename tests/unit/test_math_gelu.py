@@ -30,7 +30,9 @@ def test_gelu_of_negative_numbers_is_within_a_millionth(target: Callable[[], Tar
 def test_gelu_of_positive_numbers_keeps_its_digits() -> None:
     x = np.linspace(1e-6, 40, 2_000_001, dtype=np.float32)
     wide = x.astype(np.float64)
-    np.testing.assert_allclose(_gelu(Kernel(Op.ERF), x), 0.5 * wide * special.erfc(-wide / np.sqrt(2)), rtol=3e-7)
+    np.testing.assert_allclose(
+        _gelu(Kernel(Op.ERF), x), 0.5 * wide * special.erfc(-wide / np.sqrt(2)), rtol=3e-7
+    )
 
 
 def test_gelu_far_out_is_zero_or_the_argument() -> None:

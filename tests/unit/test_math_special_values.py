@@ -1,4 +1,6 @@
-"""Edges of the f32 functions: NaN, infinities, signed zeros, overflow, underflow, saturation, symmetry."""
+"""Edges of the f32 functions: NaN, infinities, signed zeros, overflow, underflow, saturation,
+symmetry.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from tunegrad.render.math_f32 import SIN_LIMIT
 INF, NAN = np.inf, np.nan
 LEAST = float(np.finfo(np.float32).smallest_subnormal)
 SPECIALS = np.array(
-    [0.0, -0.0, LEAST, -LEAST, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, 4194305.0, 8388609.0, 16777215.0,
-     -16777215.0, 16777216.0, -16777216.0, 3.4028235e38, -3.4028235e38, 0.99999994, 1.0000001, INF, -INF, NAN],
+    [0.0, -0.0, LEAST, -LEAST, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, 4194305.0,
+        8388609.0, 16777215.0,
+     -16777215.0, 16777216.0, -16777216.0, 3.4028235e38, -3.4028235e38,
+    0.99999994, 1.0000001, INF, -INF, NAN],
     np.float32,
 )  # fmt: skip
 
@@ -32,9 +36,17 @@ def target(request: pytest.FixtureRequest) -> Target:
     [
         (Op.EXP, [INF, -INF, 0.0, -0.0, 88.8, 1e30, -104.0, -1e30], [INF, 0, 1, 1, INF, INF, 0, 0]),
         (Op.LOG, [0.0, -0.0, -1.0, -INF, -LEAST, INF, 1.0], [-INF, -INF, NAN, NAN, NAN, INF, 0.0]),
-        (Op.TANH, [0.0, -0.0, INF, -INF, 9.02, -9.02, LEAST, 1e-20], [0.0, -0.0, 1, -1, 1, -1, LEAST, 1e-20]),
+        (
+            Op.TANH,
+            [0.0, -0.0, INF, -INF, 9.02, -9.02, LEAST, 1e-20],
+            [0.0, -0.0, 1, -1, 1, -1, LEAST, 1e-20],
+        ),
         (Op.ERF, [0.0, -0.0, INF, -INF, 3.92, -3.92, 1e30], [0.0, -0.0, 1, -1, 1, -1, 1]),
-        (Op.SIN, [0.0, -0.0, INF, -INF, SIN_LIMIT, -SIN_LIMIT, LEAST], [0.0, -0.0, NAN, NAN, NAN, NAN, LEAST]),
+        (
+            Op.SIN,
+            [0.0, -0.0, INF, -INF, SIN_LIMIT, -SIN_LIMIT, LEAST],
+            [0.0, -0.0, NAN, NAN, NAN, NAN, LEAST],
+        ),
     ],
 )
 def test_edges_are_exact(op: Op, x: list[float], expected: list[float], target: Target) -> None:
@@ -61,12 +73,16 @@ def test_exp_below_the_normal_numbers_is_zero_or_subnormal(target: Target) -> No
 
 def test_exp_keeps_its_digits_down_to_the_least_normal_number(target: Target) -> None:
     x = np.linspace(-87.33654, -86.5, 5000, dtype=np.float32)
-    np.testing.assert_allclose(Kernel(Op.EXP, target=target)(x), np.exp(x.astype(np.float64)), rtol=1.2e-7)
+    np.testing.assert_allclose(
+        Kernel(Op.EXP, target=target)(x), np.exp(x.astype(np.float64)), rtol=1.2e-7
+    )
 
 
 def test_exp_is_finite_up_to_the_largest_number(target: Target) -> None:
     x = np.array([88.7, 88.722, 88.7228], np.float32)
-    np.testing.assert_allclose(Kernel(Op.EXP, target=target)(x), np.exp(x.astype(np.float64)), rtol=1.2e-7)
+    np.testing.assert_allclose(
+        Kernel(Op.EXP, target=target)(x), np.exp(x.astype(np.float64)), rtol=1.2e-7
+    )
 
 
 @pytest.mark.parametrize("op", [Op.TANH, Op.ERF, Op.SIN])
@@ -86,7 +102,10 @@ def test_saturating_functions_stay_in_their_range(op: Op, target: Target) -> Non
 
 
 def test_pow_has_the_special_values_of_c(target: Target) -> None:
-    x, y = (np.array(side, np.float32) for side in zip(*itertools.product(SPECIALS, SPECIALS), strict=True))
+    x, y = (
+        np.array(side, np.float32)
+        for side in zip(*itertools.product(SPECIALS, SPECIALS), strict=True)
+    )
     with np.errstate(all="ignore"):
         want = np.power(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
     result = Kernel(Op.POW, target=target)(x, y)
@@ -97,7 +116,10 @@ def test_pow_has_the_special_values_of_c(target: Target) -> None:
 
 
 def test_pow_of_small_whole_numbers_is_exact() -> None:
-    x, y = (np.array(side, np.float32) for side in zip(*itertools.product(range(-9, 10), range(7)), strict=True))
+    x, y = (
+        np.array(side, np.float32)
+        for side in zip(*itertools.product(range(-9, 10), range(7)), strict=True)
+    )
     np.testing.assert_array_equal(Kernel(Op.POW)(x, y), x.astype(np.float64) ** y)
 
 

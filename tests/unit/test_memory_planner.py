@@ -22,7 +22,11 @@ def drawn(seed: int) -> list[Lifetime]:
     for _ in range(rng.randint(0, 60)):
         first = rng.randrange(steps)
         found.append(
-            Lifetime(rng.choice((0, 1, 63, 64, 65, 1000, rng.randint(1, 1 << 20))), first, rng.randint(first, steps))
+            Lifetime(
+                rng.choice((0, 1, 63, 64, 65, 1000, rng.randint(1, 1 << 20))),
+                first,
+                rng.randint(first, steps),
+            )
         )
     return found
 
@@ -38,7 +42,8 @@ def test_nothing_that_lives_together_overlaps(seed: int) -> None:
             b = plan[j]
             if a.first <= b.last and b.first <= a.last:
                 assert (
-                    arena.offsets[i] + a.nbytes <= arena.offsets[j] or arena.offsets[j] + b.nbytes <= arena.offsets[i]
+                    arena.offsets[i] + a.nbytes <= arena.offsets[j]
+                    or arena.offsets[j] + b.nbytes <= arena.offsets[i]
                 )
 
 

@@ -1,4 +1,6 @@
-"""What schedules, kernels and loop trees remember of themselves: never stale, and no part of what they are."""
+"""What schedules, kernels and loop trees remember of themselves: never stale, and no part of what
+they are.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def gemm_tree() -> LoopTree:
     return space.tree(space.sample(DefaultChooser()))
 
 
-def refusal(rule: Callable[[LoopTree, Staged], object], tree: LoopTree, staged: Staged) -> str | None:
+def refusal(
+    rule: Callable[[LoopTree, Staged], object], tree: LoopTree, staged: Staged
+) -> str | None:
     try:
         rule(tree, staged)
     except IllegalAction as error:
@@ -49,7 +53,9 @@ def refusal(rule: Callable[[LoopTree, Staged], object], tree: LoopTree, staged: 
 def test_schedule_with_other_actions_prints_anew() -> None:
     schedule = Schedule.parse("tile(axis=a, size=4)")
     assert schedule.text == "tile(axis=a, size=4)"
-    assert replace(schedule, actions=Schedule.parse("unroll(axis=b)").actions).text == "unroll(axis=b)"
+    assert (
+        replace(schedule, actions=Schedule.parse("unroll(axis=b)").actions).text == "unroll(axis=b)"
+    )
 
 
 def test_what_sketches_find_for_one_target_is_not_taken_for_another() -> None:
@@ -93,7 +99,12 @@ def test_tree_with_other_loops_finds_its_region_anew() -> None:
 
 def test_with_loops_keeps_all_else() -> None:
     tree = replace(
-        gemm_tree(), staged=(Staged("p1", ""),), padded=("a",), kept=(0,), streamed=("p0",), prefetched=(("p1", 64),)
+        gemm_tree(),
+        staged=(Staged("p1", ""),),
+        padded=("a",),
+        kept=(0,),
+        streamed=("p0",),
+        prefetched=(("p1", 64),),
     )
     assert tree.with_loops(tree.loops) == tree
     other = tree.with_loops(tree.loops[::-1], tree.index[::-1])
@@ -114,7 +125,9 @@ def test_copy_is_legal_where_its_plan_can_be_made() -> None:
     asked = [a for a in Stage.options(tree) if isinstance(a, Stage)]
     assert asked
     copies = [Staged(a.param, a.at, a.layout) for a in asked]
-    wrong = [replace(c, layout=(*c.layout[1:], "a")) for c in copies] + [replace(c, at="nowhere") for c in copies]
+    wrong = [replace(c, layout=(*c.layout[1:], "a")) for c in copies] + [
+        replace(c, at="nowhere") for c in copies
+    ]
     wrong += [replace(c, param="p9") for c in copies] + [Staged("p1", "load")]
     for staged in (*copies, *wrong):
         grown = replace(tree, staged=(staged,))

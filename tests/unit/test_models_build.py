@@ -1,4 +1,6 @@
-"""The four networks: shapes, torchvision's names, well scaled values, and the kernels' reductions."""
+"""The four networks: shapes, torchvision's names, well scaled values, and the kernels'
+reductions.
+"""
 
 import pickle
 
@@ -32,7 +34,9 @@ def test_drawn_network_has_outputs_of_order_one(name):
 
 
 @pytest.mark.parametrize(
-    ("make", "entries", "elements"), [(resnet18, 102, 11_689_512), (resnet50, 267, 25_557_032)], ids=["18", "50"]
+    ("make", "entries", "elements"),
+    [(resnet18, 102, 11_689_512), (resnet50, 267, 25_557_032)],
+    ids=["18", "50"],
 )
 def test_resnet_has_torchvisions_parameters(make, entries, elements):
     model = make()
@@ -63,7 +67,8 @@ def test_resnet50_has_the_stride_in_the_middle_of_a_bottleneck():
 
 @pytest.mark.parametrize(
     ("make", "count"),
-    # convolutions, one pool, one mean, one linear; 8 matrix products, 2 for softmax, 2 for each norm; 3 layers
+    # convolutions, one pool, one mean, one linear; 8 matrix products, 2 for softmax, 2 for each
+    # norm; 3 layers
     [(resnet18, 20 + 3), (resnet50, 53 + 3), (encoder_layer, 8 + 2 + 4), (mlp, 3)],
     ids=["resnet18", "resnet50", "encoder", "mlp"],
 )
@@ -108,7 +113,10 @@ def test_build_refuses_foreign_weights():
     [
         (lambda: resnet18(batch=0), r"resnet18: batch=0 must be an integer of at least 1"),
         (lambda: resnet50(image="big"), r"resnet50: image='big' must be an integer of at least 1"),
-        (lambda: resnet18(classes=True), r"resnet18: classes=True must be an integer of at least 1"),
+        (
+            lambda: resnet18(classes=True),
+            r"resnet18: classes=True must be an integer of at least 1",
+        ),
         (lambda: encoder_layer(heads=7), r"encoder: heads=7 does not divide hidden=768"),
         (lambda: mlp(sizes=[3]), r"mlp: sizes=\[3\] must list at least two integers"),
         (lambda: mlp(sizes=[3, -1]), r"mlp: sizes\[1\]=-1 must be an integer of at least 1"),
@@ -120,7 +128,10 @@ def test_bad_size_is_refused(call, message):
 
 
 def against_torch(name, model, x):
-    pytest.importorskip("torch", reason="torch is not installed ([bench] extra): no outside reference for whole models")
+    pytest.importorskip(
+        "torch",
+        reason="torch is not installed ([bench] extra): no outside reference for whole models",
+    )
     import torch
 
     from benchmarks import torch_models

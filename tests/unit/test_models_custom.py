@@ -30,7 +30,10 @@ def tiny():
 def module():
     made = types.ModuleType("users_models")
     made.tiny = tiny
-    made.sized = lambda rows=1: (lambda a, b: a @ b, [np.zeros((rows, 3), np.float32), np.zeros((3, 2), np.float32)])
+    made.sized = lambda rows=1: (
+        lambda a, b: a @ b,
+        [np.zeros((rows, 3), np.float32), np.zeros((3, 2), np.float32)],
+    )
     made.number = 3
     made.wrong = lambda: [1, 2]
     sys.modules["users_models"] = made
@@ -73,7 +76,12 @@ def test_model_is_found_by_its_reference(module):
     assert find_model("users_models:tiny").name == "tiny"
     model = find_model("users_models:sized", {"rows": 5})
     assert model.inputs[0].shape == (5, 3)
-    assert find_model("tunegrad.models.resnet:resnet18", {"image": 32}).inputs[0].shape == (1, 3, 32, 32)
+    assert find_model("tunegrad.models.resnet:resnet18", {"image": 32}).inputs[0].shape == (
+        1,
+        3,
+        32,
+        32,
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,9 +91,17 @@ def test_model_is_found_by_its_reference(module):
         ("no_such_module:f", {}, "model 'no_such_module:f': No module named 'no_such_module'"),
         ("users_models:none", {}, "module users_models has no function 'none'"),
         ("users_models:number", {}, "module users_models has no function 'number'"),
-        ("users_models:tiny", {"depth": 3}, "got an unexpected keyword argument 'depth'; its arguments: none"),
+        (
+            "users_models:tiny",
+            {"depth": 3},
+            "got an unexpected keyword argument 'depth'; its arguments: none",
+        ),
         ("users_models:sized", {"row": 3}, "its arguments: rows"),
-        ("users_models:wrong", {}, r"is a list; it must be a Model or a pair \(function, \[examples\]\)"),
+        (
+            "users_models:wrong",
+            {},
+            r"is a list; it must be a Model or a pair \(function, \[examples\]\)",
+        ),
     ],
 )
 def test_bad_reference_is_refused(module, reference, arguments, message):

@@ -76,7 +76,9 @@ def test_an_output_that_is_right_passes_and_one_wrong_element_does_not(number: i
 
 
 def test_a_kernel_wrong_in_one_pixel_of_the_first_layer_shows_at_the_end() -> None:
-    """One element of 1152 in front of a convolution: the change is thousands of times the tolerance."""
+    """One element of 1152 in front of a convolution: the change is thousands of times the
+    tolerance.
+    """
     nodes, outputs = flat(convolution())
     (expected,) = evaluated(nodes, outputs, (X,), 0) or ()
     x = drawn([X], 0)["x"]
@@ -104,7 +106,10 @@ def test_integers_of_integers_are_exact_and_those_behind_floats_may_tip_over() -
     values = np.arange(4000)
     off = values.copy()
     off[5] += 1
-    exact, behind = Expected.of(values, values, I32, Facts(floats=False)), Expected.of(values, values, I32, Facts())
+    exact, behind = (
+        Expected.of(values, values, I32, Facts(floats=False)),
+        Expected.of(values, values, I32, Facts()),
+    )
     assert exact.fault(off)
     assert behind.fault(off) == ""
     off[:100] += 1

@@ -1,4 +1,6 @@
-"""Layers name their parameters as torch does, load them as constants, and fold batch norm into the convolution."""
+"""Layers name their parameters as torch does, load them as constants, and fold batch norm into the
+convolution.
+"""
 
 import numpy as np
 import pytest
@@ -46,7 +48,9 @@ def test_loaded_weights_are_named_constants():
 
 
 def test_call_before_load_is_refused():
-    with pytest.raises(WeightsError, match=r"a parameter of shape \(2, 3\) has no value yet; call load\(\)"):
+    with pytest.raises(
+        WeightsError, match=r"a parameter of shape \(2, 3\) has no value yet; call load\(\)"
+    ):
         nn.Linear(3, 2)(Tensor.input("x", (4, 3)))
 
 

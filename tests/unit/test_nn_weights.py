@@ -11,7 +11,9 @@ from tunegrad.errors import WeightsError
 from tunegrad.frontend import ParameterSpec, check_weights, draw, load_weights, read_safetensors
 from tunegrad.frontend.arrays import bf16_bits
 
-SPECS = tuple(ParameterSpec(n, s) for n, s in [("fc.weight", (3, 4)), ("fc.bias", (3,)), ("bn.weight", (5,))])
+SPECS = tuple(
+    ParameterSpec(n, s) for n, s in [("fc.weight", (3, 4)), ("fc.bias", (3,)), ("bn.weight", (5,))]
+)
 
 
 def given(**changes):
@@ -32,17 +34,22 @@ def test_draw_depends_on_name_and_seed_only():
     for name, array in other.items():
         np.testing.assert_array_equal(array, one[name])
     assert not np.array_equal(draw(SPECS, 8)["fc.bias"], one["fc.bias"])
-    assert not np.array_equal(draw([ParameterSpec("b", (9,))])["b"], draw([ParameterSpec("c", (9,))])["c"])
+    assert not np.array_equal(
+        draw([ParameterSpec("b", (9,))])["b"], draw([ParameterSpec("c", (9,))])["c"]
+    )
 
 
 def test_draw_is_the_same_in_another_process():
     code = (
         "from tunegrad.frontend import ParameterSpec, draw\n"
-        "import sys; sys.stdout.write(draw([ParameterSpec('fc.weight', (3, 4))], 7)['fc.weight'].tobytes().hex())"
+        "import sys; sys.stdout.write(draw([ParameterSpec('fc.weight', (3, 4))], "
+        "7)['fc.weight'].tobytes().hex())"
     )
     path = ":".join(sys.path)
     env = {"PYTHONPATH": path, "PYTHONHASHSEED": "3"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
     assert done.stdout == draw(SPECS, 7)["fc.weight"].tobytes().hex()
 
 
@@ -60,7 +67,9 @@ def test_weights_come_in_the_order_of_the_parameters():
 
 
 def test_batch_counters_are_ignored():
-    assert set(check_weights(SPECS, given(bn__num_batches_tracked=np.int64(3)))) == {p.name for p in SPECS}
+    assert set(check_weights(SPECS, given(bn__num_batches_tracked=np.int64(3)))) == {
+        p.name for p in SPECS
+    }
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
@@ -69,12 +78,18 @@ def test_floats_of_another_width_are_converted(dtype):
 
 
 def test_missing_weights_are_named_and_counted():
-    refused(lambda: check_weights(SPECS, {}, "net"), "weights of net: 3 missing (fc.weight, fc.bias, bn.weight)")
+    refused(
+        lambda: check_weights(SPECS, {}, "net"),
+        "weights of net: 3 missing (fc.weight, fc.bias, bn.weight)",
+    )
 
 
 def test_only_the_first_few_are_named():
     extra = {f"x{i}": np.ones(1) for i in range(5)}
-    refused(lambda: check_weights(SPECS, given(**extra)), "weights of model: 5 unexpected (x0, x1, x2 and 2 more)")
+    refused(
+        lambda: check_weights(SPECS, given(**extra)),
+        "weights of model: 5 unexpected (x0, x1, x2 and 2 more)",
+    )
 
 
 def test_misshapen_weights_are_named_with_both_shapes():
@@ -86,18 +101,24 @@ def test_misshapen_weights_are_named_with_both_shapes():
 
 def test_integers_are_no_float_weights():
     refused(
-        lambda: check_weights(SPECS, given(fc__bias=np.ones(3, np.int64))), "fc.bias is int64 (3,), must be f32 (3,)"
+        lambda: check_weights(SPECS, given(fc__bias=np.ones(3, np.int64))),
+        "fc.bias is int64 (3,), must be f32 (3,)",
     )
 
 
 def test_all_problems_are_told_at_once():
     weights = given(fc__weight=np.ones(2, np.float32), other=np.ones(1))
     del weights["fc.bias"]
-    refused(lambda: check_weights(SPECS, weights), "1 missing (fc.bias); 1 unexpected (other); 1 misshapen (fc.weight")
+    refused(
+        lambda: check_weights(SPECS, weights),
+        "1 missing (fc.bias); 1 unexpected (other); 1 misshapen (fc.weight",
+    )
 
 
 def test_what_is_no_array_is_refused():
-    refused(lambda: check_weights(SPECS, given(fc__bias="three")), "weights: fc.bias is of type str")
+    refused(
+        lambda: check_weights(SPECS, given(fc__bias="three")), "weights: fc.bias is of type str"
+    )
 
 
 def test_safetensors_file_is_read(tmp_path):
@@ -119,7 +140,10 @@ def test_safetensors_file_in_bf16_is_read_as_f32(tmp_path):
 def test_safetensors_file_with_wrong_weights_names_the_file(tmp_path):
     path = tmp_path / "w.safetensors"
     save_file({"other": np.ones(1, np.float32)}, path)
-    refused(lambda: load_weights(SPECS, path, owner="net"), f"weights of net in {path}: 3 missing (fc.weight")
+    refused(
+        lambda: load_weights(SPECS, path, owner="net"),
+        f"weights of net in {path}: 3 missing (fc.weight",
+    )
 
 
 def test_absent_file_is_refused(tmp_path):
@@ -127,7 +151,9 @@ def test_absent_file_is_refused(tmp_path):
     refused(lambda: load_weights(SPECS, path), f"weights file {path}: No such file or directory")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 something else", b"\xff" * 64], ids=["empty", "zip", "noise"])
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 something else", b"\xff" * 64], ids=["empty", "zip", "noise"]
+)
 def test_damaged_file_is_refused(tmp_path, content):
     path = tmp_path / "w.safetensors"
     path.write_bytes(content)

@@ -1,4 +1,6 @@
-"""Without pyopencl, the OpenCL device says which extra to install, and importing its module loads nothing."""
+"""Without pyopencl, the OpenCL device says which extra to install, and importing its module loads
+nothing.
+"""
 
 import subprocess
 import sys
@@ -11,7 +13,9 @@ from tunegrad.errors import DeviceError
 
 def test_opencl_without_pyopencl_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyopencl", None)
-    with pytest.raises(DeviceError, match=r"device opencl needs pyopencl: pip install 'tunegrad\[opencl\]'"):
+    with pytest.raises(
+        DeviceError, match=r"device opencl needs pyopencl: pip install 'tunegrad\[opencl\]'"
+    ):
         devices.open("opencl")
 
 

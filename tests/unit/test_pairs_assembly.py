@@ -15,14 +15,17 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 
 if platform.machine() not in ("x86_64", "AMD64"):
-    pytest.skip(f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True)
+    pytest.skip(
+        f"LLVM here compiles for {platform.machine()}, not for x86-64", allow_module_level=True
+    )
 
 DOT = replace(AVX512, features=("+avx512bf16", "+avx512f", "+avx512vl"), threads=1)
 NO_DOT = replace(DOT, arch="skylake-avx512", features=("+avx512f", "+avx512vl"))
 KERNEL = dot_kernel(matmul((1024, 1024), (1024, 1024)))
 HAND = (
     "tile(axis=b, size=32) tile(axis=b1, size=16) tile(axis=a, size=12) tile(axis=ra, size=256) "
-    "reorder(order=(ra0, a0, b0, a1, b1, b2, ra1)) upcast(axis=a1) upcast(axis=b1) vectorize(axis=b2) "
+    "reorder(order=(ra0, a0, b0, a1, b1, b2, ra1)) upcast(axis=a1) upcast(axis=b1) "
+    "vectorize(axis=b2) "
     "stage(param=p2, at=ra0, layout=(b0, ra1, b1, b2))"
 )
 
@@ -74,6 +77,8 @@ def test_text_without_a_target_is_for_every_target():
     assert "llvm.x86.avx512bf16.dpbf16ps.512" in render_llvm(program, DOT)
 
 
-@pytest.mark.parametrize("features", [("+avx512f",), ("+avx512f", "+avx512bf16"), ("-avx512bf16", "+avx512f")])
+@pytest.mark.parametrize(
+    "features", [("+avx512f",), ("+avx512f", "+avx512bf16"), ("-avx512bf16", "+avx512f")]
+)
 def test_target_needs_all_the_features(features):
     assert not replace(DOT, features=features).bf16_dot

@@ -149,7 +149,9 @@ def test_matrix_that_is_read_once_is_paired_where_it_is_constant():
     assert dots(VECTOR @ weights) == 1
 
 
-@pytest.mark.parametrize("case", [matmul(*s) for s in MATMULS] + [conv(*s) for s in CONVS], ids=lambda c: str(c.output))
+@pytest.mark.parametrize(
+    "case", [matmul(*s) for s in MATMULS] + [conv(*s) for s in CONVS], ids=lambda c: str(c.output)
+)
 def test_pairs_compute_what_the_products_do(case):
     before, after = (case.output.node,), pair_dots((case.output.node,))
     verify_graph(after)

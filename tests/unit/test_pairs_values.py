@@ -20,7 +20,9 @@ from tunegrad.ir.op_types import result_type
 from tunegrad.ir.reference import in_float64
 from tunegrad.ir.verify_kernel import verify_kernel
 
-X, Y = (bf16_values(bf16_bits(np.random.default_rng(i).standard_normal(64) * 2.0**i)) for i in (1, 2))
+X, Y = (
+    bf16_values(bf16_bits(np.random.default_rng(i).standard_normal(64) * 2.0**i)) for i in (1, 2)
+)
 
 
 def test_halves_of_a_pair_are_what_it_was_made_of():
@@ -55,11 +57,13 @@ def test_dot2_add_rounds_after_the_second_product_and_after_the_first(lanes):
 @pytest.mark.parametrize(
     ("op", "args", "result"),
     [
-        (Op.PAIR, (BF16, BF16), BF16X2), (Op.PAIR, (F32, F32), BF16X2), (Op.PAIR, (F32, BF16), None),
+        (Op.PAIR, (BF16, BF16), BF16X2), (Op.PAIR, (F32, F32), BF16X2),
+        (Op.PAIR, (F32, BF16), None),
         (Op.PAIR, (I32, I32), None), (Op.LOW, (BF16X2,), F32), (Op.HIGH, (F32,), None),
         (Op.DOT2, (BF16X2, BF16X2), F32), (Op.DOT2, (F32, F32), None),
         (Op.DOT2_ADD, (BF16X2, BF16X2, F32), F32), (Op.DOT2_ADD, (BF16X2, BF16X2, F64), None),
-        (Op.ADD, (BF16X2, BF16X2), None), (Op.MUL, (BF16X2, BF16X2), None), (Op.LT, (BF16X2, BF16X2), None),
+        (Op.ADD, (BF16X2, BF16X2), None), (Op.MUL, (BF16X2, BF16X2), None),
+        (Op.LT, (BF16X2, BF16X2), None),
     ],
     ids=str,
 )  # fmt: skip
@@ -67,7 +71,9 @@ def test_operations_on_pairs_take_pairs_only(op, args, result):
     assert result_type(op, args) == result
 
 
-@pytest.mark.parametrize(("op", "dtype"), [(Op.PAIR, F32), (Op.PAIR, BF16X2), (Op.ADD, BF16X2)], ids=str)
+@pytest.mark.parametrize(
+    ("op", "dtype"), [(Op.PAIR, F32), (Op.PAIR, BF16X2), (Op.ADD, BF16X2)], ids=str
+)
 def test_graph_refuses_other_operations_on_pairs(op, dtype):
     x = graph.graph_input("x", (4,), dtype)
     with pytest.raises(DTypeError, match=f"{op}: {dtype} does not fit"):
@@ -88,7 +94,9 @@ def test_float64_reference_of_a_sum_of_pairs_adds_exact_products():
     wide = in_float64(kernel)
     verify_kernel(wide)
     arrays = {p.name: memory(p.dtype, p.size, 1) for p in kernel.params if p.role != "out"}
-    a, b = (bf16_values(arrays[p.name].view(np.uint16)).reshape(*p.shape, 2) for p in kernel.params[1:])
+    a, b = (
+        bf16_values(arrays[p.name].view(np.uint16)).reshape(*p.shape, 2) for p in kernel.params[1:]
+    )
     want = np.einsum("ikp,kjp->ij", a.astype(np.float64), b)
     (got,) = interpret(wide, arrays).values()
     np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-14)

@@ -71,7 +71,10 @@ def test_process_replay_shows_changed_actions_and_missing_cases(before):
     after = [replace(first, actions="tile(axis=a, size=4)"), *rest, replace(second, name="new")]
     assert differences(before, after) == sorted(
         [
-            f"{first.name}: actions changed\n    actions\n      {first.actions}\n      tile(axis=a, size=4)",
+            (
+                f"{first.name}: actions changed\n    actions\n      {first.actions}\n      "
+                "tile(axis=a, size=4)"
+            ),
             f"{second.name}: only before",
             "new: only after",
         ]
@@ -90,11 +93,15 @@ def test_process_replay_command_line(before, tmp_path, capsys, monkeypatch):
     assert main(["compare", str(old)]) == 0
     save([replace(before[0], program="x"), *before[1:]], new)
     assert main(["compare", str(old), str(new)]) == 3
-    assert f"{before[0].name}: program changed\n1 of {len(before)} cases differ" in capsys.readouterr().out
+    assert (
+        f"{before[0].name}: program changed\n1 of {len(before)} cases differ"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"version": 9, "cases": []}', '{"version": 1, "cases": [{"name": 1}]}']
+    "text",
+    ["", "{}", "[]", '{"version": 9, "cases": []}', '{"version": 1, "cases": [{"name": 1}]}'],
 )
 def test_process_replay_refuses_a_file_that_is_no_capture(text, tmp_path, capsys):
     file = tmp_path / "broken.json"
@@ -114,4 +121,12 @@ def test_process_replay_file_is_plain_json(before, tmp_path):
     save(before[:1], tmp_path / "a.json")
     data = json.loads((tmp_path / "a.json").read_text())
     assert data["version"] == process_replay.VERSION
-    assert set(data["cases"][0]) == {"name", "kernel", "target", "actions", "program", "text", "illegal"}
+    assert set(data["cases"][0]) == {
+        "name",
+        "kernel",
+        "target",
+        "actions",
+        "program",
+        "text",
+        "illegal",
+    }

@@ -46,11 +46,15 @@ def without_barrier(body, number, seen):
             seen.append(i)
             if len(seen) - 1 == number:
                 continue
-        kept.append(replace(i, body=without_barrier(i.body, number, seen)) if isinstance(i, For) else i)
+        kept.append(
+            replace(i, body=without_barrier(i.body, number, seen)) if isinstance(i, For) else i
+        )
     return tuple(kept)
 
 
-@pytest.mark.parametrize(("make", "number"), [(tiled_gemm, 0), (tiled_gemm, 1), *((row_sum, k) for k in range(4))])
+@pytest.mark.parametrize(
+    ("make", "number"), [(tiled_gemm, 0), (tiled_gemm, 1), *((row_sum, k) for k in range(4))]
+)
 def test_program_interpreter_finds_the_race_of_a_missing_barrier(make, number):
     program = make(32) if make is tiled_gemm else make()
     broken = replace(program, body=without_barrier(program.body, number, []))
@@ -66,12 +70,18 @@ def test_program_interpreter_finds_two_threads_that_write_different_values():
 
 
 def test_program_interpreter_allows_every_thread_to_write_the_same_value():
-    buffers = run(Number(1, 2.5, F), Store("y", as_index(3), 1, F), Load(2, "y", as_index(3), F), threads=4)
+    buffers = run(
+        Number(1, 2.5, F), Store("y", as_index(3), 1, F), Load(2, "y", as_index(3), F), threads=4
+    )
     assert buffers["y"][3] == 2.5
 
 
 def test_program_interpreter_finds_a_thread_that_updates_what_all_write():
-    update = (Load(2, "y", as_index(0), F), Compute(3, Op.ADD, (2, 2), F), Store("y", as_index(0), 3, F))
+    update = (
+        Load(2, "y", as_index(0), F),
+        Compute(3, Op.ADD, (2, 2), F),
+        Store("y", as_index(0), 3, F),
+    )
     with pytest.raises(VerifyError, match="race"):
         run(Number(1, 2.5, F), Store("y", as_index(0), 1, F), *update, threads=2)
 
@@ -82,7 +92,9 @@ def test_program_interpreter_finds_a_read_of_what_another_thread_writes_later():
         Load(1, "s", 1 - i, F),
         Store("s", i, 1, F),
     )
-    fill = loop("j", 2, Load(9, "x", var("j", 2), F), Store("s", var("j", 2), 9, F), kind="thread", count=2)
+    fill = loop(
+        "j", 2, Load(9, "x", var("j", 2), F), Store("s", var("j", 2), 9, F), kind="thread", count=2
+    )
     with pytest.raises(VerifyError, match=r"race: (reads|writes) what thread 0"):
         run(
             fill,
@@ -104,14 +116,18 @@ def test_program_interpreter_finds_a_race_of_vector_accesses():
 
 def test_program_interpreter_finds_a_race_between_work_groups():
     g, item = var("g", 2), var("l", 2)
-    body = loop("l", 2, Load(1, "x", g * 2 + item, F), Store("y", item, 1, F), kind="local", count=2)
+    body = loop(
+        "l", 2, Load(1, "x", g * 2 + item, F), Store("y", item, 1, F), kind="local", count=2
+    )
     with pytest.raises(VerifyError, match="race: writes another value than work-group 0"):
         run(loop("g", 2, body, kind="thread", count=2), threads=2, local=2)
 
 
 def test_program_interpreter_has_no_barrier_between_work_groups():
     g, item = var("g", 2), var("l", 2)
-    first = loop("l", 2, Load(1, "x", g * 2 + item, F), Store("y", g * 2 + item, 1, F), kind="local", count=2)
+    first = loop(
+        "l", 2, Load(1, "x", g * 2 + item, F), Store("y", g * 2 + item, 1, F), kind="local", count=2
+    )
     second = loop("l", 2, Load(2, "y", (g * -2 + 2) + item, F), kind="local", count=2)
     with pytest.raises(VerifyError, match="never written"):
         run(loop("g", 2, first, Barrier(), second, kind="thread", count=2), threads=2, local=2)
@@ -120,7 +136,9 @@ def test_program_interpreter_has_no_barrier_between_work_groups():
 @pytest.mark.parametrize("shift", [-1, 8, 100])
 def test_program_interpreter_finds_an_access_out_of_bounds(shift):
     at = var("i", 4) + shift
-    with pytest.raises(VerifyError, match=rf"out of bounds: x\[{shift}\] of 8 elements; thread 0, i=0"):
+    with pytest.raises(
+        VerifyError, match=rf"out of bounds: x\[{shift}\] of 8 elements; thread 0, i=0"
+    ):
         run(loop("i", 4, Load(1, "x", at, F)))
     with pytest.raises(VerifyError, match=rf"out of bounds: y\[{shift}\]"):
         run(Number(1, 0.0, F), loop("i", 4, Store("y", at, 1, F)))
@@ -154,20 +172,35 @@ def test_program_interpreter_finds_reads_of_what_was_never_written():
 
 def test_program_interpreter_keeps_private_scratch_of_threads_apart():
     i = var("i", 2)
-    body = (Load(1, "x", i, F), Store("s", as_index(0), 1, F), Load(2, "s", as_index(0), F), Store("y", i, 2, F))
-    buffers = run(loop("i", 2, *body, kind="thread", count=2), allocs=(Alloc("s", F32, 1, "thread"),), threads=2)
+    body = (
+        Load(1, "x", i, F),
+        Store("s", as_index(0), 1, F),
+        Load(2, "s", as_index(0), F),
+        Store("y", i, 2, F),
+    )
+    buffers = run(
+        loop("i", 2, *body, kind="thread", count=2),
+        allocs=(Alloc("s", F32, 1, "thread"),),
+        threads=2,
+    )
     np.testing.assert_array_equal(buffers["y"][:2], buffers["x"][:2])
 
 
 def test_program_interpreter_forgets_registers_declared_again():
-    again = (Register("r", F), If(below(var("i", 2), 1), (Number(1, 0.0, F), Write("r", 1, F))), Read(2, "r", F))
+    again = (
+        Register("r", F),
+        If(below(var("i", 2), 1), (Number(1, 0.0, F), Write("r", 1, F))),
+        Read(2, "r", F),
+    )
     with pytest.raises(VerifyError, match="never written; thread 0, i=1"):
         run(loop("i", 2, *again))
 
 
 def test_program_interpreter_forgets_shared_memory_of_the_group_before():
     first = If(below(var("g", 2), 1), (Number(1, 0.0, F), Store("s", as_index(0), 1, F)))
-    with pytest.raises(VerifyError, match=r"reads s\[0\], which was never written; work-item 0 of group 1"):
+    with pytest.raises(
+        VerifyError, match=r"reads s\[0\], which was never written; work-item 0 of group 1"
+    ):
         run(
             loop("g", 2, first, Load(2, "s", as_index(0), F), kind="thread", count=2),
             allocs=(Alloc("s", F32, 1, "shared"),),
@@ -179,7 +212,9 @@ def test_program_interpreter_finds_a_barrier_that_not_everybody_reaches():
     halves = loop("i", 4, If(below(var("i", 4), 2), (Barrier(),)), kind="thread", count=4)
     with pytest.raises(VerifyError, match="barrier 0: thread 0 waits, thread 2 ends without it"):
         run(halves, threads=4)
-    either = loop("i", 2, If(below(var("i", 2), 1), (Barrier(),), (Barrier(),)), kind="thread", count=2)
+    either = loop(
+        "i", 2, If(below(var("i", 2), 1), (Barrier(),), (Barrier(),)), kind="thread", count=2
+    )
     with pytest.raises(VerifyError, match="thread 0 waits, thread 1 waits at barrier 1"):
         run(either, threads=2)
 

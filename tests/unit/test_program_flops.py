@@ -56,6 +56,8 @@ def test_products_with_the_padding_of_a_convolution_are_executed() -> None:
     assert found == use.kernel.flops == 2 * 36 * 9
 
 
-def test_program_that_takes_too_long_to_follow_has_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_takes_too_long_to_follow_has_no_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tunegrad.ir.program_flops._MAX_STEPS", 1)
     assert executed(matmul(5, 6, 7), "") is None

@@ -45,7 +45,19 @@ SAMPLES = {
     "f32": np.array([0.5, -1.25, 3.0, np.inf, np.nan, 1e-3, 2.0, -0.0], np.float32),
     "f64": np.array([0.5, -1.25, 3.0, np.inf, np.nan, 1e-3, 2.0, -0.0], np.float64),
 }
-FLOATS = (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.DIV, Op.POW, Op.FMA)
+FLOATS = (
+    Op.EXP,
+    Op.LOG,
+    Op.SQRT,
+    Op.RECIP,
+    Op.TANH,
+    Op.ERF,
+    Op.SIN,
+    Op.FLOOR,
+    Op.DIV,
+    Op.POW,
+    Op.FMA,
+)
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
 INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
 BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
@@ -79,9 +91,15 @@ def test_program_interpreter_gives_every_iteration_to_one_thread(threads):
 def test_program_interpreter_operations_mean_what_numeric_says(op, dtype, lanes):
     program = elementwise(op, dtype, lanes, 8)
     a = SAMPLES[dtype.name]
-    b = np.roll(a, 3) if op not in (Op.FLOORDIV, Op.MOD) else np.where(np.roll(a, 3) == 0, 1, np.roll(a, 3))
+    b = (
+        np.roll(a, 3)
+        if op not in (Op.FLOORDIV, Op.MOD)
+        else np.where(np.roll(a, 3) == 0, 1, np.roll(a, 3))
+    )
     args = [SAMPLES["bool"], a, b] if op is Op.WHERE else [a, b, np.roll(a, 5)]
-    buffers = dict(zip("abc", args, strict=True)) | {"y": np.zeros(8, program.params[0].dtype.numpy)}
+    buffers = dict(zip("abc", args, strict=True)) | {
+        "y": np.zeros(8, program.params[0].dtype.numpy)
+    }
     interpret(program, buffers)
     want = compute(op, *(args[: op.arity]))
     if op is Op.FMA:
@@ -116,7 +134,9 @@ def test_program_interpreter_stores_16_bit_floats_unchanged(dtype):
     t = VType(dtype, 4)
     at = var("i", 2) * 4 + var("v", 4)
     body = (loop("i", 2, Load(1, "x", at, t, "v"), Store("y", at, 1, t, "v")),)
-    program = Program("copy", (Buffer("y", dtype, 8, "out"), Buffer("x", dtype, 8, "in")), (), (), body)
+    program = Program(
+        "copy", (Buffer("y", dtype, 8, "out"), Buffer("x", dtype, 8, "in")), (), (), body
+    )
     buffers = arguments_of(program)
     interpret(program, buffers)
     np.testing.assert_array_equal(buffers["y"].view(np.uint16), buffers["x"].view(np.uint16))
@@ -129,7 +149,9 @@ def _folded(op, dtype, values):
         Fold(2, op, 1, VType(dtype)),
         Store("y", as_index(0), 2, VType(dtype)),
     )
-    program = Program("fold", (Buffer("y", dtype, 1, "out"), Buffer("x", dtype, len(values), "in")), (), (), body)
+    program = Program(
+        "fold", (Buffer("y", dtype, 1, "out"), Buffer("x", dtype, len(values), "in")), (), (), body
+    )
     buffers = {"y": np.zeros(1, dtype.numpy), "x": np.array(values, dtype.numpy)}
     interpret(program, buffers)
     return buffers["y"][0]
@@ -164,8 +186,14 @@ def test_program_interpreter_positions_and_conditions_follow_lanes():
 def test_program_interpreter_strided_lanes_gather_and_scatter():
     t = VType(F32, 4)
     at = var("i", 4) + var("v", 4) * 4
-    body = (loop("i", 4, Load(1, "x", var("i", 4) * 4 + var("v", 4), t, "v"), Store("y", at, 1, t, "v")),)
-    program = Program("transpose", (Buffer("y", F32, 16, "out"), Buffer("x", F32, 16, "in")), (), (), body)
+    body = (
+        loop(
+            "i", 4, Load(1, "x", var("i", 4) * 4 + var("v", 4), t, "v"), Store("y", at, 1, t, "v")
+        ),
+    )
+    program = Program(
+        "transpose", (Buffer("y", F32, 16, "out"), Buffer("x", F32, 16, "in")), (), (), body
+    )
     buffers = arguments_of(program)
     interpret(program, buffers)
     np.testing.assert_array_equal(buffers["y"].reshape(4, 4), buffers["x"].reshape(4, 4).T)
@@ -188,19 +216,31 @@ def test_program_interpreter_masked_lanes_read_nothing_and_give_zero():
 def test_program_interpreter_loops_stop_at_the_least_stop_and_branches_choose():
     i, j = var("i", 4), var("j", 4)
     inner = For(
-        "j", 4, (as_index(4), 6 - i * 2), (If(below(j, 1), (Store("y", i * 4, 1, F),), (Store("y", i * 4 + j, 2, F),)),)
+        "j",
+        4,
+        (as_index(4), 6 - i * 2),
+        (If(below(j, 1), (Store("y", i * 4, 1, F),), (Store("y", i * 4 + j, 2, F),)),),
     )
     body = (Number(1, 1.0, F), Number(2, 2.0, F), loop("i", 4, inner))
     program = Program("triangle", (Buffer("y", F32, 16, "out"),), (), (), body)
     buffers = {"y": np.zeros(16, np.float32)}
     interpret(program, buffers)
-    assert buffers["y"].reshape(4, 4).tolist() == [[1, 2, 2, 2], [1, 2, 2, 2], [1, 2, 0, 0], [0, 0, 0, 0]]
+    assert buffers["y"].reshape(4, 4).tolist() == [
+        [1, 2, 2, 2],
+        [1, 2, 2, 2],
+        [1, 2, 0, 0],
+        [0, 0, 0, 0],
+    ]
 
 
 def test_program_interpreter_fills_packs_before_it_starts():
     pack = Pack("w.p", "w", F32, ("p0", "p1"), (3, 2), var("p1", 2) * 3 + var("p0", 3), ALWAYS)
     body = (loop("i", 6, Load(1, "w.p", var("i", 6), F), Store("y", var("i", 6), 1, F)),)
-    params = (Buffer("y", F32, 6, "out"), Buffer("w", F32, 6, "const"), Buffer("w.p", F32, 6, "pack"))
+    params = (
+        Buffer("y", F32, 6, "out"),
+        Buffer("w", F32, 6, "const"),
+        Buffer("w.p", F32, 6, "pack"),
+    )
     program = Program("packed", params, (), (pack,), body)
     buffers = {"y": np.zeros(6, np.float32), "w": np.arange(6, dtype=np.float32)}
     interpret(program, buffers)

@@ -1,4 +1,6 @@
-"""The verifier of programs: every rule of the form has a program that breaks it and a message that names the place."""
+"""The verifier of programs: every rule of the form has a program that breaks it and a message that
+names the place.
+"""
 
 from dataclasses import replace
 
@@ -62,8 +64,10 @@ BROKEN = {
     "where has no meaning on f32, f32, f32": (ONE, Compute(2, Op.WHERE, (1, 1, 1), F)),
     "mod has no meaning on f32, f32": (ONE, Compute(2, Op.MOD, (1, 1), F)),
     "exp has no meaning on i32": (Number(1, 1, VType(I32)), Compute(2, Op.EXP, (1,), VType(I32))),
-    "add has no meaning on bool, bool": (Number(1, True, VType(BOOL)), Compute(2, Op.ADD, (1, 1), VType(BOOL))),
-    "nothing computes in f16: convert to f32": (ONE, Convert(2, 1, VType(F16)), Compute(3, Op.NEG, (2,), VType(F16))),
+    "add has no meaning on bool, bool": (Number(1, True, VType(BOOL)),
+        Compute(2, Op.ADD, (1, 1), VType(BOOL))),
+    "nothing computes in f16: convert to f32": (ONE, Convert(2, 1, VType(F16)),
+        Compute(3, Op.NEG, (2,), VType(F16))),
     "the argument has 1 lanes, not 4$": (ONE, Convert(2, 1, VType(F64, 4))),
     "the argument is f32x4, not f32": (Number(1, 1.0, F4), Splat(2, 1, VType(F32, 8))),
     "the result is f32x2, not f32": (Number(1, 1.0, F4), Fold(2, Op.ADD, 1, VType(F32, 2))),
@@ -89,7 +93,8 @@ BROKEN = {
     "v is no loop around it": (Load(1, "x", var("v", 4), F4, "w"),),
     r"i runs over \[0, 4\), not \[0, 5\)": (loop("i", 4, Load(1, "x", var("i", 5), F)),),
     r"v runs over \[0, 4\), not \[0, 3\)": (Load(1, "x", var("v", 3), F4, "v"),),
-    "lane variable i is the variable of a loop": (loop("i", 4, Load(1, "x", var("i", 4), F4, "i")),),
+    "lane variable i is the variable of a loop": (loop("i", 4, Load(1, "x", var("i", 4), F4, "i")),
+        ),
     "i is the variable of a loop around it": (loop("i", 4, loop("i", 4)),),
     "its stop 5 is past its extent 4": (For("i", 4, (as_index(5),), ()),),
     "extent 4 and 0 stops": (For("i", 4, (), ()),),
@@ -112,9 +117,12 @@ def test_program_verifier_rejects(message):
         ("buffer y: is declared twice", program(allocs=(Alloc("y", F32, 4, "thread"),))),
         ("buffer s: size 0", program(allocs=(Alloc("s", F32, 0, "thread"),))),
         ("threads=0 local=1: at least 1 each", program(threads=0)),
-        ("source w is no parameter", program(packs=(Pack("k", "w", F32, ("p",), (4,), var("p", 4), ALWAYS),))),
-        ("uses more than p", program(packs=(Pack("k", "x", F32, ("p",), (4,), var("p", 4) + var("q", 2), ALWAYS),))),
-        ("parameter k: has role pack, but no pack fills it", program(params=(*OUT, Buffer("k", F32, 4, "pack")))),
+        ("source w is no parameter",
+            program(packs=(Pack("k", "w", F32, ("p",), (4,), var("p", 4), ALWAYS),))),
+        ("uses more than p",
+            program(packs=(Pack("k", "x", F32, ("p",), (4,), var("p", 4) + var("q", 2), ALWAYS),))),
+        ("parameter k: has role pack, but no pack fills it",
+            program(params=(*OUT, Buffer("k", F32, 4, "pack")))),
         (
             r"pack k: f32\[4\] is not the parameter f32\[8\]",
             program(
@@ -130,11 +138,15 @@ def test_program_verifier_rejects_the_declarations(message, broken):
 
 
 def team(count, *body, threads=4, inner=1, extent=4, name="i"):
-    return program(loop(name, extent, *body, kind="thread", count=count, inner=inner), threads=threads)
+    return program(
+        loop(name, extent, *body, kind="thread", count=count, inner=inner), threads=threads
+    )
 
 
 def test_program_verifier_rejects_barriers_that_not_everybody_reaches():
-    with pytest.raises(VerifyError, match="`barrier`: inside thread loop i, where not everybody arrives"):
+    with pytest.raises(
+        VerifyError, match="`barrier`: inside thread loop i, where not everybody arrives"
+    ):
         verify_program(team(4, Barrier()))
     with pytest.raises(VerifyError, match="`barrier`: inside thread loop i"):
         verify_program(team(4, If(below(var("i", 4), 2), (Barrier(),))))
@@ -142,10 +154,16 @@ def test_program_verifier_rejects_barriers_that_not_everybody_reaches():
     with pytest.raises(VerifyError, match="`barrier`: inside local loop l"):
         verify_program(program(item, local=4))
     half = loop("l", 4, If(below(var("l", 4), 2), (Barrier(),)), kind="local", count=4)
-    with pytest.raises(VerifyError, match="`barrier`: inside `if 0<=l<2:`, which differs between threads"):
+    with pytest.raises(
+        VerifyError, match="`barrier`: inside `if 0<=l<2:`, which differs between threads"
+    ):
         verify_program(program(half, local=4))
-    uneven = loop("l", 4, For("k", 4, (as_index(4), var("l", 4)), (Barrier(),)), kind="local", count=4)
-    with pytest.raises(VerifyError, match="`barrier`: inside loop k, whose stop differs between threads"):
+    uneven = loop(
+        "l", 4, For("k", 4, (as_index(4), var("l", 4)), (Barrier(),)), kind="local", count=4
+    )
+    with pytest.raises(
+        VerifyError, match="`barrier`: inside loop k, whose stop differs between threads"
+    ):
         verify_program(program(uneven, local=4))
 
 
@@ -155,9 +173,14 @@ def test_program_verifier_allows_barriers_in_local_loops_that_every_work_item_ru
 
 def test_program_verifier_allows_barriers_in_the_loops_of_work_groups_and_uniform_conditions():
     g = var("g", 4)
-    group = loop("g", 4, If(below(g, 2), (Barrier(),)), loop("k", 3, Barrier()), kind="thread", count=4)
+    group = loop(
+        "g", 4, If(below(g, 2), (Barrier(),)), loop("k", 3, Barrier()), kind="thread", count=4
+    )
     assert verify_program(program(group, threads=4, local=8)) == ()
-    assert verify_program(program(loop("k", 3, If(below(var("k", 3), 1), (Barrier(),))), threads=4)) == ()
+    assert (
+        verify_program(program(loop("k", 3, If(below(var("k", 3), 1), (Barrier(),))), threads=4))
+        == ()
+    )
 
 
 def test_program_verifier_rejects_shares_that_lose_iterations():
@@ -192,7 +215,9 @@ def test_program_verifier_knows_programs_of_work_groups_by_what_they_use():
 
 
 def accesses(*body, size=37, facts=()):
-    return verify_program(program(*body, params=(Buffer("y", F32, size, "out"), Buffer("x", F32, size, "in"))))
+    return verify_program(
+        program(*body, params=(Buffer("y", F32, size, "out"), Buffer("x", F32, size, "in")))
+    )
 
 
 def test_program_verifier_proves_bounds_by_stops_masks_and_branches():
@@ -203,7 +228,9 @@ def test_program_verifier_proves_bounds_by_stops_masks_and_branches():
     assert accesses(loop("i", 5, loop("j", 8, If(below(i * 8 + j, 37), (load,))))) == ()
     masked = replace(load, mask=9)
     assert accesses(loop("i", 5, loop("j", 8, Condition(9, below(i * 8 + j, 37)), masked))) == ()
-    assert accesses(loop("i", 5, loop("j", 8, Condition(9, below(i * 8 + j, 38)), masked))) == (masked,)
+    assert accesses(loop("i", 5, loop("j", 8, Condition(9, below(i * 8 + j, 38)), masked))) == (
+        masked,
+    )
 
 
 def test_program_verifier_proves_bounds_by_a_rounded_stop():
@@ -224,7 +251,14 @@ def test_program_verifier_accepts_dead_code_out_of_bounds():
 
 
 def test_program_verifier_accepts_every_operation_of_its_table():
-    for op, dtype in ((Op.MAX, BOOL), (Op.XOR, I64), (Op.POW, F64), (Op.WHERE, BOOL), (Op.MOD, I32), (Op.NE, BOOL)):
+    for op, dtype in (
+        (Op.MAX, BOOL),
+        (Op.XOR, I64),
+        (Op.POW, F64),
+        (Op.WHERE, BOOL),
+        (Op.MOD, I32),
+        (Op.NE, BOOL),
+    ):
         assert verify_program(elementwise(op, dtype, 4, 8)) == ()
 
 

@@ -1,4 +1,6 @@
-"""A recorded space is the part of the space that was recorded: the same questions, the same schedules, nothing else."""
+"""A recorded space is the part of the space that was recorded: the same questions, the same
+schedules, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -66,14 +68,17 @@ def test_conflicting_trials_are_named() -> None:
     doubled = (first, replace(second, paths=first.paths), *rest)
     assert [i for i, _ in conflicts(doubled)] == [1]
     again = (first, second, first)
-    assert [why for _, why in conflicts(again)] == [f"the actions {first.actions!r} have a trial already"]
+    assert [why for _, why in conflicts(again)] == [
+        f"the actions {first.actions!r} have a trial already"
+    ]
     short = (first, replace(second, paths=(first.paths[0][:1],)))
     assert [i for i, _ in conflicts(short)] == [1]
     with pytest.raises(IllegalAction, match="trial 1"):
         RecordedSpace(replace(small_recording(), trials=doubled))
 
 
-# ---- points ----------------------------------------------------------------------------------------------------------
+# ---- points
+# --------------------------------------------------------------------------------------------------
 
 
 def test_points_are_every_legal_combination_once() -> None:
@@ -83,7 +88,8 @@ def test_points_are_every_legal_combination_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "kept"), [(2, ("0", "8")), (3, ("0", "4", "8")), (4, ("0", "3", "5", "8")), (0, tuple("012345678"))]
+    ("count", "kept"),
+    [(2, ("0", "8")), (3, ("0", "4", "8")), (4, ("0", "3", "5", "8")), (0, tuple("012345678"))],
 )
 def test_points_spread_over_the_options(count: int, kept: tuple[str, ...]) -> None:
     found = {p.answers[0][0].options for p in points_of(WIDE, {"a": count})}
@@ -113,7 +119,9 @@ def test_vary_that_does_not_parse_is_refused(given: str) -> None:
 
 
 def test_vary_takes_every_decision_as_finely_as_fits() -> None:
-    assert decisions(GATED) == ["gate", "tile", "order", "extra"] or set(decisions(GATED)) == set(GATED.sizes)
+    assert decisions(GATED) == ["gate", "tile", "order", "extra"] or set(decisions(GATED)) == set(
+        GATED.sizes
+    )
     assert settle_vary(GATED, {}, 1000) == dict.fromkeys(decisions(GATED), 64)
     assert set(settle_vary(GATED, {}, 20).values()) == {2}
 

@@ -1,4 +1,6 @@
-"""Recording on a device made of numbers: each program once, and once more where its samples were disturbed."""
+"""Recording on a device made of numbers: each program once, and once more where its samples were
+disturbed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ DISTURBED = (1e-3, 2e-3, 2e-3)
 
 
 class PaperDevice:
-    """``samples`` says what the n-th run of a program gives. Programs are all of a text but its ``thread``."""
+    """``samples`` says what the n-th run of a program gives.
+
+    Programs are all of a text but its ``thread``.
+    """
 
     runs: ClassVar[Counter[str]]
     compiled: ClassVar[Counter[str]]
@@ -51,13 +56,19 @@ class PaperDevice:
             if self.refused and self.refused in text:
                 found.append(Outcome("", Measurement(Status.COMPILE_ERROR, error="refused")))
                 continue
-            program = hashlib.sha256((text.split(" thread")[0] if self.merged else text).encode()).hexdigest()
+            program = hashlib.sha256(
+                (text.split(" thread")[0] if self.merged else text).encode()
+            ).hexdigest()
             self.compiled[program] += program not in known
             image = b"" if program in known else b"code"
-            found.append(CompiledCandidate(image, text, KernelIO(()), (), Geometry(), program, 0.001, 0.002))
+            found.append(
+                CompiledCandidate(image, text, KernelIO(()), (), Geometry(), program, 0.001, 0.002)
+            )
         return found
 
-    def measure_compiled(self, _candidate: object, code: CompiledCandidate, *_: object) -> Measurement:
+    def measure_compiled(
+        self, _candidate: object, code: CompiledCandidate, *_: object
+    ) -> Measurement:
         assert not code.duplicate
         self.runs[code.program_hash] += 1
         return Measurement(Status.OK, type(self).samples(code.entry, self.runs[code.program_hash]))
@@ -98,7 +109,9 @@ def test_disturbed_program_is_measured_again_for_all_its_texts(device: type[Pape
 
 
 def test_only_what_was_disturbed_is_measured_again(device: type[PaperDevice]) -> None:
-    device.samples = staticmethod(lambda text, run: DISTURBED if run == 1 and "thread" in text else STEADY)
+    device.samples = staticmethod(
+        lambda text, run: DISTURBED if run == 1 and "thread" in text else STEADY
+    )
     found = recorder.record(KERNEL, DEVICE, VARY)
     assert {t.measurement.samples_s for t in found.trials} == {STEADY}
     assert set(device.runs.values()) == {1, 2}
@@ -145,7 +158,9 @@ def test_recording_is_not_mixed_with_another(what: str) -> None:
     known = recorder.record(KERNEL, DEVICE, VARY)
     other = {
         "kernel": replace(known, kernel_key="0" * 32),
-        "machine": replace(known, fingerprint=replace(known.fingerprint, fields=(("device", "other"),))),
+        "machine": replace(
+            known, fingerprint=replace(known.fingerprint, fields=(("device", "other"),))
+        ),
         "policy": replace(known, policy=replace(known.policy, cache="cold")),
         "space version": replace(known, space_version=99),
     }[what]
@@ -155,4 +170,6 @@ def test_recording_is_not_mixed_with_another(what: str) -> None:
 
 def test_times_are_kept_to_a_tenth_of_a_nanosecond(device: type[PaperDevice]) -> None:
     device.samples = staticmethod(lambda _text, _run: (math.pi * 1e-4,) * 3)
-    assert recorder.record(KERNEL, DEVICE, VARY).trials[0].measurement.samples_s == (0.0003141593,) * 3
+    assert (
+        recorder.record(KERNEL, DEVICE, VARY).trials[0].measurement.samples_s == (0.0003141593,) * 3
+    )

@@ -1,4 +1,6 @@
-"""T4 results of other tuners: their configurations are a space to search, and nothing in them is believed."""
+"""T4 results of other tuners: their configurations are a space to search, and nothing in them is
+believed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tunegrad.search import RecordedSpace, searcher_names, usable_searchers
 from tunegrad.trial import Status
 from tunegrad.tuning.search_bench import find_spaces, search_bench
 
-# As Kernel Tuner writes it: no header of ours, "compilation" for the schema's "compilation_time", correctness always 1.
+# As Kernel Tuner writes it: no header of ours, "compilation" for the schema's "compilation_time",
+# correctness always 1.
 WRITTEN = """{"results": [
  {"timestamp": "2024-01-01 10:00:00.1+00:00", "configuration": {"block_size_x": 64, "width": 2, "cached": true},
   "times": {"compilation": 120.5, "benchmark": 30.0, "framework": 1.5, "search_algorithm": 0.0, "validation": 2.0,
@@ -44,7 +47,9 @@ WRITTEN = """{"results": [
 
 def read(place: Path, document: object) -> Read:
     file = place / "vector_add.t4.json"
-    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    file.write_text(
+        document if isinstance(document, str) else json.dumps(document), encoding="utf-8"
+    )
     return read_recording(file)
 
 
@@ -69,14 +74,25 @@ def test_configurations_become_a_space_of_the_values_that_occur(tmp_path: Path) 
         ("width", (2, 16), 0),
         ("cached", (False, True), 1),
     ]
-    assert (r.kernel_name, r.kernel_text, r.points, r.complete, r.foreign) == ("vector_add", "", 4, True, True)
+    assert (r.kernel_name, r.kernel_text, r.points, r.complete, r.foreign) == (
+        "vector_add",
+        "",
+        4,
+        True,
+        True,
+    )
     assert [t.actions for t in r.trials][:2] == [
         "block_size_x=64 width=2 cached=true",
         "block_size_x=128 width=2 cached=true",
     ]
     assert [t.measurement.status for t in r.trials] == ["ok", "ok", "crashed", "compile_error"]
     first = r.trials[0].measurement
-    assert (first.samples_s, first.compile_s, first.lower_s, first.verify_s) == ((5e-4,), 0.1205, 0.0015, 0.002)
+    assert (first.samples_s, first.compile_s, first.lower_s, first.verify_s) == (
+        (5e-4,),
+        0.1205,
+        0.0015,
+        0.002,
+    )
 
 
 def test_configuration_that_was_not_measured_is_illegal(tmp_path: Path) -> None:
@@ -90,14 +106,22 @@ def test_configuration_that_was_not_measured_is_illegal(tmp_path: Path) -> None:
             continue
     assert sorted(texts) == sorted(t.actions for t in space.recording.trials)
     assert len(texts) == 4  # not the one that the tuner's constraints rule out
-    assert space.defaults()[0].text == space.sample(DefaultChooser()).text == "block_size_x=64 width=2 cached=true"
+    assert (
+        space.defaults()[0].text
+        == space.sample(DefaultChooser()).text
+        == "block_size_x=64 width=2 cached=true"
+    )
 
 
 def test_values_that_compare_equal_stay_apart_and_numbers_are_in_order(tmp_path: Path) -> None:
     values = ["1", 1, 1.0, True, 10, 9, 0.5, False, "a b=2"]
     document = json.loads(WRITTEN)
     document["results"] = [
-        {**document["results"][0], "configuration": {"v": value}, "measurements": [time_of(0.1 * (i + 1))]}
+        {
+            **document["results"][0],
+            "configuration": {"v": value},
+            "measurements": [time_of(0.1 * (i + 1))],
+        }
         for i, value in enumerate(values)
     ]
     found = read(tmp_path, document)
@@ -105,7 +129,8 @@ def test_values_that_compare_equal_stay_apart_and_numbers_are_in_order(tmp_path:
     (question,) = found.recording.questions
     shown = [(type(v).__name__, v) for v in question.options]
     assert shown == [
-        ("bool", False), ("bool", True), ("str", "0.5"), ("int", 1), ("str", "1.0"), ("int", 9), ("int", 10),
+        ("bool", False), ("bool", True), ("str", "0.5"), ("int", 1), ("str", "1.0"), ("int", 9),
+        ("int", 10),
         ("str", "1"), ("str", "a b=2"),
     ]  # fmt: skip
     assert len({t.actions for t in found.recording.trials}) == len(values)
@@ -116,37 +141,76 @@ def time_of(value: object, unit: str = "ms", name: str = "time") -> dict[str, ob
 
 
 @pytest.mark.parametrize(
-    ("unit", "seconds"), [("s", 4.0), ("ms", 4e-3), ("us", 4e-6), ("\u00b5s", 4e-6), ("milliseconds", 4e-3)]
+    ("unit", "seconds"),
+    [("s", 4.0), ("ms", 4e-3), ("us", 4e-6), ("\u00b5s", 4e-6), ("milliseconds", 4e-3)],
 )
-def test_time_is_what_the_objective_names_in_its_unit(tmp_path: Path, unit: str, seconds: float) -> None:
+def test_time_is_what_the_objective_names_in_its_unit(
+    tmp_path: Path, unit: str, seconds: float
+) -> None:
     measured = [time_of(1.0), time_of(4.0, unit, "kernel_time")]
     document = changed(("measurements", measured), ("objectives", ["kernel_time"]))
-    assert read(tmp_path, document).recording.trials[1].measurement.seconds == pytest.approx(seconds)
+    assert read(tmp_path, document).recording.trials[1].measurement.seconds == pytest.approx(
+        seconds
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "value", "why"),
     [
-        ("invalidity", "fine", "invalidity is 'fine', none of correct, correctness, compile, runtime, timeout, constr"),
+        (
+            "invalidity",
+            "fine",
+            "invalidity is 'fine', none of correct, correctness, compile, runtime, timeout, constr",
+        ),
         ("invalidity", None, "invalidity is None, none of correct"),
         ("correctness", "1", "correctness is '1': must be a number"),
-        ("configuration", {}, "configuration is an object of 0, not an object of 1 to 100 parameters"),
-        ("configuration", {"width": 2, "cached": True}, "has other parameters than 'block_size_x', 'width', 'cached'"),
-        ("configuration.width", [2], "parameter width is a list of 1, not a number, a text, true or false"),
-        ("configuration.width", None, "parameter width is None, not a number, a text, true or false"),
-        ("configuration.width", 10**400, "parameter width is a huge integer, not a number from -1e+300 to 1e+300"),
+        (
+            "configuration",
+            {},
+            "configuration is an object of 0, not an object of 1 to 100 parameters",
+        ),
+        (
+            "configuration",
+            {"width": 2, "cached": True},
+            "has other parameters than 'block_size_x', 'width', 'cached'",
+        ),
+        (
+            "configuration.width",
+            [2],
+            "parameter width is a list of 1, not a number, a text, true or false",
+        ),
+        (
+            "configuration.width",
+            None,
+            "parameter width is None, not a number, a text, true or false",
+        ),
+        (
+            "configuration.width",
+            10**400,
+            "parameter width is a huge integer, not a number from -1e+300 to 1e+300",
+        ),
         ("configuration.width", "\x1b[2J", "parameter width is '\\x1b[2J': must be printable text"),
         ("times", 3, "times is 3, not an object"),
         ("times.compilation", -1, "compilation is -1: must be a finite number from 0"),
         ("objectives", ["GFLOP/s"], "measurements has no 'GFLOP/s', which is the objective"),
         ("measurements", 7, "measurements has no 'time', which is the objective"),
-        ("measurements", [time_of(2.0, "")], "objective 'time' is in '', no unit of time: s, ms, us"),
-        ("measurements", [time_of("RuntimeFailedConfig")], "value is 'RuntimeFailedConfig': must be a number"),
+        (
+            "measurements",
+            [time_of(2.0, "")],
+            "objective 'time' is in '', no unit of time: s, ms, us",
+        ),
+        (
+            "measurements",
+            [time_of("RuntimeFailedConfig")],
+            "value is 'RuntimeFailedConfig': must be a number",
+        ),
         ("measurements", [time_of(0)], "objective 'time' is 0"),
         ("configuration", {"block_size_x": 64, "width": 2, "cached": True}, "have a trial already"),
     ],
 )
-def test_broken_result_is_reported_and_left_out(tmp_path: Path, place: str, value: object, why: str) -> None:
+def test_broken_result_is_reported_and_left_out(
+    tmp_path: Path, place: str, value: object, why: str
+) -> None:
     found = read(tmp_path, changed((place, value)))
     assert [p.row for p in found.problems] == [1]
     assert why in found.problems[0].text
@@ -162,7 +226,9 @@ def test_broken_result_is_reported_and_left_out(tmp_path: Path, place: str, valu
         ([("invalidity", "timeout")], Status.TIMED_OUT),
     ],
 )
-def test_result_that_is_no_good_is_a_failure(tmp_path: Path, changes: list[Any], status: Status) -> None:
+def test_result_that_is_no_good_is_a_failure(
+    tmp_path: Path, changes: list[Any], status: Status
+) -> None:
     trial = read(tmp_path, changed(*changes)).recording.trials[1]
     assert (trial.measurement.status, trial.measurement.samples_s) == (status, ())
 
@@ -170,7 +236,10 @@ def test_result_that_is_no_good_is_a_failure(tmp_path: Path, changes: list[Any],
 def test_file_without_a_sound_result_says_why(tmp_path: Path) -> None:
     document = changed(("measurements", [time_of(2.0, "GFLOP/s")]))
     document["results"] = [document["results"][1]]
-    with pytest.raises(StoreError, match=r"holds no sound trial; the first of 1 problems is: results row 0: objective"):
+    with pytest.raises(
+        StoreError,
+        match=r"holds no sound trial; the first of 1 problems is: results row 0: objective",
+    ):
         read(tmp_path, document)
     with pytest.raises(StoreError, match=r"schema_version is '2', not '1\.0\.0'"):
         read(tmp_path, {**changed(), "schema_version": "2"})
@@ -184,7 +253,9 @@ def places(node: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value)
 
 
-@pytest.mark.parametrize("junk", [None, [], {}, "x\x00", "\ud800", -1, 1e308, [[[]]], {"name": {}}, True])
+@pytest.mark.parametrize(
+    "junk", [None, [], {}, "x\x00", "\ud800", -1, 1e308, [[[]]], {"name": {}}, True]
+)
 def test_junk_anywhere_is_reported_or_refused(tmp_path: Path, junk: object) -> None:
     count = len(list(places(json.loads(WRITTEN))))
     for i in range(count):
@@ -202,23 +273,45 @@ def test_junk_anywhere_is_reported_or_refused(tmp_path: Path, junk: object) -> N
 def test_results_of_another_tuner_are_not_written(tmp_path: Path) -> None:
     recording = read(tmp_path, WRITTEN).recording
     for write in (write_recording, write_t4):
-        with pytest.raises(StoreError, match="results of another tuner are read for search-bench, and not written"):
+        with pytest.raises(
+            StoreError, match="results of another tuner are read for search-bench, and not written"
+        ):
             write(tmp_path / "out", recording)
     assert not (tmp_path / "out").exists()
 
 
 def tuned(place: Path) -> Path:
-    """What a tuner found on every one of 240 configurations; three of twenty are ruled out, one of ten fails."""
+    """What a tuner found on every one of 240 configurations; three of twenty are ruled out, one of
+    ten fails.
+    """
     results = []
-    for i, (x, y, width, cached) in enumerate(product((32, 64, 128, 256, 512), (1, 2, 4, 8), (1, 2, 4), (0, 1))):
+    for i, (x, y, width, cached) in enumerate(
+        product((32, 64, 128, 256, 512), (1, 2, 4, 8), (1, 2, 4), (0, 1))
+    ):
         for unroll in (1, 2):
-            word = "constraints" if x * y > 1024 else "runtime" if (i * 7 + unroll) % 10 == 0 else "correct"
-            ms = 0.1 * (1 + abs(x - 128) / 64) * (1 + 0.3 * abs(y - 4)) * (1.5 - 0.1 * width) * (1.2 - 0.1 * cached)
+            word = (
+                "constraints"
+                if x * y > 1024
+                else "runtime"
+                if (i * 7 + unroll) % 10 == 0
+                else "correct"
+            )
+            ms = (
+                0.1
+                * (1 + abs(x - 128) / 64)
+                * (1 + 0.3 * abs(y - 4))
+                * (1.5 - 0.1 * width)
+                * (1.2 - 0.1 * cached)
+            )
             results.append(
                 {
-                    "configuration": {"x": x, "y": y, "width": width, "cached": cached, "unroll": unroll},
-                    "times": {"runtimes": []}, "invalidity": word, "correctness": 1, "objectives": ["time"],
-                    "measurements": [time_of(ms * (1 + 0.05 * unroll) if word == "correct" else "failed")],
+                    "configuration": {"x": x, "y": y, "width": width, "cached": cached,
+                        "unroll": unroll},
+                    "times": {"runtimes": []}, "invalidity": word, "correctness": 1,
+                    "objectives": ["time"],
+                    "measurements": [
+                    time_of(ms * (1 + 0.05 * unroll) if word == "correct" else "failed")
+                ],
                 }
             )  # fmt: skip
     file = place / "tuned.t4.json"
@@ -236,21 +329,45 @@ def test_search_bench_plays_every_searcher_on_another_tuners_results(tmp_path: P
     assert len({curve[0] for curve in curves.values()}) == 1  # all begin with the default
     assert all(a >= b for curve in curves.values() for a, b in pairwise(curve))
     again = search_bench([space], ["beam"], seeds=2, trials=24)
-    assert {row.searcher: row.curve for row in again.rows} == {name: curves[name] for name in ("random", "beam")}
+    assert {row.searcher: row.curve for row in again.rows} == {
+        name: curves[name] for name in ("random", "beam")
+    }
 
 
 def test_search_bench_reaches_the_optimum_of_another_tuners_results(tmp_path: Path) -> None:
-    report = search_bench(find_spaces([tuned(tmp_path)]), ["exhaustive", "beam"], seeds=1, trials=1000)
+    report = search_bench(
+        find_spaces([tuned(tmp_path)]), ["exhaustive", "beam"], seeds=1, trials=1000
+    )
     assert report.spaces[0].trials == 203
     assert report.spaces[0].best_ms == pytest.approx(0.1 * 1.0 * 1.0 * 1.1 * 1.1 * 1.05)
     assert {row.curve[-1] for row in report.rows if row.searcher != "random"} == {0.0}
 
 
-def test_commands_read_another_tuners_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_read_another_tuners_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = str(tuned(tmp_path))
     assert run(["space", "show", file]) == 0
     assert "x (5), y (4), width (3), cached (2), unroll (2)" in capsys.readouterr().out
-    assert run(["search-bench", "--spaces", file, "--searchers", "beam", "--seeds", "2", "--trials", "16"]) == 0
+    assert (
+        run(
+            [
+                "search-bench",
+                "--spaces",
+                file,
+                "--searchers",
+                "beam",
+                "--seeds",
+                "2",
+                "--trials",
+                "16",
+            ]
+        )
+        == 0
+    )
     assert "tuned" in capsys.readouterr().out
     assert run(["space", "convert", file, str(tmp_path / "out"), "--format", "tunegrad"]) == 1
-    assert "results of another tuner are read for search-bench, and not written" in capsys.readouterr().err
+    assert (
+        "results of another tuner are read for search-bench, and not written"
+        in capsys.readouterr().err
+    )

@@ -1,4 +1,6 @@
-"""A recorded space as a file: what was written comes back, and of a damaged or hostile file all that is sound."""
+"""A recorded space as a file: what was written comes back, and of a damaged or hostile file all
+that is sound.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def without(recording: Recording, trial: int) -> tuple[object, ...]:
     return tuple(t for i, t in enumerate(recording.trials) if i != trial)
 
 
-# ---- sound files -----------------------------------------------------------------------------------------------------
+# ---- sound files
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
@@ -76,7 +79,8 @@ def test_file_that_can_not_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
 
 
-# ---- damage ----------------------------------------------------------------------------------------------------------
+# ---- damage
+# --------------------------------------------------------------------------------------------------
 
 
 def test_broken_line_is_reported_and_the_others_count(path: Path) -> None:
@@ -85,7 +89,9 @@ def test_broken_line_is_reported_and_the_others_count(path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     read = read_recording(path)
     assert read.recording.trials == without(RECORDING, 0)
-    assert [str(p) for p in read.problems] == [f"lines row {2 + QUESTIONS}: its checksum does not match its content"]
+    assert [str(p) for p in read.problems] == [
+        f"lines row {2 + QUESTIONS}: its checksum does not match its content"
+    ]
 
 
 def test_lost_question_takes_its_trials_with_it(path: Path) -> None:
@@ -127,7 +133,8 @@ def test_flipped_bits_never_change_a_trial(tmp_path: Path, seed: int) -> None:
     assert read.problems or len(read.recording.trials) == len(whole)
 
 
-# ---- hostile files: every checksum is right --------------------------------------------------------------------------
+# ---- hostile files: every checksum is right
+# --------------------------------------------------------------------------
 
 
 def put(**values: object) -> Change:
@@ -148,8 +155,10 @@ def put(**values: object) -> Change:
         (put(samples_s=[0.0]), "samples_s has a time of 0"),
         (put(samples_s=[-1.0]), "samples_s[0] is -1.0: must be a finite number from 0"),
         (put(samples_s=[True]), "samples_s[0] is True: must be a number"),
-        (put(samples_s=[10**400]), "samples_s[0] is a huge integer: must be a finite number from 0"),
-        (put(samples_s=[1.0] * 20_000), "samples_s is a list of 20000: must have at most 10000 items"),
+        (put(samples_s=[10**400]), ("samples_s[0] is a huge integer: must be a finite number "
+                                   "from 0")),
+        (put(samples_s=[1.0] * 20_000), ("samples_s is a list of 20000: must have at most 10000 "
+                                        "items")),
         (put(samples_s="1.0"), "samples_s is '1.0': must be a list"),
         (put(compile_s=None), "compile_s is None: must be a number"),
         (put(paths=[]), "paths is empty"),
@@ -159,7 +168,8 @@ def put(**values: object) -> Change:
         (put(paths=[[[0, 0, 0]]]), "not a [question, option] pair"),
         (put(paths=[[[0, True]]]), "not a [question, option] pair"),
         (put(paths=[[[0, 0]]]), "another trial has the same answers, or they end too early"),
-        (put(paths=[[[1, 0], [0, 0]]]), "answer 0 is to question 1, that of another trial to question 0"),
+        (put(paths=[[[1, 0], [0, 0]]]), ("answer 0 is to question 1, that of another trial to "
+                                        "question 0")),
         (lambda record: record.pop("error"), "error is missing"),
     ],
 )  # fmt: skip
@@ -210,8 +220,12 @@ def test_forged_question_is_reported(path: Path, change: Change, why: str) -> No
 @pytest.mark.parametrize(
     "line",
     [
-        b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"samples_s": [NaN], "crc": 0}', b'{"crc": 1e999}',
-        b'{"a": ' + b"1" * 10_000 + b"}", b'{"status": Infinity}', b"", b'{"question": {"a": []}, "crc": 1}',
+        b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"samples_s": [NaN], "crc": 0}',
+            (b'{"crc": '
+            b'1e999}'),
+        b'{"a": ' + b"1" * 10_000 + b"}", b'{"status": Infinity}', b"",
+        (b'{"question": {"a": []}, "crc": '
+            b'1}'),
     ],
     ids=range(11),
 )  # fmt: skip
@@ -229,11 +243,15 @@ def test_line_that_names_a_field_twice_is_reported(path: Path) -> None:
     lines[QUESTIONS + 3] = lines[QUESTIONS + 3].replace(b"{", b'{"actions":"",', 1)
     path.write_bytes(b"\n".join(lines))
     read = read_recording(path)
-    assert ["'actions': a field may be named once" in p.text for p in read.problems] == [True], read.problems
+    assert ["'actions': a field may be named once" in p.text for p in read.problems] == [True], (
+        read.problems
+    )
     assert read.recording.trials == without(RECORDING, 2)
 
 
-def test_file_that_unpacks_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_unpacks_without_end_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "MOST_BYTES", 1 << 20)
     write_recording(tmp_path / "a.jsonl", RECORDING)
     sound = (tmp_path / "a.jsonl").read_bytes()
@@ -249,7 +267,16 @@ class Trap:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x00" * 100, pickle.dumps(Trap()), b"SQLite format 3\x00", b"{}", b'{"results": 1}', b"\x1f\x8b"]
+    "content",
+    [
+        b"",
+        b"\x00" * 100,
+        pickle.dumps(Trap()),
+        b"SQLite format 3\x00",
+        b"{}",
+        b'{"results": 1}',
+        b"\x1f\x8b",
+    ],
 )
 def test_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"

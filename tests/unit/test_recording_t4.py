@@ -1,4 +1,6 @@
-"""T4 JSON: what its schema asks for is there, everything comes back, and what is broken is reported."""
+"""T4 JSON: what its schema asks for is there, everything comes back, and what is broken is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,22 @@ def varied() -> Recording:
     base = small_recording()
     first, *rest = base.trials
     statuses = [s for s in Status if s is not Status.OK]
-    trials = [replace(first, measurement=Measurement(Status.OK, (1.234567e-5, 3.3e-9, 0.1234567891), max_error=1e-7))]
+    trials = [
+        replace(
+            first,
+            measurement=Measurement(Status.OK, (1.234567e-5, 3.3e-9, 0.1234567891), max_error=1e-7),
+        )
+    ]
     for i, trial in enumerate(rest):
         if i < len(statuses):
-            m = Measurement(statuses[i], error="it broke\n\u00e9", compile_s=0.012345, max_error=math.inf)
+            m = Measurement(
+                statuses[i], error="it broke\n\u00e9", compile_s=0.012345, max_error=math.inf
+            )
         else:
-            m = replace(trial.measurement, samples_s=tuple(round(s, 12) for s in trial.measurement.samples_s))
+            m = replace(
+                trial.measurement,
+                samples_s=tuple(round(s, 12) for s in trial.measurement.samples_s),
+            )
         trials.append(replace(trial, measurement=m))
     last = trials.pop()
     trials[0] = replace(trials[0], paths=trials[0].paths + last.paths)
@@ -117,7 +129,9 @@ def edit_result(place: str, value: object) -> Change:
         ("measurements", {}, "measurements is not a list"),
     ],
 )
-def test_t4_broken_result_is_reported_and_left_out(path: Path, place: str, value: object, why: str) -> None:
+def test_t4_broken_result_is_reported_and_left_out(
+    path: Path, place: str, value: object, why: str
+) -> None:
     change(path, edit_result(place, value))
     read = read_recording(path)
     assert [p.row for p in read.problems] == [8]

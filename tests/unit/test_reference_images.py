@@ -1,4 +1,6 @@
-"""Images of the reference device hold programs; what else a file may hold is refused, and runs nothing."""
+"""Images of the reference device hold programs; what else a file may hold is refused, and runs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Harmful:
         return os.system, ("exit 3",)
 
 
-@pytest.mark.parametrize("image", [pickle.dumps(Harmful()), pickle.dumps(vector_add)[:-3], b"", b"xyz"])
+@pytest.mark.parametrize(
+    "image", [pickle.dumps(Harmful()), pickle.dumps(vector_add)[:-3], b"", b"xyz"]
+)
 def test_reference_image_that_is_no_program_is_refused(image):
     device = ReferenceDevice()
     with device.open() as engine, pytest.raises(CompileFailure, match="no image"):

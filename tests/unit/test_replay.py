@@ -45,7 +45,9 @@ def test_replay_gives_back_every_trial() -> None:
 def test_replay_leaves_out_known_programs() -> None:
     a, b = RECORDING.trials[:2]
     measurer = ReplayMeasurer(RECORDING)
-    found = list(measurer.measure(KERNEL, schedules(a.actions, b.actions, a.actions), 1.0, {b.program_hash}))
+    found = list(
+        measurer.measure(KERNEL, schedules(a.actions, b.actions, a.actions), 1.0, {b.program_hash})
+    )
     assert found == [Measured(a.program_hash, a.measurement), None, None]
 
 
@@ -65,7 +67,11 @@ def searched(space, measurer, name: str, steps: int) -> list[tuple[str, float]]:
     """What a kernel's search asked, and how far it was then."""
     store = MemoryStore()
     search = KernelSearch(
-        SearchTask.of(KERNEL), space, make_searcher(name, space, Random("7")), measurer, trial_log(store)
+        SearchTask.of(KERNEL),
+        space,
+        make_searcher(name, space, Random("7")),
+        measurer,
+        trial_log(store),
     )
     found = []
     for _ in range(steps):
@@ -92,7 +98,10 @@ def test_play_takes_the_decisions_of_a_kernels_search(name: str) -> None:
     curve = play(make_searcher(name, recorded, Random("7")), recorded, measurer, 40, batch=4)
     asked = searched(recorded, measurer, name, 11)
     assert len(curve) == 41
-    assert [curve[4 * i] for i in range(11)] == [asked[0][1], *(asked[4 * i][1] for i in range(1, 11))]
+    assert [curve[4 * i] for i in range(11)] == [
+        asked[0][1],
+        *(asked[4 * i][1] for i in range(1, 11)),
+    ]
 
 
 def test_play_ends_flat_when_nothing_is_left() -> None:
@@ -104,14 +113,17 @@ def test_play_ends_flat_when_nothing_is_left() -> None:
 
 
 def test_play_gives_a_known_program_no_trial() -> None:
-    merged = recording_of(GATED, Surface({("tile", 1): 0.5}, merged=frozenset({"order", "extra", "gate"})))
+    merged = recording_of(
+        GATED, Surface({("tile", 1): 0.5}, merged=frozenset({"order", "extra", "gate"}))
+    )
     assert merged.programs == 5
     recorded, measurer = RecordedSpace(merged), ReplayMeasurer(merged)
     curve = play(make_searcher("random", recorded, Random(0)), recorded, measurer, 4)
     assert curve[-1] == merged.best_s
 
 
-# ---- scores ----------------------------------------------------------------------------------------------------------
+# ---- scores
+# --------------------------------------------------------------------------------------------------
 
 
 def test_excess_is_the_log_of_the_ratio_to_the_optimum() -> None:
@@ -144,4 +156,7 @@ def test_default_is_the_start_of_a_curve() -> None:
     recorded, measurer = RecordedSpace(RECORDING), ReplayMeasurer(RECORDING)
     default = recorded.sample(DefaultChooser()).text
     row = next(t for t in RECORDING.trials if t.actions == default)
-    assert play(make_searcher("beam", recorded, Random(0)), recorded, measurer, 1)[0] == row.measurement.seconds
+    assert (
+        play(make_searcher("beam", recorded, Random(0)), recorded, measurer, 1)[0]
+        == row.measurement.seconds
+    )

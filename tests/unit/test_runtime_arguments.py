@@ -1,4 +1,6 @@
-"""What is passed to a model is checked: each fault is one line that names the input, the value and the rule."""
+"""What is passed to a model is checked: each fault is one line that names the input, the value and
+the rule.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_a_wrong_number_name_or_shape_is_a_shape_error(
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", ">f4", "U1", "object"])
 def test_another_dtype_is_a_dtype_error(dtype: str) -> None:
-    with pytest.raises(DTypeError, match=rf"input 'x' has dtype {np.dtype(dtype)}, it must be float32$"):
+    with pytest.raises(
+        DTypeError, match=rf"input 'x' has dtype {np.dtype(dtype)}, it must be float32$"
+    ):
         check(ARRAY.astype(dtype), 1)
 
 

@@ -1,4 +1,6 @@
-"""The cache of compiled objects: what was put comes back whole or not at all, whatever happens to the files."""
+"""The cache of compiled objects: what was put comes back whole or not at all, whatever happens to
+the files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_an_unknown_key_is_a_miss(tmp_path: Path) -> None:
     assert ObjectCache(tmp_path).get(key(1)) is None
 
 
-@pytest.mark.parametrize("keep", [0, 5, 40, 60, -1], ids=["empty", "magic", "digest", "cut", "last byte"])
+@pytest.mark.parametrize(
+    "keep", [0, 5, 40, 60, -1], ids=["empty", "magic", "digest", "cut", "last byte"]
+)
 def test_a_cut_file_is_a_miss_and_is_removed(tmp_path: Path, keep: int) -> None:
     cache = ObjectCache(tmp_path)
     cache.put(key(1), body(1))

@@ -1,4 +1,6 @@
-"""Plans bind schedules to memory: tested with an engine whose kernels are numpy functions, no compiler needed."""
+"""Plans bind schedules to memory: tested with an engine whose kernels are numpy functions, no
+compiler needed.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,9 @@ class Engine:
                 p.name: np.asarray(given)[: p.nbytes].view(p.dtype.numpy)
                 for p, given in zip(kernel.params, memories, strict=True)
             }
-            results = interpret(kernel, {p.name: memory[p.name] for p in kernel.params if p.role != "out"})
+            results = interpret(
+                kernel, {p.name: memory[p.name] for p in kernel.params if p.role != "out"}
+            )
             for p in kernel.outputs:
                 memory[p.name][:] = results[p.name].reshape(-1)
 
@@ -245,12 +249,17 @@ def weight() -> Any:
 
 
 def transposing(name: str) -> Pack:
-    return Pack(name, "p1", F32, ("i", "j"), (4, 3), var("j", 3) * 4 + var("i", 4) + as_index(0), ALWAYS)
+    return Pack(
+        name, "p1", F32, ("i", "j"), (4, 3), var("j", 3) * 4 + var("i", 4) + as_index(0), ALWAYS
+    )
 
 
 def test_equal_packs_are_filled_once(weight: Any) -> None:
     constants = Constants(Engine())
-    first, second = constants.packed(weight, transposing("a")), constants.packed(weight, transposing("b"))
+    first, second = (
+        constants.packed(weight, transposing("a")),
+        constants.packed(weight, transposing("b")),
+    )
     assert first is second
     np.testing.assert_array_equal(first.read("f32"), np.arange(12).reshape(3, 4).T.reshape(-1))
 

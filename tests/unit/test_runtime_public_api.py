@@ -1,4 +1,6 @@
-"""``import tunegrad``: every public name is there when it is asked for, and nothing is loaded before."""
+"""``import tunegrad``: every public name is there when it is asked for, and nothing is loaded
+before.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ ROOT = Path(__file__).parents[2]
 
 def run(code: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=Path(tunegrad.__file__).parents[1]
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(tunegrad.__file__).parents[1],
     ).stdout.strip()
 
 
@@ -36,12 +42,18 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_loads_not_even_numpy() -> None:
-    code = "import sys, tunegrad; print(sorted(m for m in sys.modules if m.partition('.')[0] in ('tunegrad', 'numpy')))"
+    code = (
+        "import sys, tunegrad; print(sorted(m for m in sys.modules if m.partition('.')[0] "
+        "in ('tunegrad', 'numpy')))"
+    )
     assert run(code) == "['tunegrad']"
 
 
 def test_tune_is_the_function_also_after_its_module_was_imported() -> None:
-    code = "import tunegrad\nfrom tunegrad.tune import tune\nimport tunegrad.tune\nprint(tunegrad.tune is tune)"
+    code = (
+        "import tunegrad\nfrom tunegrad.tune import tune\nimport "
+        "tunegrad.tune\nprint(tunegrad.tune is tune)"
+    )
     assert run(code) == "True"
 
 

@@ -1,4 +1,6 @@
-"""What Bayesian search does beyond the contract: it learns what fails, forgets in time, and disturbs nobody."""
+"""What Bayesian search does beyond the contract: it learns what fails, forgets in time, and
+disturbs nobody.
+"""
 
 import logging
 import random

@@ -46,7 +46,8 @@ def test_search_beam_finds_a_planted_optimum_in_fewer_trials_than_random():
 
 
 def test_search_beam_gets_out_of_a_local_optimum():
-    # No single change and no pair of changes of the default helps: three decisions have to move together.
+    # No single change and no pair of changes of the default helps: three decisions have to move
+    # together.
     space = SurfaceSpace({f"d{i}": 3 for i in range(3)})
 
     class Trap(Surface):
@@ -112,7 +113,9 @@ def test_search_beam_lends_a_trace_to_a_stored_schedule_that_a_sample_prints():
     space = SurfaceSpace({"d0": 3, "d1": 3})
     searcher = BeamSearcher(space, Random(0))
     default = space.defaults()[0]
-    stored = Schedule.parse("tile(axis=d0, size=2) tile(axis=d1, size=1)")  # one change away from the default
+    stored = Schedule.parse(
+        "tile(axis=d0, size=2) tile(axis=d1, size=1)"
+    )  # one change away from the default
     told(searcher, default, 1.0)
     told(searcher, stored, 0.5, "store")
     searcher.ask(7)
@@ -155,7 +158,9 @@ def test_search_beam_draws_more_at_random_when_nothing_gets_better():
     space = SurfaceSpace({f"d{i}": 9 for i in range(8)})
     far = {}
     for patience in (5, 10_000):
-        searcher = BeamSearcher(space, Random(1), patience=patience, explore=0.0, append=0.0, pairs=0.0)
+        searcher = BeamSearcher(
+            space, Random(1), patience=patience, explore=0.0, append=0.0, pairs=0.0
+        )
         told(searcher, space.defaults()[0], 1e-3)
         far[patience] = 0
         for _ in range(8):

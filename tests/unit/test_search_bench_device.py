@@ -17,15 +17,21 @@ SPACES = Path(__file__).parents[1] / "data" / "spaces"
 def test_spaces_of_a_family_are_left():
     every, cpu = find_spaces([SPACES]), find_spaces([SPACES], "cpu")
     assert cpu
-    assert {s.name for s in cpu} == {s.name for s in every if ("device", "cpu") in s.recording.fingerprint.fields}
+    assert {s.name for s in cpu} == {
+        s.name for s in every if ("device", "cpu") in s.recording.fingerprint.fields
+    }
 
 
 def test_family_that_nothing_was_recorded_on_is_named_with_those_that_there_are():
-    with pytest.raises(ConfigError, match="device 'abacus:1': no space was recorded there, but on cpu"):
+    with pytest.raises(
+        ConfigError, match="device 'abacus:1': no space was recorded there, but on cpu"
+    ):
         find_spaces([SPACES], "abacus:1")
 
 
 def test_search_bench_ends_with_that_error():
-    found = CliRunner().invoke(root, ["search-bench", "--spaces", str(SPACES), "--device", "abacus"])
+    found = CliRunner().invoke(
+        root, ["search-bench", "--spaces", str(SPACES), "--device", "abacus"]
+    )
     assert found.exit_code == 1
     assert isinstance(found.exception, ConfigError)

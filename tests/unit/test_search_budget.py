@@ -1,15 +1,33 @@
-"""The budget goes where it buys most, is kept, and whatever it is, every kernel ends with a winner."""
+"""The budget goes where it buys most, is kept, and whatever it is, every kernel ends with a
+winner.
+"""
 
 import math
 from collections import Counter
 from random import Random
 
 import pytest
-from search_surface import Clock, Killed, Surface, SurfaceMeasurer, SurfaceSpace, kernel, separable, trial_log
+from search_surface import (
+    Clock,
+    Killed,
+    Surface,
+    SurfaceMeasurer,
+    SurfaceSpace,
+    kernel,
+    separable,
+    trial_log,
+)
 
 from tunegrad.db import open_store
 from tunegrad.events import BudgetSpent, KernelFinished, KernelStarted
-from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, ModelSearch, RandomSearcher, SearchTask
+from tunegrad.search import (
+    BeamSearcher,
+    BudgetPolicy,
+    KernelSearch,
+    ModelSearch,
+    RandomSearcher,
+    SearchTask,
+)
 from tunegrad.trial import Policy, Status
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
@@ -20,10 +38,24 @@ LIMITS = Policy(timeout_s=0.5)
 class Case:
     """Kernels on surfaces under one budget. ``uses`` and ``floors`` are by kernel name."""
 
-    def __init__(self, surfaces, budget_s, uses=None, floors=None, cls=BeamSearcher, policy=None, store=None, **more):
+    def __init__(
+        self,
+        surfaces,
+        budget_s,
+        uses=None,
+        floors=None,
+        cls=BeamSearcher,
+        policy=None,
+        store=None,
+        **more,
+    ):
         self.clock = Clock()
         self.measurer = SurfaceMeasurer(
-            surfaces, self.clock, COST_S, more.pop("kill_after", 1 << 30), timeout_s=LIMITS.timeout_s
+            surfaces,
+            self.clock,
+            COST_S,
+            more.pop("kill_after", 1 << 30),
+            timeout_s=LIMITS.timeout_s,
         )
         self.store = store if store is not None else open_store(":memory:", "write")
         self.events = []
@@ -32,9 +64,20 @@ class Case:
         for i, name in enumerate(surfaces):
             k = kernel(name, 64 + i)
             task = SearchTask(
-                k, name, k.key, k.text, (uses or {}).get(name, 1), 1000, 512, (floors or {}).get(name, 0.0)
+                k,
+                name,
+                k.key,
+                k.text,
+                (uses or {}).get(name, 1),
+                1000,
+                512,
+                (floors or {}).get(name, 0.0),
             )
-            searches.append(KernelSearch(task, SPACE, cls(SPACE, Random(i)), self.measurer, log, self.events.append))
+            searches.append(
+                KernelSearch(
+                    task, SPACE, cls(SPACE, Random(i)), self.measurer, log, self.events.append
+                )
+            )
         self.model = ModelSearch(searches, budget_s, self.clock, self.events.append, policy)
 
     def run(self):
@@ -61,7 +104,9 @@ def test_search_budget_measures_every_default_first():
 
 def test_search_budget_goes_to_the_kernel_with_headroom():
     # Alike in share of the time, but "low" stands at 98 % of what the machine allows.
-    case = Case({"low": flat(1e-3), "high": flat(1e-3)}, 40.0, floors={"low": 0.98e-3, "high": 0.2e-3}).run()
+    case = Case(
+        {"low": flat(1e-3), "high": flat(1e-3)}, 40.0, floors={"low": 0.98e-3, "high": 0.2e-3}
+    ).run()
     assert case.trials["high"] > 5 * case.trials["low"]
 
 
@@ -158,7 +203,9 @@ def test_search_budget_same_timings_give_the_same_trials():
 
 def test_search_budget_killed_at_any_point_resumes_to_the_undisturbed_end():
     surfaces = {
-        "a": Surface(SURFACE.factors, fails={("d3", 2): Status.TIMED_OUT}, merged=frozenset({"d2"})),
+        "a": Surface(
+            SURFACE.factors, fails={("d3", 2): Status.TIMED_OUT}, merged=frozenset({"d2"})
+        ),
         "b": flat(1.5e-3),
         "c": SURFACE,
     }
@@ -181,7 +228,9 @@ def test_search_budget_killed_twice_resumes_to_the_undisturbed_end():
     for i, kill_after in enumerate((20, 31, 17)):
         session = f"s{i}"
         with pytest.raises(Killed):
-            Case(surfaces, 6.0, store=store, session=session, resumed=sessions, kill_after=kill_after).run()
+            Case(
+                surfaces, 6.0, store=store, session=session, resumed=sessions, kill_after=kill_after
+            ).run()
         sessions.append(session)
     last = Case(surfaces, 6.0, store=store, session="last", resumed=sessions).run()
     assert last.measurer.calls == whole.measurer.calls[68:]
@@ -200,7 +249,9 @@ def test_search_budget_uncharged_goes_on_where_the_last_run_stopped():
     surfaces = {"a": SURFACE, "b": flat(1.5e-3)}
     first = Case(surfaces, 6.0).run()
     policy = BudgetPolicy(charge_resumed=False)
-    again = Case(surfaces, 6.0, store=first.store, session="s2", resumed={"s1"}, policy=policy).run()
+    again = Case(
+        surfaces, 6.0, store=first.store, session="s2", resumed={"s1"}, policy=policy
+    ).run()
     assert len(again.measurer.calls) >= 80
     assert not set(again.measurer.calls) & set(first.measurer.calls)
 

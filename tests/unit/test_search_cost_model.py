@@ -1,4 +1,6 @@
-"""The cost model ranks what it has not seen, takes failures for slow, and says the same every time."""
+"""The cost model ranks what it has not seen, takes failures for slow, and says the same every
+time.
+"""
 
 import math
 from random import Random
@@ -21,7 +23,10 @@ def rows(seed, count):
             schedule = space.sample(RandomChooser(rng))
         except IllegalAction:
             continue
-        found[schedule.text] = ({d.name: d.choice for d in schedule.trace}, math.log(surface.measure(schedule).seconds))
+        found[schedule.text] = (
+            {d.name: d.choice for d in schedule.trace},
+            math.log(surface.measure(schedule).seconds),
+        )
     return list(found.values())
 
 
@@ -37,7 +42,10 @@ def test_cost_model_orders_four_of_five_held_out_pairs(seed):
 
 def test_cost_model_takes_failures_for_slow():
     model = CostModel(0)
-    model.fit([{"a": float(i % 2), "b": float(i)} for i in range(40)], [math.inf if i % 2 else -5.0 for i in range(40)])
+    model.fit(
+        [{"a": float(i % 2), "b": float(i)} for i in range(40)],
+        [math.inf if i % 2 else -5.0 for i in range(40)],
+    )
     ran, failed = model.predict([{"a": 0.0, "b": 3.0}, {"a": 1.0, "b": 3.0}])
     assert ran < failed
 

@@ -1,4 +1,6 @@
-"""The search of one kernel: defaults first, everything committed, nothing twice, failures are rows."""
+"""The search of one kernel: defaults first, everything committed, nothing twice, failures are
+rows.
+"""
 
 import math
 from random import Random
@@ -33,12 +35,27 @@ def store():
         yield opened
 
 
-def search(store, surface=SURFACE, space=SPACE, seed=0, cls=BeamSearcher, observe=None, kill_after=1 << 30, **log):
+def search(
+    store,
+    surface=SURFACE,
+    space=SPACE,
+    seed=0,
+    cls=BeamSearcher,
+    observe=None,
+    kill_after=1 << 30,
+    **log,
+):
     measurer = SurfaceMeasurer({"k": surface}, kill_after=kill_after)
     observed = [] if observe is None else observe
     task = SearchTask.of(K)
     found = KernelSearch(
-        task, space, cls(space, Random(seed)), measurer, trial_log(store, **log), observed.append, peak_flops_per_s=1e9
+        task,
+        space,
+        cls(space, Random(seed)),
+        measurer,
+        trial_log(store, **log),
+        observed.append,
+        peak_flops_per_s=1e9,
     )
     return found, measurer
 
@@ -62,7 +79,9 @@ def test_search_commits_each_row_before_it_takes_the_next(store):
     rows_at_start = []
     plain = measurer.surfaces["k"].measure
     object.__setattr__(
-        measurer, "surfaces", {"k": _Spy(SURFACE, lambda: rows_at_start.append(len(store.trials(K.key))))}
+        measurer,
+        "surfaces",
+        {"k": _Spy(SURFACE, lambda: rows_at_start.append(len(store.trials(K.key))))},
     )
     steps(found, 3)
     assert plain(SPACE.defaults()[0]).status is Status.OK
@@ -154,7 +173,9 @@ def test_search_emits_one_event_for_each_row(store):
     assert [(e.actions, e.seconds, e.origin) for e in measured] == [
         (t.actions, t.measurement.seconds, t.origin) for t in rows
     ]
-    assert [e.best_s for e in measured] == [min(t.measurement.seconds for t in rows[: i + 1]) for i in range(len(rows))]
+    assert [e.best_s for e in measured] == [
+        min(t.measurement.seconds for t in rows[: i + 1]) for i in range(len(rows))
+    ]
 
 
 def test_search_says_where_it_starts_and_ends(store):
@@ -163,7 +184,11 @@ def test_search_says_where_it_starts_and_ends(store):
     assert found.started() == KernelStarted("k", K.key, 1, K.flops, K.unique_bytes)
     end = found.finished()
     assert isinstance(end, KernelFinished)
-    assert (end.default_s, end.best_s, end.actions) == (found.default_s, found.best_s, found.winner.actions)
+    assert (end.default_s, end.best_s, end.actions) == (
+        found.default_s,
+        found.best_s,
+        found.winner.actions,
+    )
     assert end.candidates == {"ok": 17}
 
 
@@ -208,7 +233,8 @@ def _refuse(trial):
     raise StoreError("store: disk full")
 
 
-# ---- what is stored already ------------------------------------------------------------------------------------------
+# ---- what is stored already
+# ------------------------------------------------------------------------------------------
 
 
 def test_search_tells_another_sessions_rows_and_measures_none_again(store):
@@ -296,6 +322,8 @@ def test_search_resumed_and_never_stepped_still_has_the_stored_winner(store):
 def test_search_clock_of_the_measurer_is_the_only_one(store):
     clock = Clock()
     measurer = SurfaceMeasurer({"k": SURFACE}, clock)
-    found = KernelSearch(SearchTask.of(K), SPACE, BeamSearcher(SPACE, Random(0)), measurer, trial_log(store))
+    found = KernelSearch(
+        SearchTask.of(K), SPACE, BeamSearcher(SPACE, Random(0)), measurer, trial_log(store)
+    )
     steps(found, 3)
     assert clock.now_s == pytest.approx(17 * 0.05)

@@ -52,7 +52,9 @@ def test_evolution_without_the_library_has_no_model_and_still_beats_random(monke
 
 def test_evolution_with_a_model_is_better_than_without():
     with_model = fmean(area(EvolutionarySearcher, s, s, 48) for s in range(9))
-    without = fmean(area(lambda sp, r: EvolutionarySearcher(sp, r, learned=False), s, s, 48) for s in range(9))
+    without = fmean(
+        area(lambda sp, r: EvolutionarySearcher(sp, r, learned=False), s, s, 48) for s in range(9)
+    )
     assert with_model < without
 
 

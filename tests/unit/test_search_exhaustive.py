@@ -27,12 +27,21 @@ def test_exhaustive_lists_fewest_changes_of_the_default_first():
 
 
 def test_exhaustive_keeps_to_the_order_of_decisions_and_options():
-    assert listed(SurfaceSpace({"a": 3, "b": 2})) == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    assert listed(SurfaceSpace({"a": 3, "b": 2})) == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
 
 
 def test_exhaustive_finds_decisions_that_only_some_answers_ask():
     space = SurfaceSpace({"gate": 2, "extra": 3, "last": 2})
-    assert sorted(listed(space)) == sorted([(0, 0), (0, 1), *((1, e, last) for e in range(3) for last in range(2))])
+    assert sorted(listed(space)) == sorted(
+        [(0, 0), (0, 1), *((1, e, last) for e in range(3) for last in range(2))]
+    )
 
 
 def test_exhaustive_goes_round_a_default_that_is_not_legal():

@@ -1,4 +1,6 @@
-"""What search by Gaussian process does beyond the contract; what is said where its packages are missing."""
+"""What search by Gaussian process does beyond the contract; what is said where its packages are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_gp_without_its_packages_is_not_usable(bare):
 def test_gp_without_its_packages_is_refused_before_a_store_is_opened(bare, tmp_path):
     store = tmp_path / "rows.db"
     with pytest.raises(ConfigError, match=NEEDS):
-        tg.tune_callable(lambda x: x + 1.0, np.ones(8, np.float32), searcher="gp", store=store, budget_s=1.0)
+        tg.tune_callable(
+            lambda x: x + 1.0, np.ones(8, np.float32), searcher="gp", store=store, budget_s=1.0
+        )
     assert not store.exists()
 
 
@@ -74,7 +78,9 @@ def test_gp_learns_which_options_fail():
 def test_gp_learns_more_than_random_search():
     space, surface = separable(Random(2))
     times = {
-        kind: np.mean([surface.seconds(s) for s in played(kind(space, Random(1)), surface, 64)[-24:]])
+        kind: np.mean(
+            [surface.seconds(s) for s in played(kind(space, Random(1)), surface, 64)[-24:]]
+        )
         for kind in (GpSearcher, RandomSearcher)
     }
     assert times[GpSearcher] < 0.9 * times[RandomSearcher]
@@ -115,7 +121,13 @@ def test_gp_leaves_threads_random_states_and_logging_alone(capfd):
         pools = sorted((pool["filepath"], pool["num_threads"]) for pool in threadpool_info())
         numpys = np.random.get_state()[1].tolist()  # noqa: NPY002  # the global state is what is looked at
         drawn = random.getstate(), numpys, torch.random.get_rng_state().tolist()
-        return pools, torch.get_num_threads(), drawn, optuna.logging.get_verbosity(), list(logging.getLogger().handlers)
+        return (
+            pools,
+            torch.get_num_threads(),
+            drawn,
+            optuna.logging.get_verbosity(),
+            list(logging.getLogger().handlers),
+        )
 
     space, surface = separable(Random(2))
     played(GpSearcher(space, Random(1)), surface, 16)  # everything is imported then

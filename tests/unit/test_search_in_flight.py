@@ -1,10 +1,21 @@
-"""Several batches in flight: told in the order in which they were begun, so that only timings and seed decide."""
+"""Several batches in flight: told in the order in which they were begun, so that only timings and
+seed decide.
+"""
 
 import math
 from random import Random
 
 import pytest
-from search_surface import Clock, Killed, Surface, SurfaceMeasurer, SurfaceSpace, kernel, separable, trial_log
+from search_surface import (
+    Clock,
+    Killed,
+    Surface,
+    SurfaceMeasurer,
+    SurfaceSpace,
+    kernel,
+    separable,
+    trial_log,
+)
 
 from tunegrad.db import open_store
 from tunegrad.errors import InternalError
@@ -18,7 +29,10 @@ SURFACES = {"a": SURFACE, "b": OTHER, "c": Surface({}, 5e-4)}
 
 
 class Eager:
-    """Measures at the call, like many machines. ``open`` counts the calls that were not read to their end."""
+    """Measures at the call, like many machines.
+
+    ``open`` counts the calls that were not read to their end.
+    """
 
     def __init__(self, surfaces):
         self.inner = SurfaceMeasurer(surfaces)
@@ -55,9 +69,21 @@ class _Reader:
 
 
 class Case:
-    """Kernels on surfaces until so many trials were told; every trial takes a second of the clock."""
+    """Kernels on surfaces until so many trials were told; every trial takes a second of the
+    clock.
+    """
 
-    def __init__(self, measurer, trials=150, in_flight=48, batch=8, space=SPACE, store=None, kill_after=None, **log):
+    def __init__(
+        self,
+        measurer,
+        trials=150,
+        in_flight=48,
+        batch=8,
+        space=SPACE,
+        store=None,
+        kill_after=None,
+        **log,
+    ):
         self.clock, self.events, self.measurer = Clock(), [], measurer
         self.store = store or open_store(":memory:", "write")
         self.kill_after = math.inf if kill_after is None else kill_after
@@ -66,7 +92,11 @@ class Case:
             k = kernel(name, 64 + i)
             task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
             searcher = BeamSearcher(space, Random(i))
-            searches.append(KernelSearch(task, space, searcher, measurer, trial_log(self.store, **log), self._observe))
+            searches.append(
+                KernelSearch(
+                    task, space, searcher, measurer, trial_log(self.store, **log), self._observe
+                )
+            )
         policy = BudgetPolicy(batch=batch, reserve=0.0, in_flight=in_flight)
         self.model = ModelSearch(searches, trials, self.clock, self._observe, policy)
 
@@ -84,7 +114,10 @@ class Case:
 
 def rows(case):
     keys = [s.task.key for s in case.model.searches]
-    return {key: [(t.actions, t.origin, t.program_hash, t.measurement) for t in case.store.trials(key)] for key in keys}
+    return {
+        key: [(t.actions, t.origin, t.program_hash, t.measurement) for t in case.store.trials(key)]
+        for key in keys
+    }
 
 
 def told(case):
@@ -93,7 +126,10 @@ def told(case):
 
 @pytest.mark.parametrize("in_flight", [1, 9, 48, 200])
 def test_in_flight_eager_and_lazy_measurers_lead_to_the_same_rows(in_flight):
-    eager, lazy = Case(Eager(SURFACES), in_flight=in_flight), Case(SurfaceMeasurer(SURFACES), in_flight=in_flight)
+    eager, lazy = (
+        Case(Eager(SURFACES), in_flight=in_flight),
+        Case(SurfaceMeasurer(SURFACES), in_flight=in_flight),
+    )
     assert told(eager.run()) == told(lazy.run())
     assert rows(eager) == rows(lazy)
     assert len(told(eager)) >= 150
@@ -138,14 +174,18 @@ def test_in_flight_killed_and_resumed_ends_where_an_undisturbed_run_does():
         cut = Case(Eager(SURFACES), trials=100, kill_after=kill_after, session="s1")
         with pytest.raises(Killed):
             cut.run()
-        again = Case(Eager(SURFACES), 100 - kill_after, store=cut.store, session="s2", resumed={"s1"}).run()
+        again = Case(
+            Eager(SURFACES), 100 - kill_after, store=cut.store, session="s2", resumed={"s1"}
+        ).run()
         # Where the budgets end is a matter of the clock; what they have in common is not.
         both = told(cut) + told(again)
         assert both[:90] == told(whole)[:90]
 
 
 def test_in_flight_ends_when_nothing_is_left_to_try():
-    case = Case(Eager(SURFACES), trials=10_000, in_flight=64, space=SurfaceSpace({"d0": 6, "d1": 6})).run()
+    case = Case(
+        Eager(SURFACES), trials=10_000, in_flight=64, space=SurfaceSpace({"d0": 6, "d1": 6})
+    ).run()
     assert case.model.done
     assert {len(found) for found in rows(case).values()} == {36}
 

@@ -1,4 +1,6 @@
-"""On most of thirty seeded surfaces (ten in every run), every searcher that learns beats random at equal trials."""
+"""On most of thirty seeded surfaces (ten in every run), every searcher that learns beats random at
+equal trials.
+"""
 
 from functools import cache
 from random import Random

@@ -1,4 +1,6 @@
-"""Kernels of one session lend each other what they found: who, when, in which form; and again alike when resumed."""
+"""Kernels of one session lend each other what they found: who, when, in which form; and again alike
+when resumed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from random import Random
 
 import numpy as np
 import pytest
-from search_surface import Clock, Killed, Surface, SurfaceMeasurer, SurfaceSpace, kernel, separable, trial_log
+from search_surface import (
+    Clock,
+    Killed,
+    Surface,
+    SurfaceMeasurer,
+    SurfaceSpace,
+    kernel,
+    separable,
+    trial_log,
+)
 
 from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
@@ -48,17 +59,22 @@ class Case:
     ) -> None:
         names = [f"k{extent}" for extent in extents]
         each = surfaces or (SURFACE,) * len(names)
-        self.measurer = SurfaceMeasurer(dict(zip(names, each, strict=True)), Clock(), 1 / 16, kill_after)
+        self.measurer = SurfaceMeasurer(
+            dict(zip(names, each, strict=True)), Clock(), 1 / 16, kill_after
+        )
         self.store = store if store is not None else open_store(":memory:", "write")
         log = trial_log(self.store, session, resumed)
         self.searches = []
         for i, (name, extent) in enumerate(zip(names, extents, strict=True)):
             k = kernel(name, extent)
             task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
-            self.searches.append(KernelSearch(task, SPACE, BeamSearcher(SPACE, Random(i)), self.measurer, log))
+            self.searches.append(
+                KernelSearch(task, SPACE, BeamSearcher(SPACE, Random(i)), self.measurer, log)
+            )
         self.lending = Lending(self.searches)
         self.model = ModelSearch(
-            self.searches, 60.0, self.measurer.clock, lambda _: None, BudgetPolicy(in_flight=in_flight),
+            self.searches, 60.0, self.measurer.clock, lambda _: None,
+            BudgetPolicy(in_flight=in_flight),
             rule, self.lending if lends else None,
         )  # fmt: skip
 
@@ -73,7 +89,9 @@ class Case:
 class Found:
     """A search that is handed its best schedule."""
 
-    def __init__(self, extent: int, space: SurfaceSpace = SPACE, told: Collection[str] = ()) -> None:
+    def __init__(
+        self, extent: int, space: SurfaceSpace = SPACE, told: Collection[str] = ()
+    ) -> None:
         k = kernel(f"k{extent}", extent)
         self.task = SearchTask(k, k.name, k.key, k.text, 1, 1, 1)
         self.space, self.told, self.defaults = space, set(told), space.defaults()
@@ -147,7 +165,9 @@ def test_lent_schedules_come_with_the_batches_and_are_measured_once(in_flight: i
 
 
 def test_kernels_that_lend_are_sooner_where_they_would_end() -> None:
-    """On equal surfaces what one finds is good for all; the sum of the best times after few trials says so."""
+    """On equal surfaces what one finds is good for all; the sum of the best times after few trials
+    says so.
+    """
     sums = {True: 0.0, False: 0.0}
     for seed in range(6):
         surfaces = (separable(Random(seed), decisions=6, options=6)[1],) * 4
@@ -191,7 +211,9 @@ def test_schedule_of_another_epilogue_stands_as_it_is_and_keeps_its_decisions() 
 def test_schedule_without_decisions_is_taken_as_it_stands_or_not_at_all() -> None:
     here = Space(product(96, 64, 64), host_target(1))
     fits = Schedule.parse("tile(axis=a, size=8) vectorize(axis=b)")
-    assert taken_over(here, Schedule.parse("tile(axis=a, size=8)")) == Schedule.parse("tile(axis=a, size=8)")
+    assert taken_over(here, Schedule.parse("tile(axis=a, size=8)")) == Schedule.parse(
+        "tile(axis=a, size=8)"
+    )
     assert taken_over(here, Schedule.parse("tile(axis=nobody, size=8)")) is None
     assert taken_over(here, fits) in (None, fits)
 

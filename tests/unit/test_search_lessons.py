@@ -1,4 +1,6 @@
-"""Rows of other kernels: a cost model knows something before it has a row of its own, which then count for more."""
+"""Rows of other kernels: a cost model knows something before it has a row of its own, which then
+count for more.
+"""
 
 import math
 from random import Random
@@ -7,10 +9,18 @@ from statistics import fmean
 from search_surface import Surface, SurfaceSpace, choices_of
 
 from tunegrad.errors import IllegalAction
-from tunegrad.search import CostModel, EvolutionarySearcher, Facts, Lessons, PortfolioSearcher, Proposal
+from tunegrad.search import (
+    CostModel,
+    EvolutionarySearcher,
+    Facts,
+    Lessons,
+    PortfolioSearcher,
+    Proposal,
+)
 
 TAUGHT = Lessons(
-    tuple({"@x": float(i % 10), "@y": float(i)} for i in range(60)), tuple(0.1 * (i % 10) for i in range(60))
+    tuple({"@x": float(i % 10), "@y": float(i)} for i in range(60)),
+    tuple(0.1 * (i % 10) for i in range(60)),
 )
 """The larger x, the slower."""
 
@@ -35,7 +45,8 @@ def test_lessons_give_way_to_the_kernels_own_rows():
 
 def test_lessons_of_failures_are_to_be_avoided():
     taught = Lessons(
-        tuple({"@x": float(i % 2)} for i in range(60)), tuple(math.inf if i % 2 else 0.0 for i in range(60))
+        tuple({"@x": float(i % 2)} for i in range(60)),
+        tuple(math.inf if i % 2 else 0.0 for i in range(60)),
     )
     model = CostModel(0, lessons=taught)
     model.fit([], [])
@@ -60,12 +71,16 @@ def test_facts_of_a_schedule_without_any_are_its_decisions():
 
 
 def test_portfolio_hands_lessons_to_its_evolutionary_search():
-    portfolio = PortfolioSearcher(SurfaceSpace({"x": 3}), Random(0), features=lambda _: {"x": 0.5}, lessons=TAUGHT)
+    portfolio = PortfolioSearcher(
+        SurfaceSpace({"x": 3}), Random(0), features=lambda _: {"x": 0.5}, lessons=TAUGHT
+    )
     assert portfolio.searchers["evolutionary"]._facts_model.lessons is TAUGHT
 
 
 def test_evolution_with_lessons_of_another_kernel_is_faster_early():
-    """Two kernels whose time follows from the same fact; the second has other decisions that lead to it."""
+    """Two kernels whose time follows from the same fact; the second has other decisions that lead
+    to it.
+    """
     sizes = {f"d{i}": 6 for i in range(6)}
     space = SurfaceSpace(sizes)
     hidden = {(name, c): Random(f"{name}{c}").uniform(0.0, 1.0) for name in sizes for c in range(6)}

@@ -31,7 +31,10 @@ class Listener(RandomSearcher):
 
 
 def paid(portfolio, good, rounds=20, batch=8, best_s=1e-3):
-    """Ask and tell: what ``good`` proposes is ever faster, all else slow. How many asks each got in the last half."""
+    """Ask and tell: what ``good`` proposes is ever faster, all else slow.
+
+    How many asks each got in the last half.
+    """
     counts = {}
     for i in range(rounds):
         for p in portfolio.ask(batch):
@@ -127,7 +130,10 @@ def is_slow(schedule):
 
 
 def random_members():
-    return {"random": RandomSearcher(SLOW, Random(0)), "evolutionary": EvolutionarySearcher(SLOW, Random(1))}
+    return {
+        "random": RandomSearcher(SLOW, Random(0)),
+        "evolutionary": EvolutionarySearcher(SLOW, Random(1)),
+    }
 
 
 @pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
@@ -162,8 +168,15 @@ def test_portfolio_forgets_what_it_put_off_once_that_is_told():
 
 def test_portfolio_names_the_member_that_proposed():
     portfolio = PortfolioSearcher(SPACE, Random(0))
-    play = [p for _ in range(6) for p in portfolio.ask(8) if portfolio.tell(p, SURFACE.measure(p.schedule)) is None]
-    assert {p.origin for p in play} == {f"portfolio:{n}" for n in ("beam", "evolutionary", "bayesian", "random")}
+    play = [
+        p
+        for _ in range(6)
+        for p in portfolio.ask(8)
+        if portfolio.tell(p, SURFACE.measure(p.schedule)) is None
+    ]
+    assert {p.origin for p in play} == {
+        f"portfolio:{n}" for n in ("beam", "evolutionary", "bayesian", "random")
+    }
 
 
 def test_portfolio_leaves_its_first_trials_to_the_first_member():

@@ -1,4 +1,6 @@
-"""A challenger wins only when it is surely and noticeably faster; alike ones seldom replace what stands."""
+"""A challenger wins only when it is surely and noticeably faster; alike ones seldom replace what
+stands.
+"""
 
 import math
 from random import Random
@@ -11,13 +13,20 @@ from tunegrad.search import decide, fastest_ratio
 
 def noisy(rng: Random, seconds: float, n: int, spread: float = 0.03) -> list[float]:
     """Times as machines give them: a sharp lower edge, a tail, an outlier now and then."""
-    return [seconds * (1.0 + spread * rng.expovariate(1.0) + (0.5 if rng.random() < 0.03 else 0.0)) for _ in range(n)]
+    return [
+        seconds * (1.0 + spread * rng.expovariate(1.0) + (0.5 if rng.random() < 0.03 else 0.0))
+        for _ in range(n)
+    ]
 
 
-def interleaved(rng: Random, a_s: float, b_s: float, n: int, drift: float = 0.0) -> tuple[list[float], list[float]]:
+def interleaved(
+    rng: Random, a_s: float, b_s: float, n: int, drift: float = 0.0
+) -> tuple[list[float], list[float]]:
     """Samples of both while the machine slows down by ``drift`` from the first to the last."""
     a, b = noisy(rng, a_s, n), noisy(rng, b_s, n)
-    return [x * (1 + drift * i / n) for i, x in enumerate(a)], [x * (1 + drift * i / n) for i, x in enumerate(b)]
+    return [x * (1 + drift * i / n) for i, x in enumerate(a)], [
+        x * (1 + drift * i / n) for i, x in enumerate(b)
+    ]
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.1])

@@ -38,10 +38,15 @@ def everything() -> dict[str, list[str]]:
 @cache
 def elsewhere(hash_seed: str) -> dict[str, list[str]]:
     """The same in a process of its own."""
-    code = "import json, sys; from test_search_reproducible import everything; json.dump(everything(), sys.stdout)"
+    code = (
+        "import json, sys; from test_search_reproducible import everything; "
+        "json.dump(everything(), sys.stdout)"
+    )
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1]), *sys.path])
     env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found
 

@@ -1,4 +1,6 @@
-"""A search by any searcher that is killed and started again ends where it would have, and measures nothing twice."""
+"""A search by any searcher that is killed and started again ends where it would have, and measures
+nothing twice.
+"""
 
 from random import Random
 
@@ -16,7 +18,9 @@ def start(name, store, session, resumed=(), kill_after=1 << 30):
     space, surface = landscape(2)  # some schedules fail, some are not legal
     measurer = SurfaceMeasurer({"k": surface}, kill_after=kill_after)
     searcher = make_searcher(name, space, Random(3))
-    return KernelSearch(SearchTask.of(K), space, searcher, measurer, trial_log(store, session, resumed)), measurer
+    return KernelSearch(
+        SearchTask.of(K), space, searcher, measurer, trial_log(store, session, resumed)
+    ), measurer
 
 
 def play(search):

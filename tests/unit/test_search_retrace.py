@@ -18,7 +18,9 @@ def test_search_retrace_finds_the_decisions_of_a_text():
 
 def test_search_retrace_finds_decisions_that_others_open():
     space = SurfaceSpace({"gate": 2, "extra": 4, "last": 3})
-    wanted = Schedule.parse("tile(axis=gate, size=2) tile(axis=extra, size=3) tile(axis=last, size=2)")
+    wanted = Schedule.parse(
+        "tile(axis=gate, size=2) tile(axis=extra, size=3) tile(axis=last, size=2)"
+    )
     found = retrace(space, wanted)
     assert found is not None
     assert [(d.name, d.choice) for d in found.trace] == [("gate", 1), ("extra", 2), ("last", 1)]

@@ -1,4 +1,6 @@
-"""Seeds are measured once, right after the defaults, under their own origin, and again by their rows on resuming."""
+"""Seeds are measured once, right after the defaults, under their own origin, and again by their
+rows on resuming.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from search_surface import Clock, Killed, SurfaceMeasurer, kernel, separable, tr
 from tunegrad.db import Store, open_store
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule, TraceChooser
-from tunegrad.search import BeamSearcher, KernelSearch, ModelSearch, RandomSearcher, SearchTask, StopRule
+from tunegrad.search import (
+    BeamSearcher,
+    KernelSearch,
+    ModelSearch,
+    RandomSearcher,
+    SearchTask,
+    StopRule,
+)
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
 SEEDS = tuple(SPACE.sample(TraceChooser({"d0": c, "d1": 5})) for c in (1, 2, 3))
@@ -46,7 +55,9 @@ class Case:
             task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
             searcher, lent = cls(SPACE, Random(i)), lend if name == "a" else tuple
             self.searches.append(
-                KernelSearch(task, SPACE, searcher, self.measurer, log, self.events.append, seeds=lent)
+                KernelSearch(
+                    task, SPACE, searcher, self.measurer, log, self.events.append, seeds=lent
+                )
             )
         self.model = ModelSearch(self.searches, budget_s, clock, self.events.append, rule=rule)
 
@@ -65,7 +76,9 @@ def test_seeds_come_right_after_the_defaults_of_all_kernels() -> None:
     assert case.origins[2:5] == [("a", "seed")] * 3
     assert ("a", "seed") not in case.origins[5:]
     assert case.asked == 1
-    assert [t.actions for t in case.searches[0].trials if t.origin == "seed"] == [s.text for s in SEEDS]
+    assert [t.actions for t in case.searches[0].trials if t.origin == "seed"] == [
+        s.text for s in SEEDS
+    ]
 
 
 def test_best_seed_is_known_apart_from_the_best_of_all() -> None:
@@ -91,7 +104,12 @@ def test_searcher_hears_of_seeds_and_proposes_none_of_them(cls: type) -> None:
 
 def test_seeds_count_as_candidates() -> None:
     case = Case(rule=StopRule(trials=4)).run()
-    assert sorted(case.origins) == [("a", "default"), ("a", "seed"), ("a", "seed"), ("b", "default")]
+    assert sorted(case.origins) == [
+        ("a", "default"),
+        ("a", "seed"),
+        ("a", "seed"),
+        ("b", "default"),
+    ]
 
 
 def test_seeded_search_killed_at_any_point_resumes_to_the_undisturbed_end() -> None:
@@ -101,6 +119,8 @@ def test_seeded_search_killed_at_any_point_resumes_to_the_undisturbed_end() -> N
         cut = Case(rule=StopRule(patience=40), kill_after=k)
         with pytest.raises(Killed):
             cut.run()
-        again = Case(rule=StopRule(patience=40), store=cut.store, session="s2", resumed={"s1"}).run()
+        again = Case(
+            rule=StopRule(patience=40), store=cut.store, session="s2", resumed={"s1"}
+        ).run()
         assert again.measurer.calls == order[k:]
         assert again.searches[0].seed_s == whole.searches[0].seed_s

@@ -1,4 +1,6 @@
-"""What one kernel lends another: distances, texts as they stand, decisions of the nearest schedule."""
+"""What one kernel lends another: distances, texts as they stand, decisions of the nearest
+schedule.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def space(kernel: Kernel) -> Space:
 
 TILED = (
     "tile(axis=b, size=32) tile(axis=b1, size=16) tile(axis=a, size=6) tile(axis=ra, size=8) "
-    "reorder(order=(a0, b0, a1, b1, b2, ra0, ra1)) upcast(axis=a1) upcast(axis=b1) vectorize(axis=b2) unroll(axis=ra1)"
+    "reorder(order=(a0, b0, a1, b1, b2, ra0, ra1)) upcast(axis=a1) upcast(axis=b1) "
+    "vectorize(axis=b2) unroll(axis=ra1)"
 )
 
 
@@ -94,7 +97,9 @@ def test_seed_is_nearer_to_what_was_lent_than_the_default_is() -> None:
 
 
 def test_no_single_decision_brings_an_adapted_schedule_nearer() -> None:
-    lent, target = (Space(product(*sizes), host_target(2)) for sizes in ((96, 128, 64), (64, 64, 64)))
+    lent, target = (
+        Space(product(*sizes), host_target(2)) for sizes in ((96, 128, 64), (64, 64, 64))
+    )
     rng = Random(1)
     for _ in range(7):
         wanted = Schedule(lent.sample(RandomChooser(rng, 0.3)).actions)
@@ -118,7 +123,9 @@ def test_seed_that_is_not_legal_here_is_adapted_only() -> None:
     assert seeds_from(target, [lent], 4)
 
 
-@pytest.mark.parametrize("text", ["__import__('os')", "tile(axis=a, size=6", "dance(axis=a)", "variant(winograd4)"])
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "tile(axis=a, size=6", "dance(axis=a)", "variant(winograd4)"]
+)
 def test_text_that_is_no_schedule_lends_nothing(text: str) -> None:
     assert seeds_from(space(product(64, 64, 64)), [text], 4) == ()
 

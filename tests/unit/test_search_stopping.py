@@ -1,4 +1,6 @@
-"""A search ends early for a stated reason, not too early on what was recorded; a resumed one ends where it would."""
+"""A search ends early for a stated reason, not too early on what was recorded; a resumed one ends
+where it would.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from search_surface import Clock, Killed, Surface, SurfaceMeasurer, SurfaceSpace, kernel, separable, trial_log
+from search_surface import (
+    Clock,
+    Killed,
+    Surface,
+    SurfaceMeasurer,
+    SurfaceSpace,
+    kernel,
+    separable,
+    trial_log,
+)
 
 from tunegrad.db import Store, open_store
 from tunegrad.opts import Schedule
@@ -63,7 +74,11 @@ def recorded_model(searcher: str, seed: int, rule: StopRule, budget_s: float = 1
         )  # fmt: skip
         searches.append(
             KernelSearch(
-                task, space, make_searcher(searcher, space, Random(seed)), Replay(ReplayMeasurer(r), clock), log
+                task,
+                space,
+                make_searcher(searcher, space, Random(seed)),
+                Replay(ReplayMeasurer(r), clock),
+                log,
             )
         )
     return ModelSearch(searches, budget_s, clock, lambda _: None, rule=rule)
@@ -79,10 +94,14 @@ def trials_of(search: ModelSearch) -> int:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("searcher", ["beam", "random"])
-def test_stopping_by_expected_gain_leaves_little_of_what_was_recorded(searcher: str, seed: int) -> None:
+def test_stopping_by_expected_gain_leaves_little_of_what_was_recorded(
+    searcher: str, seed: int
+) -> None:
     search = recorded_model(searcher, seed, StopRule())
     search.run()
-    optimum_s = sum(s.task.uses * r.recording.best_s for s, r in zip(search.searches, SPACES, strict=True))
+    optimum_s = sum(
+        s.task.uses * r.recording.best_s for s, r in zip(search.searches, SPACES, strict=True)
+    )
     assert search.stopped == "gain"
     assert model_s(search) <= 1.02 * optimum_s
     assert trials_of(search) < 0.6 * sum(s.recording.programs for s in SPACES)
@@ -126,7 +145,9 @@ class Case:
         for i, name in enumerate(surfaces):
             k = kernel(name, 64 + i)
             task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
-            searches.append(KernelSearch(task, SPACE, BeamSearcher(SPACE, Random(i)), self.measurer, log))
+            searches.append(
+                KernelSearch(task, SPACE, BeamSearcher(SPACE, Random(i)), self.measurer, log)
+            )
         self.model = ModelSearch(searches, budget_s, self.clock, lambda _: None, rule=rule)
 
     def run(self) -> Case:
@@ -152,7 +173,9 @@ def test_stopping_by_patience_comes_after_so_many_vain_trials(patience: int) -> 
 
 def test_stopping_by_patience_starts_again_with_a_gain() -> None:
     case = Case(TWO, StopRule(patience=60)).run()
-    seconds = [TWO[name].seconds(Schedule.parse(text)) for name, text in case.measurer.calls if name == "a"]
+    seconds = [
+        TWO[name].seconds(Schedule.parse(text)) for name, text in case.measurer.calls if name == "a"
+    ]
     last = max(i for i, s in enumerate(seconds) if s < 0.99 * min(seconds[:i], default=math.inf))
     assert case.model.stopped == "patience"
     assert last > 0

@@ -1,4 +1,6 @@
-"""Facts of a schedule from its loop tree: the same names for every kernel, and numbers that say what they should."""
+"""Facts of a schedule from its loop tree: the same names for every kernel, and numbers that say
+what they should.
+"""
 
 import math
 
@@ -26,10 +28,13 @@ def test_tree_features_have_the_same_names_for_every_kernel(name):
 
 
 def test_tree_features_of_a_gemm_tell_schedules_apart():
-    """16 x 16 x 16: plain, then in registers, then on threads that do not divide it, then with a tile that does not."""
+    """16 x 16 x 16: plain, then in registers, then on threads that do not divide it, then with a
+    tile that does not.
+    """
     plain = facts("gemm_square", "")
     tiled = facts(
-        "gemm_square", "tile(axis=a, size=4) reorder(order=(a0, ra, a1, b)) upcast(axis=a1) vectorize(axis=b)"
+        "gemm_square",
+        "tile(axis=a, size=4) reorder(order=(a0, ra, a1, b)) upcast(axis=a1) vectorize(axis=b)",
     )
     assert (plain["lanes"], tiled["lanes"]) == (1.0, 16.0)
     assert (plain["log_tile"], tiled["log_tile"]) == (1.0, math.log2(65))
@@ -39,7 +44,9 @@ def test_tree_features_of_a_gemm_tell_schedules_apart():
     assert tiled["contiguous"] > plain["contiguous"]
     assert tiled["log_regions"] == math.log2(1 + 4)
     assert plain["waste"] == tiled["waste"] == 0.0
-    assert facts("gemm_square", "tile(axis=a, size=3)")["waste"] == pytest.approx(math.log2(18 / 16))
+    assert facts("gemm_square", "tile(axis=a, size=3)")["waste"] == pytest.approx(
+        math.log2(18 / 16)
+    )
 
 
 def test_tree_features_see_threads_that_idle():

@@ -1,4 +1,6 @@
-"""The tool that runs the slow tests: what it records, what it leaves out when it goes on, and its page."""
+"""The tool that runs the slow tests: what it records, what it leaves out when it goes on, and its
+page.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from tools.slow_tests import Ran, page, read_record, tree_hash
 
 FACTS = {"revision": "0123456789ab", "dirty": False, "tree": "aa", "machine": "a machine"}
 PASSED = Ran(
-    "tests/a.py::test_a[1]", "passed", 61.25, "", "2026-01-31T10:00:00+00:00", "0123456789ab", False, "aa", "m"
+    "tests/a.py::test_a[1]",
+    "passed",
+    61.25,
+    "",
+    "2026-01-31T10:00:00+00:00",
+    "0123456789ab",
+    False,
+    "aa",
+    "m",
 )
 SAMPLE = """
 import pytest
@@ -44,10 +54,13 @@ def test_slow_tests_are_recorded_one_by_one(tmp_path: Path) -> None:
         f"pytest.main(['-q', '-p', 'no:randomly', '--rootdir', {str(tmp_path)!r}, {str(path)!r}], "
         f"plugins=[Recorder(Path({str(record)!r}), {FACTS!r})])"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=slow_tests.ROOT, capture_output=True, check=True)
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=slow_tests.ROOT, capture_output=True, check=True
+    )
     found = {r.test.partition("::")[2]: r for r in read_record(record)}
     assert {name: r.outcome for name, r in found.items()} == {
-        "test_good[1]": "passed", "test_good[2]": "passed", "test_bad": "failed", "test_skipped": "skipped",
+        "test_good[1]": "passed", "test_good[2]": "passed", "test_bad": "failed",
+        "test_skipped": "skipped",
         "test_torn": "failed",
     }  # fmt: skip
     assert "no device" in found["test_skipped"].why
@@ -56,7 +69,10 @@ def test_slow_tests_are_recorded_one_by_one(tmp_path: Path) -> None:
 
 def test_slow_tests_go_on_where_they_were_stopped() -> None:
     names = [f"tests/a.py::test_{x}" for x in "abcd"]
-    known = [replace(PASSED, test=n, outcome=o) for n, o in zip(names, ("passed", "failed", "skipped"), strict=False)]
+    known = [
+        replace(PASSED, test=n, outcome=o)
+        for n, o in zip(names, ("passed", "failed", "skipped"), strict=False)
+    ]
     assert slow_tests._left(names, known, None) == names[3:]
     assert slow_tests._left(names, known, "failed") == [names[1], names[3]]
     assert slow_tests._left(names, known, "all") == names
@@ -69,7 +85,9 @@ def test_slow_tests_page_has_the_newest_tree_with_the_last_outcome_of_each_test(
         [
             replace(PASSED, tree="old", outcome="failed", why="gone"),
             replace(PASSED, outcome="failed", why="first"),
-            replace(PASSED, test="tests/a.py::test_a[2]", outcome="failed", why="AssertionError: 1 == 2"),
+            replace(
+                PASSED, test="tests/a.py::test_a[2]", outcome="failed", why="AssertionError: 1 == 2"
+            ),
             PASSED,
         ]
     )
@@ -108,4 +126,6 @@ def test_slow_tests_record_is_read_line_by_line(tmp_path: Path) -> None:
     assert read_record(record) == []
     line = {"test": "t", "outcome": "passed", "seconds": 1.0, "why": "", "date": "d", **FACTS}
     record.write_text(json.dumps(line) + "\n", encoding="utf-8")
-    assert read_record(record) == [Ran("t", "passed", 1.0, "", "d", "0123456789ab", False, "aa", "a machine")]
+    assert read_record(record) == [
+        Ran("t", "passed", 1.0, "", "d", "0123456789ab", False, "aa", "a machine")
+    ]

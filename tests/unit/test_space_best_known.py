@@ -1,4 +1,6 @@
-"""The space contains the best schedule known for every kernel of the table, and draws from it are legal."""
+"""The space contains the best schedule known for every kernel of the table, and draws from it are
+legal.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,31 @@ MOST_WORK = 300_000
 
 
 def marks(tree: LoopTree) -> Counter[object]:
-    """What makes a loop tree what it is: its loops, which is inside which, what is copied where, what is hinted."""
+    """What makes a loop tree what it is: its loops, which is inside which, what is copied where,
+    what is hinted.
+    """
     found: Counter[object] = Counter()
     found.update((x.name, x.extent, x.kind, x.count) for x in tree.loops)
     serial = [x.name for x in tree.loops if not x.kind.is_register]
     found.update(combinations(serial, 2))
     found.update((s.param, s.at, s.layout) for s in tree.staged)
-    found.update((*(("kept", k) for k in tree.kept), *(("streamed", s) for s in tree.streamed), *tree.prefetched))
+    found.update(
+        (
+            *(("kept", k) for k in tree.kept),
+            *(("streamed", s) for s in tree.streamed),
+            *tree.prefetched,
+        )
+    )
     return found
 
 
 def contained(space: Space, best: Schedule, samples: int = 3000) -> Schedule | None:
-    """Decisions of the space whose schedule lowers to the program of ``best``; None when they are not found.
+    """Decisions of the space whose schedule lowers to the program of ``best``; None when they are
+    not found.
 
-    From the nearest of the default and what one other answer makes of it, decision by decision in both orders, to the
-    option whose loop tree is nearest; where that ends, from the nearest one that was left aside.
+    From the nearest of the default and what one other answer makes of it, decision by decision in
+    both orders, to the option whose loop tree is nearest; where that ends, from the nearest one
+    that was left aside.
     """
     wanted, program = marks(space.tree(best)), program_hash(space, best)
     default = space.defaults()[0]
@@ -75,7 +87,9 @@ def contained(space: Space, best: Schedule, samples: int = 3000) -> Schedule | N
 
 
 def program_hash(space: Space, schedule: Schedule) -> str:
-    """Of the program, whatever order its scratch is declared in: that follows the order of the ``stage`` actions."""
+    """Of the program, whatever order its scratch is declared in: that follows the order of the
+    ``stage`` actions.
+    """
     program = space.lower(schedule)
     return replace(program, allocs=tuple(sorted(program.allocs, key=lambda a: a.name))).hash
 
@@ -107,7 +121,9 @@ def difference(space: Space, best: Schedule) -> str:
 
 
 def is_whole(hand: HandSchedule) -> bool:
-    """Written for every core of its target, so that the space, which shares out work, can be asked for it."""
+    """Written for every core of its target, so that the space, which shares out work, can be asked
+    for it.
+    """
     return hand.target.kind == "gpu" or "thread(" in hand.actions
 
 
@@ -146,7 +162,9 @@ def test_space_contains_the_best_known_schedule(best: Best):
     assert contained(space, best.schedule) is not None, difference(space, best.schedule)
 
 
-@pytest.mark.parametrize("hand", [pytest.param(h, id=h.name) for h in (*entries(2), *FULL.values()) if is_whole(h)])
+@pytest.mark.parametrize(
+    "hand", [pytest.param(h, id=h.name) for h in (*entries(2), *FULL.values()) if is_whole(h)]
+)
 def test_space_contains_the_hand_written_schedules(hand: HandSchedule):
     space = Space(hand.kernel, hand.target)
     assert contained(space, hand.schedule) is not None, difference(space, hand.schedule)
@@ -161,7 +179,9 @@ def test_space_does_not_contain_what_no_decision_gives():
 
 
 def illegal_share(best: Best, draws: int, lowered: int) -> tuple[float, str]:
-    """Share of random decision lists that no program comes of, every ``lowered``-th of them lowered; one reason."""
+    """Share of random decision lists that no program comes of, every ``lowered``-th of them
+    lowered; one reason.
+    """
     space, chooser = Space(best.kernel, best.target), RandomChooser(Random(best.name))
     illegal, why = 0, ""
     for i in range(draws):
@@ -180,8 +200,12 @@ def assert_mostly_legal(draws: int, lowered: int) -> None:
     shares = {b.name: illegal_share(b, draws, lowered) for b in BEST.values()}
     worst = max(shares, key=lambda name: shares[name][0])
     share, why = shares[worst]
-    sys.stdout.write(f"worst of {len(shares)} kernels: {worst}, {share:.1%} of {draws} draws illegal {why}\n")
-    assert share <= MOST_ILLEGAL, f"{worst}: {share:.1%} of {draws} draws are illegal, the last one because {why}"
+    sys.stdout.write(
+        f"worst of {len(shares)} kernels: {worst}, {share:.1%} of {draws} draws illegal {why}\n"
+    )
+    assert share <= MOST_ILLEGAL, (
+        f"{worst}: {share:.1%} of {draws} draws are illegal, the last one because {why}"
+    )
 
 
 def test_space_draws_are_legal():
@@ -196,7 +220,16 @@ def test_space_draws_are_legal_and_lower():
 
 def test_space_draws_on_a_gpu_agree_with_the_interpreter():
     target = replace(GPU, max_local=16, shared_bytes=2 << 10)
-    for name in ("gemm_prime", "conv3x3", "conv3x3s2", "scores", "row_max", "column_sum", "softmax", "layer_norm"):
+    for name in (
+        "gemm_prime",
+        "conv3x3",
+        "conv3x3s2",
+        "scores",
+        "row_max",
+        "column_sum",
+        "softmax",
+        "layer_norm",
+    ):
         for seed in range(3):
             space = Space(corpus_kernel(name), target)
             schedule = space.sample(RandomChooser(Random(seed)))

@@ -76,7 +76,9 @@ def test_space_one_changed_decision_changes_the_schedule():
 
 @pytest.mark.parametrize("answer", [-1, 10_000])
 def test_space_answer_that_is_no_option_is_refused(answer):
-    with pytest.raises(IllegalAction, match=rf"decision \w+: choice {answer} is not one of \d+ options"):
+    with pytest.raises(
+        IllegalAction, match=rf"decision \w+: choice {answer} is not one of \d+ options"
+    ):
         SPACE.sample(Fixed(answer))
 
 
@@ -128,6 +130,7 @@ def test_space_illegal_text_names_the_action():
 def test_space_program_depends_on_the_target():
     schedule = Schedule.parse("thread(axis=m)")
     counts = {
-        SPACE_.lower(schedule).threads for SPACE_ in (Space(SPACE.kernel, replace(AVX512, threads=n)) for n in (2, 4))
+        SPACE_.lower(schedule).threads
+        for SPACE_ in (Space(SPACE.kernel, replace(AVX512, threads=n)) for n in (2, 4))
     }
     assert counts == {2, 4}

@@ -1,4 +1,6 @@
-"""Default schedules are legal on every target and for every dtype, and keep their sums in registers where they can."""
+"""Default schedules are legal on every target and for every dtype, and keep their sums in registers
+where they can.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,10 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_space_default_is_legal_for_what_no_cache_holds(name, threads):
     (launch,) = schedule((LARGE[name](Tensor.input("x", (4096, 2048), "f32")).node,)).launches
-    for target in (replace(AVX512, threads=threads), replace(AVX512, threads=threads, l3_bytes=4 << 20)):
+    for target in (
+        replace(AVX512, threads=threads),
+        replace(AVX512, threads=threads, l3_bytes=4 << 20),
+    ):
         space = Space(launch.kernel, target)
         space.lower(space.defaults()[0])
 
@@ -120,7 +125,9 @@ def test_space_default_writes_the_taps_of_a_padded_window_out():
     def convolution(padding: int, stride: int, target: Target = SERVER) -> str:
         x = Tensor.input("x", (1, 30, 30, 128), "f32").permute(0, 3, 1, 2)
         w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
-        return default_text(x.conv2d(w, stride=stride, padding=padding).permute(0, 2, 3, 1).contiguous(), target)
+        return default_text(
+            x.conv2d(w, stride=stride, padding=padding).permute(0, 2, 3, 1).contiguous(), target
+        )
 
     assert "unroll(" in convolution(padding=1, stride=1)
     assert "unroll(" not in convolution(padding=0, stride=1)
@@ -132,7 +139,9 @@ def test_space_default_writes_the_taps_of_a_padded_window_out():
 
 def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_cache():
     def vectors(target: Target) -> str:
-        product = Tensor.input("x", (128, 768), "f32") @ Tensor.constant(np.ones((768, 768), np.float32))
+        product = Tensor.input("x", (128, 768), "f32") @ Tensor.constant(
+            np.ones((768, 768), np.float32)
+        )
         return default_text(product, target)
 
     assert "size=96)" in vectors(AVX512)
@@ -140,11 +149,20 @@ def test_space_default_tile_reads_fewer_vectors_where_they_come_from_the_second_
 
 
 def convolution(target: Target, groups: int = 1) -> Kernel:
-    """A convolution of 64 channels between two others, its images blocked by the lanes of a vector."""
+    """A convolution of 64 channels between two others, its images blocked by the lanes of a
+    vector.
+    """
     rng = np.random.default_rng(0)
     shapes = ((64, 3, 1, 1), (64, 64 // groups, 3, 3), (8, 64, 1, 1))
-    first, middle, last = (Tensor.constant(rng.standard_normal(s, dtype=np.float32)) for s in shapes)
-    x = Tensor.input("x", (1, 3, 28, 28)).conv2d(first).conv2d(middle, padding=1, groups=groups).conv2d(last)
+    first, middle, last = (
+        Tensor.constant(rng.standard_normal(s, dtype=np.float32)) for s in shapes
+    )
+    x = (
+        Tensor.input("x", (1, 3, 28, 28))
+        .conv2d(first)
+        .conv2d(middle, padding=1, groups=groups)
+        .conv2d(last)
+    )
     return schedule((x.node,), images=blocked(target.lanes(4))).launches[1].kernel
 
 

@@ -1,4 +1,6 @@
-"""A damaged row is reported and skipped, a damaged file gives what can be read, and neither is ever used silently."""
+"""A damaged row is reported and skipped, a damaged file gives what can be read, and neither is ever
+used silently.
+"""
 
 import logging
 import random
@@ -101,8 +103,9 @@ def test_store_replaces_a_damaged_trial_by_its_next_measurement(path):
 def test_store_reports_a_kernel_whose_text_is_not_that_of_its_key_and_uses_none_of_its_trials(path):
     damage(path, "UPDATE kernels SET text = 'kernel(forged)'")
     with open_store(path) as store:
-        assert f"kernels row 1: kernel key '{KEY}' is not the hash {key_of('kernel(forged)')} of its text" in texts(
-            store.verify()
+        assert (
+            f"kernels row 1: kernel key '{KEY}' is not the hash {key_of('kernel(forged)')} of "
+            "its text" in texts(store.verify())
         )
         assert store.trials(KEY) == []
         assert store.winner(KEY, HERE, 1) is None
@@ -125,11 +128,23 @@ def test_store_repairs_a_damaged_kernel_text_when_the_kernel_is_measured_again(p
         ("DELETE FROM policies", "trials row 1: orphan: its policy row is missing"),
         ("DELETE FROM sessions", "trials row 1: orphan: its session 's1' is missing"),
         ("DELETE FROM trials WHERE id = 2", "promotions row 1: orphan: its trial 2 is missing"),
-        ("UPDATE promotions SET trial = 3", "promotions row 1: its trial 3 has status 'wrong', not 'ok'"),
-        ("UPDATE promotions SET kernel = 9", "promotions row 1: its kernel or fingerprint is not that of its trial 2"),
+        (
+            "UPDATE promotions SET trial = 3",
+            "promotions row 1: its trial 3 has status 'wrong', not 'ok'",
+        ),
+        (
+            "UPDATE promotions SET kernel = 9",
+            "promotions row 1: its kernel or fingerprint is not that of its trial 2",
+        ),
         ("UPDATE promotions SET evidence = 'none'", "promotions row 1: evidence is not JSON"),
-        ("UPDATE promotions SET evidence = '{}'", "promotions row 1: evidence does not have the fields"),
-        ("UPDATE fingerprints SET fields = '[[1]]'", "fingerprints row 1: fingerprint is not a list of"),
+        (
+            "UPDATE promotions SET evidence = '{}'",
+            "promotions row 1: evidence does not have the fields",
+        ),
+        (
+            "UPDATE fingerprints SET fields = '[[1]]'",
+            "fingerprints row 1: fingerprint is not a list of",
+        ),
         ("UPDATE policies SET fields = '{}'", "policies row 1: policy does not have the fields"),
         ("UPDATE policies SET text = 'cache=hot'", "policies row 1: policy fields say"),
         ("UPDATE sessions SET settings = '['", "sessions row 1: settings is not JSON"),
@@ -137,13 +152,28 @@ def test_store_repairs_a_damaged_kernel_text_when_the_kernel_is_measured_again(p
         ("UPDATE decisions SET chosen = 2", "decisions row 1: chosen is 2, not 0 or 1"),
         ("UPDATE decisions SET choice = 'other'", "decisions row 1: checksum"),
         ("UPDATE decisions SET kernel = 9", "decisions row 1: orphan: its kernel row is missing"),
-        ("UPDATE decisions SET session = 'nobody'", "decisions row 1: orphan: its session 'nobody' is missing"),
-        ("UPDATE decisions SET evidence = '{}'", "decisions row 1: evidence does not have the fields"),
+        (
+            "UPDATE decisions SET session = 'nobody'",
+            "decisions row 1: orphan: its session 'nobody' is missing",
+        ),
+        (
+            "UPDATE decisions SET evidence = '{}'",
+            "decisions row 1: evidence does not have the fields",
+        ),
         ("UPDATE latencies SET samples_s = '[1e-9, 1e-9]'", "latencies row 1: checksum"),
         ("UPDATE latencies SET state = '[]'", "latencies row 1: state is '[]', not a JSON object"),
-        ("UPDATE latencies SET fingerprint = 9", "latencies row 1: orphan: its fingerprint row is missing"),
-        ("UPDATE latencies SET session = 'nobody'", "latencies row 1: orphan: its session 'nobody' is missing"),
-        ("UPDATE sessions SET versions = '{\"a\": null}'", "sessions row 1: versions a is None, not a number"),
+        (
+            "UPDATE latencies SET fingerprint = 9",
+            "latencies row 1: orphan: its fingerprint row is missing",
+        ),
+        (
+            "UPDATE latencies SET session = 'nobody'",
+            "latencies row 1: orphan: its session 'nobody' is missing",
+        ),
+        (
+            "UPDATE sessions SET versions = '{\"a\": null}'",
+            "sessions row 1: versions a is None, not a number",
+        ),
     ],
 )
 def test_store_verify_names_every_other_damaged_row(path, sql, message):
@@ -176,7 +206,7 @@ def test_store_counts_a_damaged_spend_as_none_and_goes_on_from_there(path):
         assert store.verify() == []
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Damaged files
 
 
@@ -197,7 +227,11 @@ def many(tmp_path_factory):
 
 
 def true_trials():
-    return {(key_of(text), f"unroll(by={n})"): numbered(n, text) for text in (KERNEL, OTHER) for n in range(300)}
+    return {
+        (key_of(text), f"unroll(by={n})"): numbered(n, text)
+        for text in (KERNEL, OTHER)
+        for n in range(300)
+    }
 
 
 def test_store_cut_short_gives_its_readable_rows_and_says_what_is_lost(tmp_path, many, caplog):
@@ -228,7 +262,8 @@ def test_store_that_is_damaged_is_not_written_to(tmp_path, many):
 def test_store_damaged_in_the_middle_gives_the_rows_on_both_sides(tmp_path, many):
     path = tmp_path / "hole.db"
     page = 4096
-    # The leaf page of the table (its first byte is 13; those of indexes are not) that holds trial 150.
+    # The leaf page of the table (its first byte is 13; those of indexes are not) that holds trial
+    # 150.
     pages = range(0, len(many), page)
     middle = next(p for p in pages if many[p] == 13 and b"unroll(by=150)" in many[p : p + page])
     path.write_bytes(many[:middle] + b"\xa5" * page + many[middle + page :])
@@ -309,7 +344,9 @@ def test_store_of_schema_1_that_is_damaged_gives_its_readable_rows(tmp_path):
     raw = sqlite3.connect(path)
     raw.executescript((Path(__file__).parent / "store_schema_1.sql").read_text(encoding="utf-8"))
     for n in range(400):
-        raw.execute(f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')")
+        raw.execute(
+            f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')"
+        )
     raw.commit()
     raw.close()
     whole = path.read_bytes()
@@ -364,5 +401,10 @@ def test_store_withdrawal_with_a_damaged_reason_still_withdraws(path):
     damage(path, "UPDATE withdrawals SET reason = x'ff'")
     with open_store(path) as store:
         assert store.winner(KEY, HERE, 1) is None
-        assert [w.reason for w in store.withdrawals(KEY, HERE)] == ["the reason in withdrawal 1 is damaged"]
-        assert any("withdrawals row 1: reason b'\\xff' or session 's1' is not text" in str(p) for p in store.verify())
+        assert [w.reason for w in store.withdrawals(KEY, HERE)] == [
+            "the reason in withdrawal 1 is damaged"
+        ]
+        assert any(
+            "withdrawals row 1: reason b'\\xff' or session 's1' is not text" in str(p)
+            for p in store.verify()
+        )

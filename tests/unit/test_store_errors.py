@@ -1,4 +1,6 @@
-"""Whatever is wrong with a store's file or place is one StoreError of one line, and nothing is left half-made."""
+"""Whatever is wrong with a store's file or place is one StoreError of one line, and nothing is left
+half-made.
+"""
 
 import errno
 import os
@@ -26,7 +28,11 @@ def names(folder):
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_store_in_a_missing_directory_is_refused(tmp_path, mode):
-    refused(tmp_path / "none" / "t.db", mode, f"directory {re.escape(str(tmp_path / 'none'))} does not exist")
+    refused(
+        tmp_path / "none" / "t.db",
+        mode,
+        f"directory {re.escape(str(tmp_path / 'none'))} does not exist",
+    )
     assert names(tmp_path) == []
 
 
@@ -72,11 +78,16 @@ def test_store_of_a_newer_schema_is_refused_and_untouched(tmp_path, mode):
     path = tmp_path / "t.db"
     newer = sqlite3.connect(path)
     newer.executescript(
-        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION + 1}; CREATE TABLE t (x);"
+        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
+        f"{SCHEMA_VERSION + 1}; CREATE TABLE t (x);"
     )
     newer.close()
     before = path.read_bytes()
-    refused(path, mode, rf"schema version {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}, .*upgrade")
+    refused(
+        path,
+        mode,
+        rf"schema version {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}, .*upgrade",
+    )
     assert path.read_bytes() == before
 
 
@@ -157,7 +168,9 @@ def test_store_on_a_network_filesystem_is_read_but_not_written(tmp_path, kind):
     mounts = tmp_path / "mounts"
     point = str(folder).replace(" ", r"\040")
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {point} {kind} rw 0 0\n")
-    refused(folder / "t.db", "write", rf"is a network filesystem \({re.escape(kind)}\)", mounts=mounts)
+    refused(
+        folder / "t.db", "write", rf"is a network filesystem \({re.escape(kind)}\)", mounts=mounts
+    )
     assert names(folder) == ["t.db"]
     with open_store(folder / "t.db", "read", mounts=mounts) as store:
         assert store.stats().trials == 0
@@ -165,9 +178,12 @@ def test_store_on_a_network_filesystem_is_read_but_not_written(tmp_path, kind):
 
 def test_store_filesystem_is_the_innermost_and_last_mount(tmp_path):
     mounts = tmp_path / "mounts"
-    mounts.write_text("a / ext4 rw\nb /data nfs rw\nc /data xfs rw\nd /data/far nfs rw\ne /dat cifs rw\nbroken\n")
+    mounts.write_text(
+        "a / ext4 rw\nb /data nfs rw\nc /data xfs rw\nd /data/far nfs rw\ne /dat cifs rw\nbroken\n"
+    )
     found = {
-        p: filesystem_of(tmp_path.__class__(p), mounts)[1] for p in ("/x", "/data/t.db", "/data/far/t", "/data2/t")
+        p: filesystem_of(tmp_path.__class__(p), mounts)[1]
+        for p in ("/x", "/data/t.db", "/data/far/t", "/data2/t")
     }
     assert found == {"/x": "ext4", "/data/t.db": "xfs", "/data/far/t": "nfs", "/data2/t": "ext4"}
 

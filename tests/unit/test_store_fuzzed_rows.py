@@ -1,4 +1,6 @@
-"""Rows of a store file overwritten at random: each is reported, none is used, the sound ones are saved."""
+"""Rows of a store file overwritten at random: each is reported, none is used, the sound ones are
+saved.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from tunegrad.db.identity import identity
 from tunegrad.db.latency_rows import LATENCY_VALUES
 from tunegrad.db.rows import TRIAL_VALUES
 
-# No foreign keys: a row that names another row of the same kind is another trial, not a damaged one.
+# No foreign keys: a row that names another row of the same kind is another trial, not a damaged
+# one.
 COLUMNS = tuple(name for name in TRIAL_VALUES if name != "session")
 JUNK: tuple[object, ...] = (
-    b"\x80\x04\x95", b"", "", "null", "[[]]", "[1e999]", "[NaN]", -1, 2**62, 1e308, -1e-9, "\ud800x", "x" * 10_000,
+    b"\x80\x04\x95", b"", "", "null", "[[]]", "[1e999]", "[NaN]", -1, 2**62, 1e308, -1e-9,
+    "\ud800x", "x" * 10_000,
     "'; DROP TABLE trials; --", "__import__('os').abort()", "[" * 5000, 0.5, "ok\x00",
 )  # fmt: skip
 
@@ -29,7 +33,9 @@ def fuzz(path, rows: int, damaged: int, seed: int) -> set[int]:
     trials = tuple(numbered(n) for n in range(rows))
     with open_store(path, "write") as store:
         store._connection.execute("PRAGMA synchronous = OFF")
-        store.replace_contents(Contents(trials=trials, promotions=(Promotion(identity(trials[0]), EVIDENCE, 1.0),)))
+        store.replace_contents(
+            Contents(trials=trials, promotions=(Promotion(identity(trials[0]), EVIDENCE, 1.0),))
+        )
     draw = random.Random(seed)
     hit = set(draw.sample(range(1, rows), damaged))
     raw = sqlite3.connect(path)
@@ -37,7 +43,11 @@ def fuzz(path, rows: int, damaged: int, seed: int) -> set[int]:
         for n in sorted(hit):
             while True:
                 column, junk = draw.choice(COLUMNS), draw.choice(JUNK)
-                value = junk.encode("utf-8", "surrogatepass") if isinstance(junk, str) and "\ud800" in junk else junk
+                value = (
+                    junk.encode("utf-8", "surrogatepass")
+                    if isinstance(junk, str) and "\ud800" in junk
+                    else junk
+                )
                 update = f"UPDATE trials SET {column} = ? WHERE id = ? AND {column} IS NOT ?"
                 try:
                     if raw.execute(update, (value, n + 1, value)).rowcount:
@@ -76,7 +86,11 @@ def fuzz_table(path, table: str, columns: tuple[str, ...], rows: int, seed: int)
         for row in sorted(hit):
             while True:
                 column, junk = draw.choice(columns), draw.choice(JUNK)
-                value = junk.encode("utf-8", "surrogatepass") if isinstance(junk, str) and "\ud800" in junk else junk
+                value = (
+                    junk.encode("utf-8", "surrogatepass")
+                    if isinstance(junk, str) and "\ud800" in junk
+                    else junk
+                )
                 update = f"UPDATE {table} SET {column} = ? WHERE id = ? AND {column} IS NOT ?"
                 if raw.execute(update, (value, row, value)).rowcount:
                     break
@@ -91,7 +105,9 @@ def test_store_reports_fuzzed_decisions_and_latencies_and_salvages_the_others(tm
     latencies = [latency(1e-3 * (n + 1), at=float(n)) for n in range(40)]
     with open_store(path, "write") as store:
         store.replace_contents(Contents(decisions=tuple(decisions), latencies=tuple(latencies)))
-    named = {"session"}  # of another session: an orphan, which is reported, or a row of that session
+    named = {
+        "session"
+    }  # of another session: an orphan, which is reported, or a row of that session
     lost = [
         fuzz_table(path, table, tuple(c for c in columns if c not in named), 40, seed)
         for table, columns in (("decisions", DECISION_VALUES), ("latencies", LATENCY_VALUES))

@@ -1,4 +1,6 @@
-"""A writer killed with SIGKILL has lost nothing that ``add`` returned, and the next writer goes on at once."""
+"""A writer killed with SIGKILL has lost nothing that ``add`` returned, and the next writer goes on
+at once.
+"""
 
 import random
 import signal
@@ -29,7 +31,8 @@ def test_store_has_every_trial_that_was_committed_before_a_sigkill_exactly_once(
                 promised[int(row)] = int(n)
         finally:
             child.send_signal(signal.SIGKILL)
-            # Not communicate(): it leaves out what the reads above have taken into the stream's buffer.
+            # Not communicate(): it leaves out what the reads above have taken into the stream's
+            # buffer.
             rest, errors = child.stdout.read(), child.stderr.read()
             child.wait()
         # A line cut short by the kill is no promise.

@@ -35,7 +35,8 @@ def test_store_second_writer_is_told_which_process_has_it(tmp_path):
     try:
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(
-            StoreError, match=rf"already open for writing by process {holder.pid} \(lock .*t\.db\.lock\)"
+            StoreError,
+            match=rf"already open for writing by process {holder.pid} \(lock .*t\.db\.lock\)",
         ):
             open_store(tmp_path / "t.db", "write")
         open_store(tmp_path / "t.db", "read").close()

@@ -1,4 +1,6 @@
-"""Old stores are taken to the newest schema in one step or not at all; every released schema is kept here as a dump."""
+"""Old stores are taken to the newest schema in one step or not at all; every released schema is
+kept here as a dump.
+"""
 
 import math
 import sqlite3
@@ -69,7 +71,9 @@ def test_store_of_a_released_schema_is_read_in_full(tmp_path, dump, mode):
     path = tmp_path / "old.db"
     build(dump, path)
     wrong = numbered(3, status=Status.WRONG)
-    wrong = replace(wrong, measurement=replace(wrong.measurement, error="off by\n'one'", max_error=math.inf))
+    wrong = replace(
+        wrong, measurement=replace(wrong.measurement, error="off by\n'one'", max_error=math.inf)
+    )
     with open_store(path, mode) as store:
         assert store.verify() == []
         assert store.trials(KEY) == [numbered(0), numbered(1), numbered(2), wrong]
@@ -89,7 +93,11 @@ def test_store_of_a_released_schema_is_exported_and_merged_in_full(tmp_path, dum
     build(dump, old)
     before = old.read_bytes()
     report = merge_stores(new, [old])
-    expected = {"store_schema_1": (5, 1, 2), "store_schema_2": (8, 3, 3), "store_schema_3": (12, 4, 4)}
+    expected = {
+        "store_schema_1": (5, 1, 2),
+        "store_schema_2": (8, 3, 3),
+        "store_schema_3": (12, 4, 4),
+    }
     assert (report.trials, report.promotions, report.winners) == expected[dump.stem]
     assert export_store(new).trials == export_store(old).trials == report.trials
     assert old.read_bytes() == before
@@ -103,17 +111,25 @@ def test_store_of_schema_2_is_read_with_its_attempts_and_withdrawals(tmp_path, m
     build(FROZEN[1], tmp_path / "old.db")
     key = key_of("kernel(third)")
     with open_store(tmp_path / "old.db", mode) as store:
-        assert [(t.measurement.status.value, t.measurement.attempts) for t in store.trials(key)] == [
+        assert [(t.measurement.status.value,
+            t.measurement.attempts) for t in store.trials(key)] == [
             ("crashed", 2), ("wrong", 1), ("ok", 1),
         ]  # fmt: skip
         assert store.winner(key, HERE, 1) == numbered(6, "kernel(third)")
-        assert [str(w) for w in store.withdrawals(key, HERE)] == ["withdrawn by session s1: outputs differ by 0.3"]
+        assert [str(w) for w in store.withdrawals(key, HERE)] == [
+            "withdrawn by session s1: outputs differ by 0.3"
+        ]
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_store_of_schema_3_is_read_with_its_history_decisions_and_latencies(tmp_path, mode):
     build(FROZEN[2], tmp_path / "old.db")
-    versions = (("compiler", "llvmlite 0.44"), ("numpy", "2.1.0"), ("python", "3.11.9"), ("tunegrad", "0.1.0"))
+    versions = (
+        ("compiler", "llvmlite 0.44"),
+        ("numpy", "2.1.0"),
+        ("python", "3.11.9"),
+        ("tunegrad", "0.1.0"),
+    )
     state = (("governor", "performance"), ("load_1m", 0.25))
     with open_store(tmp_path / "old.db", mode) as store:
         first, again = store.history(key_of("kernel(fifth)"))
@@ -124,11 +140,17 @@ def test_store_of_schema_3_is_read_with_its_history_decisions_and_latencies(tmp_
         assert store.winner(key_of("kernel(fourth)"), HERE, 1) is None
         rows = store.decisions(key_of("region\nkernel a"))
         assert [(d.choice, d.chosen, d.status) for d in rows] == [
-            ("rules", True, Status.OK), ("keep_3", False, Status.CRASHED), ("keep_1", True, Status.OK),
+            ("rules", True, Status.OK), ("keep_3", False, Status.CRASHED),
+            ("keep_1", True, Status.OK),
         ]  # fmt: skip
         assert store.decision("cut", rows[0].key, HERE, 1) == rows[2]
         (latency,) = store.latencies("mlp", HERE)
-        assert (latency.seconds, latency.gain, latency.versions, latency.state) == (2e-3, 2.0, versions, state)
+        assert (latency.seconds, latency.gain, latency.versions, latency.state) == (
+            2e-3,
+            2.0,
+            versions,
+            state,
+        )
         assert [(s.versions, s.state) for s in store.sessions()] == [((), ()), (versions, state)]
 
 
@@ -169,7 +191,9 @@ def check_decisions(store):
     for text, actions in SCHEDULES.items():
         assert store.winner(key_of(text), HERE, 1).actions == actions
     assert {text for _, text in store.kernels()} == SCHEDULES.keys()
-    assert not any(named_decision(t.actions) for key, _ in store.kernels() for t in store.history(key))
+    assert not any(
+        named_decision(t.actions) for key, _ in store.kernels() for t in store.history(key)
+    )
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
@@ -195,7 +219,11 @@ def test_store_of_schema_2_keeps_the_evidence_of_its_decisions(tmp_path):
         assert (failed.status, failed.chosen) == (Status.CRASHED, False)
         assert failed.error == "in the whole model: crashed: signal 11"
         (tried,) = store.decisions(key_of("images\nlaunch (0, 1) bb"))[:1]
-        assert (tried.choice, tried.chosen, tried.evidence.challenger_samples_s) == ("rows", False, (1.2e-3,))
+        assert (tried.choice, tried.chosen, tried.evidence.challenger_samples_s) == (
+            "rows",
+            False,
+            (1.2e-3,),
+        )
         (bad,) = store.decisions(key_of("kernel(withdrawn variant)"))
         assert (bad.choice, bad.chosen, bad.status) == ("winograd2", False, Status.WRONG)
         assert bad.error == "withdrawn by session s2: outputs differ by 0.3"
@@ -208,7 +236,9 @@ def test_store_of_schema_2_that_is_damaged_gives_its_decisions_from_what_is_left
     build(DECISIONS, path)
     raw = sqlite3.connect(path)
     for n in range(400):
-        raw.execute(f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')")
+        raw.execute(
+            f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')"
+        )
     raw.commit()
     raw.close()
     path.write_bytes(path.read_bytes()[:-8192])
@@ -225,7 +255,9 @@ def test_store_decision_that_is_damaged_before_schema_3_is_reported_and_not_used
         raw.execute("UPDATE trials SET samples_s = '[1e-9]' WHERE actions = 'plan(keep_1)'")
     raw.close()
     with open_store(path, "write") as store:
-        assert store.decision("cut", key_of("region\nkernel a\nkernel b"), HERE, 1).choice == "rules"
+        assert (
+            store.decision("cut", key_of("region\nkernel a\nkernel b"), HERE, 1).choice == "rules"
+        )
         assert any("trials row" in str(p) for p in store.verify())
 
 
@@ -276,7 +308,9 @@ def dump_of(path):
 def test_store_winners_view_of_schema_2_leaves_out_the_withdrawn(tmp_path):
     build(FROZEN[1], tmp_path / "old.db")
     with open_store(tmp_path / "old.db") as store:
-        rows = store._select("SELECT kernel_key, actions FROM winners WHERE policy LIKE 'cache=warm%' ORDER BY trial")
+        rows = store._select(
+            "SELECT kernel_key, actions FROM winners WHERE policy LIKE 'cache=warm%' ORDER BY trial"
+        )
     assert (key_of("kernel(third)"), "unroll(by=6)") in rows
     assert "unroll(by=5)" not in [actions for _, actions in rows]
 
@@ -285,7 +319,9 @@ def test_store_schema_of_a_new_file_is_that_of_a_migrated_one(tmp_path, old):
     open_store(old, "write").close()
     open_store(tmp_path / "new.db", "write").close()
     query = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
-    schemas = [sqlite3.connect(path).execute(query).fetchall() for path in (old, tmp_path / "new.db")]
+    schemas = [
+        sqlite3.connect(path).execute(query).fetchall() for path in (old, tmp_path / "new.db")
+    ]
     assert schemas[0] == schemas[1]
 
 
@@ -316,7 +352,9 @@ def test_store_migration_that_fails_changes_nothing(old, monkeypatch):
     assert version_of(old) == 1
     with open_store(old, "write") as store:
         assert store.verify() == []
-        assert store._select("SELECT name FROM sqlite_master WHERE name IN ('extra', 'later')") == []
+        assert (
+            store._select("SELECT name FROM sqlite_master WHERE name IN ('extra', 'later')") == []
+        )
 
 
 def test_store_migrations_run_in_order_from_where_the_store_is():

@@ -1,4 +1,6 @@
-"""Readers need no lock, see what is committed, write nothing, and work where nothing can be written."""
+"""Readers need no lock, see what is committed, write nothing, and work where nothing can be
+written.
+"""
 
 import shutil
 import signal
@@ -71,7 +73,9 @@ def test_store_of_a_killed_writer_is_read_before_anyone_writes_again(tmp_path):
 
 
 def forbid_index(path):
-    """Make SQLite unable to create the log's index, as in a directory that can not be written, for any user."""
+    """Make SQLite unable to create the log's index, as in a directory that can not be written, for
+    any user.
+    """
     path.with_name(path.name + "-shm").symlink_to("nowhere")
 
 
@@ -84,7 +88,9 @@ def test_store_of_a_killed_writer_is_read_where_nothing_can_be_written(tmp_path,
     shutil.copy(tmp_path / "t.db", moved)
     forbid_index(moved)
     before = moved.read_bytes()
-    monkeypatch.setattr(connections, "_copy_of_file", lambda path: copied.append(path) or copy_of_file(path))
+    monkeypatch.setattr(
+        connections, "_copy_of_file", lambda path: copied.append(path) or copy_of_file(path)
+    )
     with open_store(moved) as store:
         assert copied == [moved]
         assert len(store.trials(KEY)) == 4

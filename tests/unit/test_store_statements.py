@@ -1,4 +1,6 @@
-"""What the store's operations cost, counted in SQL statements and in whole tables read; never in seconds."""
+"""What the store's operations cost, counted in SQL statements and in whole tables read; never in
+seconds.
+"""
 
 from dataclasses import replace
 
@@ -96,7 +98,9 @@ def test_store_lookup_of_an_unknown_kernel_is_three_statements(traced):
 
 
 @pytest.mark.parametrize(("place", "kind"), [((THERE, 1), Miss), ((HERE, 2), Near)])
-def test_store_lookup_that_misses_adds_withdrawals_and_one_winner_for_each_place(traced, place, kind):
+def test_store_lookup_that_misses_adds_withdrawals_and_one_winner_for_each_place(
+    traced, place, kind
+):
     store, seen = traced
     assert isinstance(store.lookup(KEY, *place), kind)
     assert len(seen) == 2 + 1 + 1 + 3 + 1
@@ -129,5 +133,6 @@ def reads_a_whole_table(store, sql, values=()):
     plan = [row[3] for row in store._select(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert any("USING" in line for line in plan)
     read = [line for line in plan if line.startswith("SCAN") and "subquery" not in line.lower()]
-    # A window function's rows come from a co-routine, which is read in full: it is the filtered rows.
+    # A window function's rows come from a co-routine, which is read in full: it is the filtered
+    # rows.
     return [line for line in read if "(" not in line]

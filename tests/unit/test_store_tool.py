@@ -32,9 +32,18 @@ THERE = Fingerprint((("arch", "skylake"), ("device", "cpu")))
 SPACE = 1
 
 
-def promoted(n: int, *samples: float, at: float = 1.0, cold: bool = True, tested: bool = True, p: float = 0.001):
+def promoted(
+    n: int,
+    *samples: float,
+    at: float = 1.0,
+    cold: bool = True,
+    tested: bool = True,
+    p: float = 0.001,
+):
     incumbent = (9e-3,) if tested else ()
-    evidence = Evidence("mannwhitneyu" if tested else "first", p if tested else 1.0, incumbent, samples, cold)
+    evidence = Evidence(
+        "mannwhitneyu" if tested else "first", p if tested else 1.0, incumbent, samples, cold
+    )
     return Promotion(identity(numbered(n)), evidence, at)
 
 
@@ -58,9 +67,11 @@ def three(tmp_path):
 
 CHAINS = {
     "the lower median wins": ([promoted(1, 2e-3)], [promoted(2, 1e-3)], 2),
-    "tested before crowned without a test": ([promoted(1, 2e-3)], [promoted(2, 1e-3, tested=False)], 1),
+    "tested before crowned without a test": ([promoted(1, 2e-3)], [promoted(2, 1e-3, tested=False)],
+        1),
     "cold before warm": ([promoted(1, 2e-3)], [promoted(2, 1e-3, cold=False)], 1),
-    "the lower p-value of equal medians": ([promoted(1, 1e-3, p=0.01)], [promoted(2, 1e-3, p=0.001)], 2),
+    "the lower p-value of equal medians": ([promoted(1, 1e-3, p=0.01)],
+        [promoted(2, 1e-3, p=0.001)], 2),
     "the newer of equals": ([promoted(1, 1e-3, at=5.0)], [promoted(2, 1e-3, at=4.0)], 1),
     "a winner that was replaced is out": (
         [promoted(1, 1e-3, at=1.0)], [promoted(1, 1e-3, at=1.0), promoted(2, 2e-3, at=2.0)], 2,
@@ -81,7 +92,9 @@ def test_store_merge_lets_evidence_win(three, case):
 def test_store_merge_prefers_what_was_measured_to_what_was_imported(three):
     a, b, out = three
     mine = numbered(1)
-    claim = replace(numbered(1), origin="imported:beam", measurement=Measurement(Status.OK, (1e-9,) * 9))
+    claim = replace(
+        numbered(1), origin="imported:beam", measurement=Measurement(Status.OK, (1e-9,) * 9)
+    )
     merge_stores(out, [made(a, claim), made(b, mine)])
     assert winner_of(out) == mine
 
@@ -110,7 +123,9 @@ def later(n: int, **changes: object):
 def test_store_merge_keeps_measurements_of_different_sessions_and_counts_the_newest(three):
     a, b, out = three
     slower = later(1, measurement=Measurement(Status.OK, (4e-3,) * 3))
-    report = merge_stores(out, [made(b, slower), made(a, numbered(1), promotions=[promoted(1, 1e-3)])])
+    report = merge_stores(
+        out, [made(b, slower), made(a, numbered(1), promotions=[promoted(1, 1e-3)])]
+    )
     assert (report.trials, report.promotions) == (2, 1)
     with open_store(out) as store:
         assert store.history(KEY) == [numbered(1), slower]
@@ -200,7 +215,9 @@ def test_store_that_is_given_broken_contents_keeps_its_own(tmp_path):
     path = made(tmp_path / "a.db", numbered(1))
     with open_store(path, "write") as store:
         broken = Contents(trials=(numbered(2),), promotions=(promoted(3, 1e-3),))
-        with pytest.raises(InternalError, match=r"names a trial that is not there: 'unroll\(by=3\)'"):
+        with pytest.raises(
+            InternalError, match=r"names a trial that is not there: 'unroll\(by=3\)'"
+        ):
             store.replace_contents(broken)
         assert store.trials(KEY) == [numbered(1)]
         assert store.add(numbered(5)) == 2
@@ -210,7 +227,9 @@ def test_store_that_is_given_broken_contents_keeps_its_own(tmp_path):
 
 
 def test_store_prune_keeps_the_best_and_says_the_bytes(tmp_path):
-    path = made(tmp_path / "a.db", *(numbered(n) for n in range(300)), promotions=[promoted(200, 1e-3)])
+    path = made(
+        tmp_path / "a.db", *(numbered(n) for n in range(300)), promotions=[promoted(200, 1e-3)]
+    )
     dry = prune_store(path, PruneRules(keep_best=3), dry_run=True)
     assert len(read_contents(path)[0].trials) == 300
     wet = prune_store(path, PruneRules(keep_best=3))
@@ -227,7 +246,13 @@ def test_store_prune_by_age_and_space_version_removes_what_both_name(tmp_path):
     path = made(tmp_path / "a.db", *trials)
     report = prune_store(path, PruneRules(before_s=1003.0, space_version=1))
     # The fastest of the two places stays, whatever its age.
-    assert [t.created_s for t in read_contents(path)[0].trials] == [1000.0, 1003.0, 1004.0, 1005.0, 1009.0]
+    assert [t.created_s for t in read_contents(path)[0].trials] == [
+        1000.0,
+        1003.0,
+        1004.0,
+        1005.0,
+        1009.0,
+    ]
     assert report.removed_trials == 2
 
 
@@ -254,7 +279,14 @@ def test_store_prune_of_no_store_makes_none(tmp_path):
 
 def test_store_diff_names_kernels_of_one_store_and_winners_that_differ(three):
     a, b, _ = three
-    made(a, numbered(1), numbered(2), numbered(3, OTHER), promotions=[promoted(2, 4e-3)], names=[(OTHER, "softmax")])
+    made(
+        a,
+        numbered(1),
+        numbered(2),
+        numbered(3, OTHER),
+        promotions=[promoted(2, 4e-3)],
+        names=[(OTHER, "softmax")],
+    )
     made(b, numbered(1), numbered(2))
     found = diff_stores(a, b)
     assert (found.only_a, found.only_b, found.same) == (("softmax",), (), 0)
@@ -291,7 +323,9 @@ def explained(path, wanted=KEY, here=HERE, space=SPACE):
 @pytest.fixture
 def known(tmp_path):
     trials = (numbered(1), numbered(2), numbered(3, status=Status.WRONG))
-    return made(tmp_path / "a.db", *trials, promotions=[promoted(2, 1e-3, 1e-3)], names=[(KERNEL, "mm")])
+    return made(
+        tmp_path / "a.db", *trials, promotions=[promoted(2, 1e-3, 1e-3)], names=[(KERNEL, "mm")]
+    )
 
 
 def test_store_why_explains_a_hit_by_its_evidence(known):
@@ -313,7 +347,11 @@ def test_store_why_explains_a_hit_by_its_evidence(known):
 def test_store_why_explains_a_miss_field_by_field(known):
     found = explained(known, KEY[:8], THERE)
     assert (found.outcome, found.reason) == ("miss", "arch: stored znver4, here skylake")
-    assert [(f.field, f.same) for f in found.fields] == [("arch", False), ("device", True), ("space_version", True)]
+    assert [(f.field, f.same) for f in found.fields] == [
+        ("arch", False),
+        ("device", True),
+        ("space_version", True),
+    ]
     assert [n.differs for n in found.nearest] == [("arch: stored znver4, here skylake",)]
 
 
@@ -338,7 +376,10 @@ def test_store_why_says_who_withdrew_a_winner_and_why(tmp_path):
     assert [(w.actions, w.reason, w.session, w.imported) for w in found.withdrawals] == [
         ("unroll(by=2)", "off by 0.3", "s7", False)
     ]
-    assert "withdrawn, and no winner again:\n  unroll(by=2)\n    by session s7: off by 0.3" in why_text(found)
+    assert (
+        "withdrawn, and no winner again:\n  unroll(by=2)\n    by session s7: off by 0.3"
+        in why_text(found)
+    )
 
 
 def withdrawn_store(path):
@@ -356,7 +397,9 @@ def test_store_salvage_and_prune_keep_withdrawals(tmp_path):
     prune_store(tmp_path / "b.db", PruneRules(keep_best=0))
     with open_store(tmp_path / "b.db") as store:
         assert store.winner(KEY, HERE, 1) is None
-        assert [str(w) for w in store.withdrawals(KEY, HERE)] == ["withdrawn by session s7: off by 0.3"]
+        assert [str(w) for w in store.withdrawals(KEY, HERE)] == [
+            "withdrawn by session s7: off by 0.3"
+        ]
         assert store.verify() == []
 
 
@@ -394,7 +437,9 @@ def test_store_why_of_an_unknown_kernel_names_the_nearest(known, wanted, message
 
 def test_store_why_of_a_name_of_two_kernels_lists_their_keys(tmp_path):
     path = made(tmp_path / "a.db", names=[(KERNEL, "mm"), (OTHER, "mm")])
-    with pytest.raises(StoreError, match=rf"is the name or prefix of 2: .*{key_of(OTHER)} mm.*; give one key"):
+    with pytest.raises(
+        StoreError, match=rf"is the name or prefix of 2: .*{key_of(OTHER)} mm.*; give one key"
+    ):
         explained(path, "mm")
 
 
@@ -421,7 +466,9 @@ def test_store_salvage_does_not_overwrite(tmp_path):
 
 def test_store_winners_of_the_contents_are_those_of_the_store(tmp_path):
     cold = replace(numbered(5), policy=replace(numbered(5).policy, cache="cold"))
-    path = made(tmp_path / "a.db", numbered(3), numbered(1), cold, numbered(7, OTHER), promotions=[])
+    path = made(
+        tmp_path / "a.db", numbered(3), numbered(1), cold, numbered(7, OTHER), promotions=[]
+    )
     with open_store(path) as store:
         for place, winner in winners(read_contents(path)[0]).items():
             assert store.winner(*place) == winner.trial

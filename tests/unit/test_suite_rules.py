@@ -45,7 +45,10 @@ def test_suite_reaches_no_other_machine(reach):
 
 
 def test_suite_may_talk_to_itself():
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
         accepted, _ = server.accept()
         with accepted:
             client.sendall(b"x")
@@ -73,13 +76,17 @@ def test_suite_quarantine_refuses_a_test_that_is_gone():
     with pytest.raises(pytest.UsageError, match="test_gone: there is no such test"):
         quarantine.apply([Item("tests/a.py::test_a")], [entry])
     quarantine.apply([Item("tests/b.py::test_a")], [entry])  # its file was not collected
-    quarantine.apply([Item("tests/a.py::test_a")], [entry], whole_files=False)  # tests were named one by one
+    quarantine.apply(
+        [Item("tests/a.py::test_a")], [entry], whole_files=False
+    )  # tests were named one by one
 
 
 @pytest.mark.parametrize("line", ["owner", "reason", "since"])
 def test_suite_quarantine_refuses_an_entry_without(tmp_path: Path, line: str):
     path = tmp_path / "quarantine.toml"
-    path.write_text("[[quarantined]]\n" + "".join(x for x in ENTRY.splitlines(True) if not x.startswith(line)))
+    path.write_text(
+        "[[quarantined]]\n" + "".join(x for x in ENTRY.splitlines(True) if not x.startswith(line))
+    )
     with pytest.raises(pytest.UsageError, match="an entry has owner, reason, since, test"):
         quarantine.entries(path)
 

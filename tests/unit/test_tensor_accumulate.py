@@ -1,4 +1,6 @@
-"""The accumulator of a sum is what the user asked for, and the documented default where nobody did."""
+"""The accumulator of a sum is what the user asked for, and the documented default where nobody
+did.
+"""
 
 import numpy as np
 import pytest
@@ -28,14 +30,18 @@ every_sum = pytest.mark.parametrize("name", SUMS)
 
 
 @every_sum
-@pytest.mark.parametrize(("dtype", "acc"), [(BF16, F32), (F16, F32), (F32, F32), (F64, F64)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [(BF16, F32), (F16, F32), (F32, F32), (F64, F64)], ids=str
+)
 def test_accumulator_of_floats_is_by_default_what_they_are_computed_in(name, dtype, acc):
     (fold,) = nodes(SUMS[name](dtype, None), GraphOp.REDUCE)
     assert fold.dtype == acc
 
 
 @every_sum
-@pytest.mark.parametrize(("dtype", "acc"), [(BF16, F32), (BF16, F64), (F16, F64), (F32, F64), (F64, F64)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [(BF16, F32), (BF16, F64), (F16, F64), (F32, F64), (F64, F64)], ids=str
+)
 def test_accumulator_of_floats_can_be_wider_and_the_result_keeps_its_dtype(name, dtype, acc):
     made = SUMS[name](dtype, acc)
     (fold,) = nodes(made, GraphOp.REDUCE)
@@ -45,7 +51,12 @@ def test_accumulator_of_floats_can_be_wider_and_the_result_keeps_its_dtype(name,
 @every_sum
 @pytest.mark.parametrize(
     ("dtype", "acc", "valid"),
-    [(F64, "f32", "f64"), (F32, "bf16", "f32, f64"), (BF16, "bf16", "f32, f64"), (F32, "i64", "f32, f64")],
+    [
+        (F64, "f32", "f64"),
+        (F32, "bf16", "f32, f64"),
+        (BF16, "bf16", "f32, f64"),
+        (F32, "i64", "f32, f64"),
+    ],
     ids=str,
 )
 def test_accumulator_too_narrow_is_refused(name, dtype, acc, valid):
@@ -61,7 +72,9 @@ def test_integer_result_has_the_accumulator_that_is_given(name):
 
 
 def test_matmul_of_bools_adds_up_nothing():
-    with pytest.raises(DTypeError, match="matmul: accumulate=i32: the product of bools is a bool; cast them first"):
+    with pytest.raises(
+        DTypeError, match="matmul: accumulate=i32: the product of bools is a bool; cast them first"
+    ):
         as_type(A, "bool").matmul(as_type(B, "bool"), accumulate="i32")
 
 

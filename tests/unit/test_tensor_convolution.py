@@ -1,4 +1,6 @@
-"""Convolution and pooling equal loops over windows, and have the graph that fusion makes one kernel of."""
+"""Convolution and pooling equal loops over windows, and have the graph that fusion makes one kernel
+of.
+"""
 
 import itertools
 
@@ -21,7 +23,9 @@ def convolved(x, w, stride, ends, dilation, groups):
     y = np.zeros((n, out, rows, columns))
     for i, o, r, c in itertools.product(range(n), range(out), range(rows), range(columns)):
         first = o // (out // groups) * part
-        patch = p[i, first : first + part, r * sy : r * sy + dy * kh : dy, c * sx : c * sx + dx * kw : dx]
+        patch = p[
+            i, first : first + part, r * sy : r * sy + dy * kh : dy, c * sx : c * sx + dx * kw : dx
+        ]
         y[i, o, r, c] = (patch[:, :kh, :kw] * w[o]).sum()
     return y.astype(np.float32)
 
@@ -54,7 +58,9 @@ def test_conv2d_equals_loops(shape, weight, stride, padding, dilation, groups):
     same(t, expected + b.reshape(-1, 1, 1), 1e-4)
 
 
-@pytest.mark.parametrize(("size", "dilation", "ends"), [((3, 3), 1, ((1, 1), (1, 1))), ((2, 4), 2, ((1, 1), (3, 3)))])
+@pytest.mark.parametrize(
+    ("size", "dilation", "ends"), [((3, 3), 1, ((1, 1), (1, 1))), ((2, 4), 2, ((1, 1), (3, 3)))]
+)
 def test_same_padding_keeps_the_extents(size, dilation, ends):
     x, w = numbers(1, 2, 6, 7), numbers(3, 2, *size)
     t = Tensor(x).conv2d(w, padding="same", dilation=dilation)
@@ -64,7 +70,11 @@ def test_same_padding_keeps_the_extents(size, dilation, ends):
 
 def test_same_padding_puts_the_odd_zero_after():
     x, w = numbers(1, 1, 4, 4), numbers(1, 1, 2, 2)
-    same(Tensor(x).conv2d(w, padding="same"), convolved(x, w, (1, 1), ((0, 1), (0, 1)), (1, 1), 1), 1e-4)
+    same(
+        Tensor(x).conv2d(w, padding="same"),
+        convolved(x, w, (1, 1), ((0, 1), (0, 1)), (1, 1), 1),
+        1e-4,
+    )
 
 
 def test_valid_padding_is_none():
@@ -92,10 +102,15 @@ def test_conv2d_of_integers_and_f16_keeps_the_dtype():
 def pooled(x, size, stride, padding, dilation, fill, fold):
     (kh, kw), (sy, sx), (py, px), (dy, dx) = map(pair, (size, stride, padding, dilation))
     p = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)), constant_values=fill)
-    rows, columns = (p.shape[2] - dy * (kh - 1) - 1) // sy + 1, (p.shape[3] - dx * (kw - 1) - 1) // sx + 1
+    rows, columns = (
+        (p.shape[2] - dy * (kh - 1) - 1) // sy + 1,
+        (p.shape[3] - dx * (kw - 1) - 1) // sx + 1,
+    )
     y = np.zeros((*x.shape[:2], rows, columns), x.dtype)
     for r, c in itertools.product(range(rows), range(columns)):
-        patch = p[:, :, r * sy : r * sy + dy * (kh - 1) + 1 : dy, c * sx : c * sx + dx * (kw - 1) + 1 : dx]
+        patch = p[
+            :, :, r * sy : r * sy + dy * (kh - 1) + 1 : dy, c * sx : c * sx + dx * (kw - 1) + 1 : dx
+        ]
         y[:, :, r, c] = fold(patch, (2, 3))
     return y
 
@@ -140,7 +155,11 @@ def test_max_pool2d_without_padding_needs_no_mask():
 @pytest.mark.parametrize(("size", "stride", "padding"), [(2, 2, 0), (3, 2, 1), ((3, 2), 1, (1, 1))])
 def test_avg_pool2d_counts_padding_unless_told(size, stride, padding):
     x = numbers(2, 3, 9, 8)
-    same(Tensor(x).avg_pool2d(size, stride, padding), pooled(x, size, stride, padding, 1, 0, np.mean), 1e-5)
+    same(
+        Tensor(x).avg_pool2d(size, stride, padding),
+        pooled(x, size, stride, padding, 1, 0, np.mean),
+        1e-5,
+    )
     expected = pooled(x, size, stride, padding, 1, np.nan, np.nanmean)
     same(Tensor(x).avg_pool2d(size, stride, padding, count_include_pad=False), expected, 1e-5)
 
@@ -156,6 +175,8 @@ def test_batch_norm_is_a_scale_and_a_shift():
     v = np.abs(numbers(3, seed=5)) + 0.5
     shape = (3, 1, 1)
     y = Tensor(x).batch_norm(w, b, m, v)
-    expected = (x - m.reshape(shape)) / np.sqrt(v.reshape(shape) + 1e-5) * w.reshape(shape) + b.reshape(shape)
+    expected = (x - m.reshape(shape)) / np.sqrt(v.reshape(shape) + 1e-5) * w.reshape(
+        shape
+    ) + b.reshape(shape)
     same(y, expected, 1e-5)
     assert reduces(y) == 0

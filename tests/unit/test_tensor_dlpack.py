@@ -38,7 +38,9 @@ def test_tensor_does_not_follow_later_writes_to_a_foreign_array() -> None:
     assert tensor.numpy()[0] == 0
 
 
-def test_computed_values_go_out_where_the_kernels_stored_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computed_values_go_out_where_the_kernels_stored_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stored: list[np.ndarray] = []
 
     def realize(tensors: Sequence[Tensor]) -> list[np.ndarray]:

@@ -1,4 +1,6 @@
-"""Operators mean what numpy's do: broadcasting, promotion, weak Python numbers, rounding of 16-bit floats."""
+"""Operators mean what numpy's do: broadcasting, promotion, weak Python numbers, rounding of 16-bit
+floats.
+"""
 
 import math
 import operator
@@ -30,7 +32,9 @@ def test_float_operator_equals_numpy(op):
     same(op(Tensor(A), Tensor(B)), op(A, B))
 
 
-@pytest.mark.parametrize("op", [*ARITHMETIC, operator.floordiv, operator.mod], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "op", [*ARITHMETIC, operator.floordiv, operator.mod], ids=lambda f: f.__name__
+)
 def test_integer_operator_equals_numpy(op):
     same(op(Tensor(I), Tensor(J)), op(I, J))
 
@@ -47,7 +51,9 @@ def test_comparison_of_integers_and_bools_equals_numpy(op):
     same(op(Tensor(P), Tensor(P[::-1].copy())), op(P, P[::-1]))
 
 
-@pytest.mark.parametrize("op", [operator.and_, operator.or_, operator.xor], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "op", [operator.and_, operator.or_, operator.xor], ids=lambda f: f.__name__
+)
 def test_bitwise_operator_equals_numpy(op):
     same(op(Tensor(I), Tensor(J)), op(I, J))
     same(op(Tensor(P), Tensor(P[::-1].copy())), op(P, P[::-1]))
@@ -69,9 +75,12 @@ def test_not_and_negation_equal_numpy():
     ("left", "right", "dtype"),
     [
         ("f32", "f64", "f64"), ("i32", "i64", "i64"), ("i64", "f32", "f32"), ("bool", "i32", "i32"),
-        ("bool", "f16", "f16"), ("f16", "bf16", "f32"), ("bf16", "f32", "f32"), ("i32", "f16", "f16"),
-        ("f32", 2, "f32"), ("f32", 2.5, "f32"), ("f16", 2.5, "f16"), ("bf16", 1, "bf16"), ("f64", 1.5, "f64"),
-        ("i32", 2, "i32"), ("i64", 2, "i64"), ("i32", 2.5, "f32"), ("bool", 2, "i64"), ("bool", 2.5, "f32"),
+        ("bool", "f16", "f16"), ("f16", "bf16", "f32"), ("bf16", "f32", "f32"),
+        ("i32", "f16", "f16"),
+        ("f32", 2, "f32"), ("f32", 2.5, "f32"), ("f16", 2.5, "f16"), ("bf16", 1, "bf16"),
+        ("f64", 1.5, "f64"),
+        ("i32", 2, "i32"), ("i64", 2, "i64"), ("i32", 2.5, "f32"), ("bool", 2, "i64"),
+        ("bool", 2.5, "f32"),
         ("i32", True, "i32"), ("f32", True, "f32"),
     ],
 )  # fmt: skip
@@ -162,8 +171,12 @@ def test_unary_function_equals_its_formula(name):
         same(getattr(Tensor(X), name)(), UNARY[name](X), 2e-6)
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "tanh", "sigmoid", "gelu", "silu", "reciprocal"])
-@pytest.mark.parametrize(("given", "result"), [("i32", "f32"), ("f64", "f64"), ("f16", "f16"), ("bf16", "bf16")])
+@pytest.mark.parametrize(
+    "name", ["exp", "log", "sqrt", "tanh", "sigmoid", "gelu", "silu", "reciprocal"]
+)
+@pytest.mark.parametrize(
+    ("given", "result"), [("i32", "f32"), ("f64", "f64"), ("f16", "f16"), ("bf16", "bf16")]
+)
 def test_float_function_has_a_float_dtype(name, given, result):
     y = getattr(Tensor(np.ones(4, np.float32), given), name)()
     assert y.dtype.name == result
@@ -201,7 +214,10 @@ def test_where_broadcasts_all_three():
 
 
 def test_where_does_not_mix_in_the_value_not_chosen():
-    same(where(Tensor(np.isnan(SPECIAL)), 0.0, SPECIAL), np.where(np.isnan(SPECIAL), np.float32(0), SPECIAL))
+    same(
+        where(Tensor(np.isnan(SPECIAL)), 0.0, SPECIAL),
+        np.where(np.isnan(SPECIAL), np.float32(0), SPECIAL),
+    )
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
@@ -224,7 +240,14 @@ def test_sixteen_bit_types_stand_under_a_cast_or_a_movement_only():
 
 @pytest.mark.parametrize(
     ("x", "bits"),
-    [(1.0, 0x3F80), (-2.0, 0xC000), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (np.inf, 0x7F80), (3.4e38, 0x7F80)],
+    [
+        (1.0, 0x3F80),
+        (-2.0, 0xC000),
+        (1.00390625, 0x3F80),
+        (1.01171875, 0x3F82),
+        (np.inf, 0x7F80),
+        (3.4e38, 0x7F80),
+    ],
 )
 def test_bf16_rounds_to_nearest_even(x, bits):
     assert bf16_bits(np.float32(x).reshape(1))[0] == bits

@@ -30,13 +30,16 @@ def test_data_are_copied_and_read_only():
 def test_read_only_data_are_not_copied():
     a = numbers(3)
     a.flags.writeable = False
-    assert next(iter(Tensor(a).bindings.values())) is a or np.shares_memory(next(iter(Tensor(a).bindings.values())), a)
+    assert next(iter(Tensor(a).bindings.values())) is a or np.shares_memory(
+        next(iter(Tensor(a).bindings.values())), a
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "dtype"),
     [(1.5, "f32"), (3, "i64"), (True, "bool"), ([1, 2.5], "f32"), ([[1], [2]], "i64"), ([], "f32"),
-     (np.zeros(2), "f64"), (np.zeros(2, np.float16), "f16"), (np.int32(4), "i32"), (np.zeros(2, ">f4"), "f32")],
+     (np.zeros(2), "f64"), (np.zeros(2, np.float16), "f16"), (np.int32(4), "i32"),
+     (np.zeros(2, ">f4"), "f32")],
 )  # fmt: skip
 def test_data_have_the_usual_dtype(data, dtype):
     t = Tensor(data)

@@ -10,9 +10,12 @@ from tunegrad.ir.graph import GraphOp
 X = np.arange(2 * 5 * 7, dtype=np.int32).reshape(2, 5, 7)
 
 KEYS = [
-    np.s_[0], np.s_[-1], np.s_[1, 2, 3], np.s_[:, 1], np.s_[..., -1], np.s_[1:], np.s_[:, ::2], np.s_[:, ::-1],
-    np.s_[:, 4:1:-2], np.s_[..., ::3], np.s_[..., 5::-4], np.s_[None], np.s_[:, None, ..., None], np.s_[0, ..., 2:4],
-    np.s_[:, 3:3], np.s_[:, 4:1], np.s_[:, -100:100], np.s_[::-1, ::-1, ::-1], np.s_[...], np.s_[()],
+    np.s_[0], np.s_[-1], np.s_[1, 2, 3], np.s_[:, 1], np.s_[..., -1], np.s_[1:], np.s_[:, ::2],
+    np.s_[:, ::-1],
+    np.s_[:, 4:1:-2], np.s_[..., ::3], np.s_[..., 5::-4], np.s_[None], np.s_[:, None, ..., None],
+    np.s_[0, ..., 2:4],
+    np.s_[:, 3:3], np.s_[:, 4:1], np.s_[:, -100:100], np.s_[::-1, ::-1, ::-1], np.s_[...],
+    np.s_[()],
     np.s_[1:2, -2:, 1:-1:2], np.s_[:, 2:3:5], np.s_[:, 3::-7], np.s_[np.int64(1)], np.s_[:, 4:5:-1],
 ]  # fmt: skip
 
@@ -86,7 +89,11 @@ def test_shrink_and_flip_equal_numpy():
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_cat_equals_numpy_with_nan_and_infinity(axis):
-    parts = [numbers(2, 3, 4), np.full((2, 3, 4), np.nan, np.float32), np.full((2, 3, 4), -np.inf, np.float32)]
+    parts = [
+        numbers(2, 3, 4),
+        np.full((2, 3, 4), np.nan, np.float32),
+        np.full((2, 3, 4), -np.inf, np.float32),
+    ]
     same(cat([Tensor(p) for p in parts], axis), np.concatenate(parts, axis))
 
 
@@ -97,7 +104,10 @@ def test_cat_takes_parts_of_different_and_zero_extents():
 
 
 def test_cat_promotes_dtypes():
-    same(cat([np.array([1, 2], np.int32), np.array([0.5], np.float32)]), np.array([1, 2, 0.5], np.float32))
+    same(
+        cat([np.array([1, 2], np.int32), np.array([0.5], np.float32)]),
+        np.array([1, 2, 0.5], np.float32),
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

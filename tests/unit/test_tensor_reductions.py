@@ -1,4 +1,6 @@
-"""Sums, statistics, softmax, layer norm and the matrix product equal numpy's, and are plain reductions."""
+"""Sums, statistics, softmax, layer norm and the matrix product equal numpy's, and are plain
+reductions.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,11 @@ AXES = [None, 0, -1, (0, 2), (2, 1), (0, 1, 2), ()]
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean"])
 def test_reduction_equals_numpy(name, axis, keepdims):
-    same(getattr(Tensor(X), name)(axis, keepdims), getattr(X, name)(axis=axis, keepdims=keepdims), 1e-5)
+    same(
+        getattr(Tensor(X), name)(axis, keepdims),
+        getattr(X, name)(axis=axis, keepdims=keepdims),
+        1e-5,
+    )
 
 
 @pytest.mark.parametrize("axis", [None, 0, (1, -1)], ids=str)
@@ -65,7 +71,10 @@ def test_softmax_equals_its_formula(axis):
 
 
 def test_softmax_of_large_values_does_not_overflow():
-    same(Tensor(np.array([1e30, 1e30, -np.inf], np.float32)).softmax(), np.array([0.5, 0.5, 0], np.float32))
+    same(
+        Tensor(np.array([1e30, 1e30, -np.inf], np.float32)).softmax(),
+        np.array([0.5, 0.5, 0], np.float32),
+    )
 
 
 def test_softmax_is_two_reductions():
@@ -86,8 +95,10 @@ def test_layer_norm_equals_its_formula(axes):
 
 
 MATRICES = [
-    ((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
-    ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((1, 4), (4, 1)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)),
+    ((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((1, 4), (4, 1)), ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 5)),
     ((3, 0), (0, 5)), ((0, 4), (4, 5)), ((0, 3, 4), (4, 5)), ((5, 1), (1, 5)),
 ]  # fmt: skip
 
@@ -106,7 +117,11 @@ def test_matmul_keeps_its_dtype(dtype):
 
 def test_matmul_of_f16_is_rounded_once():
     x, y = numbers(3, 200).astype(np.float16), numbers(200, 2).astype(np.float16)
-    same(Tensor(x) @ Tensor(y), (x.astype(np.float32) @ y.astype(np.float32)).astype(np.float16), 2e-3)
+    same(
+        Tensor(x) @ Tensor(y),
+        (x.astype(np.float32) @ y.astype(np.float32)).astype(np.float16),
+        2e-3,
+    )
 
 
 def test_matmul_sums_a_product_over_the_last_axis():

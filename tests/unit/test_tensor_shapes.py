@@ -1,4 +1,6 @@
-"""Empty and scalar tensors go through every operation: shapes (), (0,) and (1, 0, 3) against numpy."""
+"""Empty and scalar tensors go through every operation: shapes (), (0,) and (1, 0, 3) against
+numpy.
+"""
 
 import operator
 
@@ -15,7 +17,10 @@ EMPTY = [s for s in SHAPES if 0 in s]
 EVERYWHERE = {
     "add": (lambda t: t + t, lambda x: x + x),
     "add number": (lambda t: t + 1, lambda x: x + np.float32(1)),
-    "add vector": (lambda t: t + np.ones((1,), np.float32), lambda x: x + np.ones((1,), np.float32)),
+    "add vector": (
+        lambda t: t + np.ones((1,), np.float32),
+        lambda x: x + np.ones((1,), np.float32),
+    ),
     "sub": (lambda t: 1 - t, lambda x: np.float32(1) - x),
     "mul": (lambda t: t * t, lambda x: x * x),
     "div": (lambda t: t / 2, lambda x: x / np.float32(2)),
@@ -42,7 +47,10 @@ EVERYWHERE = {
     "reshape more": (lambda t: t.reshape(*t.shape, 1), lambda x: x[..., None]),
     "permute": (lambda t: t.permute(*range(t.ndim)), lambda x: x),
     "T": (lambda t: t.T, lambda x: x.T),
-    "broadcast": (lambda t: t.broadcast_to((2, *t.shape)), lambda x: np.broadcast_to(x, (2, *x.shape))),
+    "broadcast": (
+        lambda t: t.broadcast_to((2, *t.shape)),
+        lambda x: np.broadcast_to(x, (2, *x.shape)),
+    ),
     "flip": (lambda t: t.flip(), np.flip),
     "squeeze": (lambda t: t.squeeze(), np.squeeze),
     "unsqueeze": (lambda t: t.unsqueeze(0), lambda x: x[None]),
@@ -65,9 +73,18 @@ WITH_AXES = {
         lambda t: cat([t, ones((*t.shape[:-1], 2))], -1),
         lambda x: np.concatenate([x, np.ones((*x.shape[:-1], 2), np.float32)], -1),
     ),
-    "pad": (lambda t: t.pad([(1, 2)] * t.ndim, 7), lambda x: np.pad(x, [(1, 2)] * x.ndim, constant_values=7)),
-    "matmul": (lambda t: t @ zeros((t.shape[-1], 4)), lambda x: x @ np.zeros((x.shape[-1], 4), np.float32)),
-    "linear": (lambda t: t.linear(zeros((4, t.shape[-1]))), lambda x: np.zeros((*x.shape[:-1], 4), np.float32)),
+    "pad": (
+        lambda t: t.pad([(1, 2)] * t.ndim, 7),
+        lambda x: np.pad(x, [(1, 2)] * x.ndim, constant_values=7),
+    ),
+    "matmul": (
+        lambda t: t @ zeros((t.shape[-1], 4)),
+        lambda x: x @ np.zeros((x.shape[-1], 4), np.float32),
+    ),
+    "linear": (
+        lambda t: t.linear(zeros((4, t.shape[-1]))),
+        lambda x: np.zeros((*x.shape[:-1], 4), np.float32),
+    ),
     "layer_norm": (lambda t: t.layer_norm(), lambda x: x),
 }
 

@@ -1,4 +1,6 @@
-"""What ``tune``, ``show`` and ``explain`` are told beside settings that are resolved already is never ignored."""
+"""What ``tune``, ``show`` and ``explain`` are told beside settings that are resolved already is
+never ignored.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def settings(tmp_path: Path) -> TuneSettings:
 
 @pytest.mark.parametrize("call", [tune, show, explain])
 @pytest.mark.parametrize(
-    "given", [{"device": "cpu"}, {"threads": 2}, {"numerics": "contract"}, {"store": "elsewhere.db"}]
+    "given",
+    [{"device": "cpu"}, {"threads": 2}, {"numerics": "contract"}, {"store": "elsewhere.db"}],
 )
 def test_a_setting_beside_resolved_settings_is_refused(
     settings: TuneSettings, call: Callable[..., Any], given: dict[str, Any]
@@ -33,17 +36,25 @@ def test_a_setting_beside_resolved_settings_is_refused(
         call(settings, **given)
 
 
-@pytest.mark.parametrize("given", [{"budget_s": 5.0}, {"seed": 0}, {"patience": 0}, {"warm_start": False}])
-def test_tune_refuses_them_by_the_names_that_the_caller_used(settings: TuneSettings, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "given", [{"budget_s": 5.0}, {"seed": 0}, {"patience": 0}, {"warm_start": False}]
+)
+def test_tune_refuses_them_by_the_names_that_the_caller_used(
+    settings: TuneSettings, given: dict[str, Any]
+) -> None:
     (name,) = given
     with pytest.raises(ConfigError, match=f"^{name}: given beside resolved settings"):
         tune(settings, **given)
 
 
 @pytest.mark.parametrize("call", [tune, show, explain])
-def test_settings_of_several_models_are_no_settings_of_one(settings: TuneSettings, call: Callable[..., Any]) -> None:
+def test_settings_of_several_models_are_no_settings_of_one(
+    settings: TuneSettings, call: Callable[..., Any]
+) -> None:
     both = replace(settings, others=(resolve_settings("encoder").model,))
-    with pytest.raises(ConfigError, match=r"settings of 2 models \(mlp, encoder\): only tune_models takes several"):
+    with pytest.raises(
+        ConfigError, match=r"settings of 2 models \(mlp, encoder\): only tune_models takes several"
+    ):
         call(both)
 
 
@@ -62,9 +73,18 @@ def test_explain_takes_the_store_of_its_settings_by_name(settings: TuneSettings)
 
 @pytest.mark.parametrize(
     "given",
-    [{"threads": 0}, {"seed": -1}, {"searcher": "bem"}, {"numerics": "loose"}, {"patience": -1}, {"max_trials": 0}],
+    [
+        {"threads": 0},
+        {"seed": -1},
+        {"searcher": "bem"},
+        {"numerics": "loose"},
+        {"patience": -1},
+        {"max_trials": 0},
+    ],
 )
-def test_a_function_is_tuned_with_settings_in_their_ranges_only(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_a_function_is_tuned_with_settings_in_their_ranges_only(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
     (name,) = given
     a = np.ones((4, 4), np.float32)
     with pytest.raises(ConfigError, match=f"^{name} "):

@@ -40,7 +40,9 @@ def test_account_charges_each_second_once_and_later_sessions_see_it(store: Store
     assert account(store, replace(SETTINGS, warm_start=False)).left_s == 60.0
 
 
-def test_account_of_a_search_that_stopped_early_has_nothing_left_within_that_budget(store: Store) -> None:
+def test_account_of_a_search_that_stopped_early_has_nothing_left_within_that_budget(
+    store: Store,
+) -> None:
     first = account(store)
     first.charge(20.0)
     first.stop()
@@ -52,7 +54,9 @@ def test_account_of_a_search_that_stopped_early_has_nothing_left_within_that_bud
 
 
 @pytest.mark.parametrize("limits", [{"patience": 0}, {"target_ms": 1.0}, {"max_trials": 9}])
-def test_account_of_other_limits_goes_on_from_what_was_spent(store: Store, limits: dict[str, float]) -> None:
+def test_account_of_other_limits_goes_on_from_what_was_spent(
+    store: Store, limits: dict[str, float]
+) -> None:
     first = account(store)
     first.charge(20.0)
     first.stop()
@@ -74,7 +78,9 @@ def test_account_of_time_saved_is_no_time_spent(store: Store) -> None:
     assert store.stats().spent_s == 20.0
 
 
-def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_not(store: Store) -> None:
+def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_not(
+    store: Store,
+) -> None:
     others = {
         "larger": replace(SETTINGS, budget_s=600.0),
         "patient": replace(SETTINGS, patience=9, max_trials=50, target_ms=2.0),
@@ -87,7 +93,9 @@ def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_
     assert resumed_sessions(store, SETTINGS, Policy(), "mine") == {"larger", "patient"}
 
 
-def test_session_with_fewer_proposals_in_flight_is_not_resumed_and_what_it_spent_counts(store: Store) -> None:
+def test_session_with_fewer_proposals_in_flight_is_not_resumed_and_what_it_spent_counts(
+    store: Store,
+) -> None:
     mine = replace(SETTINGS, in_flight=17)
     for name, settings in (("one", SETTINGS), ("ahead", mine)):
         with store.session("tune", 0, session_record(settings, Policy()), "0", name):
@@ -103,12 +111,19 @@ def test_sessions_since_the_first_of_some_are_those_that_began_with_or_after_it(
         for name in ("before", "mine", "between", "again", "after"):
             with store.session("tune", 0, {}, "0", name):
                 pass
-        assert sessions_since(store, frozenset({"again", "mine"})) == {"mine", "between", "again", "after"}
+        assert sessions_since(store, frozenset({"again", "mine"})) == {
+            "mine",
+            "between",
+            "again",
+            "after",
+        }
         assert sessions_since(store, frozenset({"again"})) == {"again", "after"}
         assert sessions_since(store, frozenset({"unknown"})) == {"unknown"}
 
 
-def goal(predicted_ms: list[float], measured_ms: list[float], target_ms: float) -> tuple[list[bool], Goal]:
+def goal(
+    predicted_ms: list[float], measured_ms: list[float], target_ms: float
+) -> tuple[list[bool], Goal]:
     """What the goal says as the kernels' sum falls, and the goal."""
     search = SimpleNamespace(task=SimpleNamespace(uses=2), best_s=0.0)
     answers = iter(measured_ms)
@@ -133,7 +148,9 @@ def test_goal_that_is_missed_is_measured_again_when_the_kernels_make_up_for_it()
     assert found.measured == 2
 
 
-def test_goal_that_could_not_be_measured_is_tried_again_when_the_kernels_are_a_little_faster() -> None:
+def test_goal_that_could_not_be_measured_is_tried_again_when_the_kernels_are_a_little_faster() -> (
+    None
+):
     said, found = goal([4.9, 4.89, 4.7], [float("inf"), 4.8], target_ms=5.0)
     assert said == [False, False, True]
     assert found.measured == 2

@@ -27,12 +27,18 @@ def governed(folder: Path, monkeypatch: pytest.MonkeyPatch, **governors: str) ->
     return dict(machine_state(folder))
 
 
-def test_state_has_the_governor_and_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = governed(tmp_path, monkeypatch, cpu0="performance\n", cpu1="performance\n", cpu2="powersave\n")
+def test_state_has_the_governor_and_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = governed(
+        tmp_path, monkeypatch, cpu0="performance\n", cpu1="performance\n", cpu2="powersave\n"
+    )
     assert state == {"governor": "performance", "load_1m": 1.5}
 
 
-def test_state_names_every_governor_and_unknown_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_names_every_governor_and_unknown_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = governed(tmp_path, monkeypatch, cpu0="schedutil")
     assert state["governor"] == "schedutil+unknown"
 

@@ -1,4 +1,7 @@
-"""A kernel taken apart: which lists are timed, what is made of their times. Times are scripted; nothing is compiled."""
+"""A kernel taken apart: which lists are timed, what is made of their times.
+
+Times are scripted; nothing is compiled.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,14 @@ from program_hashes import hash_of
 
 from tunegrad.compiling.candidate import Payload
 from tunegrad.db import Evidence, Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, MachineLimits, Outcome
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    Geometry,
+    KernelIO,
+    MachineLimits,
+    Outcome,
+)
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import ConfigError
 from tunegrad.events import Event, KernelStarted, Warned
@@ -43,7 +53,9 @@ def use() -> KernelUse:
 
 @dataclass
 class Scripted:
-    """A device that takes the time that the script has for an action list; a list without one does not compile."""
+    """A device that takes the time that the script has for an action list; a list without one does
+    not compile.
+    """
 
     seconds: Mapping[str, float | Measurement]
     programs: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +66,9 @@ class Scripted:
     def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
         return [self._compiled(_text(c)) for c in candidates]
 
-    def measure_compiled(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy) -> Measurement:
+    def measure_compiled(
+        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy
+    ) -> Measurement:
         text = _text(candidate)
         self.measured.append(text)
         self.limits_s.append(policy.timeout_s)
@@ -65,7 +79,9 @@ class Scripted:
     def _compiled(self, text: str) -> CompiledCandidate | Outcome:
         if text not in self.seconds:
             return Outcome("", Measurement(Status.COMPILE_ERROR, error="too hard\nreally"))
-        return CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), self.programs.get(text, text), 0.0, 0.0)
+        return CompiledCandidate(
+            b"x", "k", KernelIO(()), (), Geometry(), self.programs.get(text, text), 0.0, 0.0
+        )
 
 
 def _text(candidate: Candidate) -> str:
@@ -76,7 +92,9 @@ def _text(candidate: Candidate) -> str:
 TIMES = {"": 8.0, TILE: 8.0, f"{TILE} {ORDER}": 4.0, WHOLE: 1.0, f"{TILE} {VECTOR}": 2.0}
 
 
-def apart(device: Scripted, deadline_s: float = 100.0) -> tuple[StepTime | None, tuple[tuple[object, ...], ...]]:
+def apart(
+    device: Scripted, deadline_s: float = 100.0
+) -> tuple[StepTime | None, tuple[tuple[object, ...], ...]]:
     timer = ScheduleTimer(device, CpuDevice(TARGET), deadline_s, lambda: device.clock_s)
     kernel, schedule = use().kernel, Schedule.parse(WHOLE)
     timer.compile([(kernel, WHOLE)])
@@ -94,20 +112,28 @@ def test_prefixes_are_timed_in_turn_and_each_action_has_its_factor() -> None:
 
 def test_list_without_an_action_is_timed_where_it_is_legal() -> None:
     _, steps = apart(Scripted(TIMES))
-    assert [(without, worth) for *_, without, worth in steps] == [(None, None), (2000.0, 2.0), (4000.0, 4.0)]
+    assert [(without, worth) for *_, without, worth in steps] == [
+        (None, None),
+        (2000.0, 2.0),
+        (4000.0, 4.0),
+    ]
 
 
 def test_equal_programs_are_timed_once() -> None:
     device = Scripted(TIMES, {TILE: "same", "": "same"})
     apart(device)
-    assert sorted(device.measured) == sorted([WHOLE, f"{TILE} {ORDER}", TILE, f"{TILE} {VECTOR}", WHOLE])
+    assert sorted(device.measured) == sorted(
+        [WHOLE, f"{TILE} {ORDER}", TILE, f"{TILE} {VECTOR}", WHOLE]
+    )
 
 
 def test_whole_list_is_timed_again_and_the_better_time_counts() -> None:
     class Disturbed(Scripted):
         """The first look at the whole list falls into a bad moment."""
 
-        def measure_compiled(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy) -> Measurement:
+        def measure_compiled(
+            self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy
+        ) -> Measurement:
             found = super().measure_compiled(candidate, compiled, policy)
             return found if self.measured != [WHOLE] else Measurement(Status.OK, (5.0,) * 3)
 
@@ -174,7 +200,9 @@ def stored(text: str, promoted: bool = True) -> Store:
     with store.session("tune", 0, {}, "0", "s1"):
         ids = [store.add(t) for t in trials]
     if promoted:
-        store.promote(ids[1], Evidence("mannwhitneyu", 0.001, (4.0, 5.0, 6.0), (1.0, 2.0, 3.0), cold=True))
+        store.promote(
+            ids[1], Evidence("mannwhitneyu", 0.001, (4.0, 5.0, 6.0), (1.0, 2.0, 3.0), cold=True)
+        )
     return store
 
 
@@ -182,14 +210,26 @@ def rows_of(
     device: Scripted, store: Store | None, uses: Sequence[KernelUse], deadline_s: float = 100.0
 ) -> list[ExplainRow]:
     timer = ScheduleTimer(device, CpuDevice(TARGET), deadline_s, lambda: device.clock_s)
-    return list(explain_rows(uses, timer, Roofline(LIMITS, TARGET), store, HERE, lambda event: None))
+    return list(
+        explain_rows(uses, timer, Roofline(LIMITS, TARGET), store, HERE, lambda event: None)
+    )
 
 
 def test_row_of_a_stored_winner_names_its_evidence() -> None:
     (row,) = rows_of(Scripted(TIMES), stored(WHOLE), [use()])
-    assert (row.outcome, row.origin, row.session, row.actions, row.stored_ms) == ("hit", "beam", "s1", WHOLE, 1500.0)
+    assert (row.outcome, row.origin, row.session, row.actions, row.stored_ms) == (
+        "hit",
+        "beam",
+        "s1",
+        WHOLE,
+        1500.0,
+    )
     assert row.promotion is not None
-    assert (row.promotion.p_value, row.promotion.incumbent_ms, row.promotion.challenger_ms) == (0.001, 5000.0, 2000.0)
+    assert (row.promotion.p_value, row.promotion.incumbent_ms, row.promotion.challenger_ms) == (
+        0.001,
+        5000.0,
+        2000.0,
+    )
     assert (row.ms, len(row.steps), row.registers) == (1000.0, 3, "b1:4v")
 
 
@@ -207,7 +247,11 @@ def test_stored_winner_that_is_not_legal_gives_way_to_the_default() -> None:
 
 def test_bounds_are_arithmetic_over_the_peak_and_bytes_over_the_bandwidth() -> None:
     (row,) = rows_of(Scripted(TIMES), stored(WHOLE), [use()])
-    assert (row.flops, row.executed_flops, row.unique_bytes) == (2 * 4 * 8 * 6, 2 * 4 * 8 * 6, 4 * (24 + 48 + 32))
+    assert (row.flops, row.executed_flops, row.unique_bytes) == (
+        2 * 4 * 8 * 6,
+        2 * 4 * 8 * 6,
+        4 * (24 + 48 + 32),
+    )
     assert row.flops_ms == pytest.approx(1e3 * 384 / 1e9)
     assert row.bytes_ms == pytest.approx(1e3 * 416 / 4e9)
     assert (row.bound, row.level) == ("flops", "cache")
@@ -230,7 +274,11 @@ def test_rows_keep_their_order_and_the_heaviest_is_taken_apart_first() -> None:
     assert [r.share for r in rows] == pytest.approx([0.25, 0.75])
     assert [bool(r.steps) for r in rows] == [False, True]
     assert rows[0].note == "its actions were not timed: the budget is spent"
-    assert [e.key for e in events if isinstance(e, KernelStarted)] == [light.key, heavy.key, heavy.key]
+    assert [e.key for e in events if isinstance(e, KernelStarted)] == [
+        light.key,
+        heavy.key,
+        heavy.key,
+    ]
     assert [e.message for e in events if isinstance(e, Warned)] == [
         "1 of 2 kernels were not taken apart; a larger --budget goes further"
     ]

@@ -1,4 +1,6 @@
-"""The rows of a stranger's file: schedules that are not legal for their kernel on this machine are faults."""
+"""The rows of a stranger's file: schedules that are not legal for their kernel on this machine are
+faults.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning import legality as module
-from tunegrad.tuning.legality import ENDED, LONGEST_S, NO_KERNEL, OTHER_MACHINE, OTHER_SPACE, Legality
+from tunegrad.tuning.legality import (
+    ENDED,
+    LONGEST_S,
+    NO_KERNEL,
+    OTHER_MACHINE,
+    OTHER_SPACE,
+    Legality,
+)
 
 HERE = fingerprint(host_target(2))
 GEMM, CONV = corpus_kernel("gemm_square"), corpus_kernel("conv3x3")
@@ -28,7 +37,9 @@ ILLEGAL = "tile(axis=nowhere, size=4)"
 REGION = "region\nlaunch (0, 1) 0123456789abcdef"
 
 
-def verdict(actions: str, text: str = GEMM.text, machine: Fingerprint = HERE, version: int = SPACE_VERSION) -> Verdict:
+def verdict(
+    actions: str, text: str = GEMM.text, machine: Fingerprint = HERE, version: int = SPACE_VERSION
+) -> Verdict:
     return Legality()(Claim(text, machine, version, actions))
 
 
@@ -47,7 +58,9 @@ def test_legality_passes_the_default_schedule_of_every_kind_of_kernel(name: str)
 
 def test_legality_names_the_action_that_is_not_legal() -> None:
     fault = verdict(f"tile(axis=a, size=4) {ILLEGAL}").fault
-    assert fault.startswith("must be legal here: tile(axis=nowhere, size=4): no loop 'nowhere' in kernel")
+    assert fault.startswith(
+        "must be legal here: tile(axis=nowhere, size=4): no loop 'nowhere' in kernel"
+    )
 
 
 def test_legality_is_that_of_the_threads_that_the_row_names() -> None:
@@ -76,12 +89,16 @@ def test_legality_does_not_judge_what_other_machines_and_spaces_may_do() -> None
 def test_legality_of_a_variant_is_that_the_kernel_has_it() -> None:
     (name,) = set(variants_of(CONV)) & {"winograd2"}
     assert chosen("variant", name, CONV.text) == Verdict()
-    assert chosen("variant", name, GEMM.text).fault.startswith("must be a variant of this kernel: direct")
+    assert chosen("variant", name, GEMM.text).fault.startswith(
+        "must be a variant of this kernel: direct"
+    )
     assert chosen("variant", name, REGION) == Verdict(unchecked=NO_KERNEL)
 
 
 @pytest.mark.parametrize(("kind", "choice"), [("cut", "inline"), ("images", "last")])
-def test_legality_lets_cuts_and_images_be_of_regions_not_kernels(kind: Question, choice: str) -> None:
+def test_legality_lets_cuts_and_images_be_of_regions_not_kernels(
+    kind: Question, choice: str
+) -> None:
     assert chosen(kind, choice, REGION) == Verdict()
     assert chosen(kind, choice, GEMM.text).fault == "must be a variant, as the text is a kernel's"
 
@@ -132,16 +149,34 @@ def test_import_with_the_rule_takes_the_good_rows_and_names_the_others(tmp_path)
     good = (row(""), row("tile(axis=a, size=4)"))
     unknown = (row("tile(axis=a, size=2)", REGION), row(ILLEGAL, space_version=SPACE_VERSION + 1))
     bad = (row(ILLEGAL), row("plan(inline)", REGION))
-    sound = (decided("cut", REGION, "inline", HERE), decided("variant", CONV.text, "winograd2", HERE))
-    refused = (decided("variant", GEMM.text, "winograd2", HERE), decided("cut", GEMM.text, "inline", HERE))
+    sound = (
+        decided("cut", REGION, "inline", HERE),
+        decided("variant", CONV.text, "winograd2", HERE),
+    )
+    refused = (
+        decided("variant", GEMM.text, "winograd2", HERE),
+        decided("cut", GEMM.text, "inline", HERE),
+    )
     texts = tuple((t, "") for t in sorted((GEMM.text, CONV.text, REGION), key=key_of))
     promotions = promotion(good[1]), promotion(bad[0])
-    file = Contents(texts, WORLD.sessions, (*good, *unknown, *bad), promotions, decisions=(*sound, *refused))
+    file = Contents(
+        texts, WORLD.sessions, (*good, *unknown, *bad), promotions, decisions=(*sound, *refused)
+    )
     lines = "\n".join(export_lines(file)).encode()
     report = import_store(tmp_path / "b.db", io.BytesIO(lines), "x.jsonl", rule=Legality())
     assert report.unchecked == {NO_KERNEL: 1, OTHER_SPACE: 1}
-    assert (report.new_trials, report.unchecked_trials, report.new_promotions) == (len(good + unknown), 2, 1)
-    assert [r.row for r in report.refused] == ["trial", "trial", "promotion", "decision", "decision"]
+    assert (report.new_trials, report.unchecked_trials, report.new_promotions) == (
+        len(good + unknown),
+        2,
+        1,
+    )
+    assert [r.row for r in report.refused] == [
+        "trial",
+        "trial",
+        "promotion",
+        "decision",
+        "decision",
+    ]
     assert report.new_decisions == len(sound)
     with open_store(tmp_path / "b.db") as store:
         assert store.winner(GEMM.key, HERE, SPACE_VERSION).actions == "tile(axis=a, size=4)"

@@ -1,4 +1,6 @@
-"""What the rows of other kernels become: facts and slowdowns, of none that the session is to find out itself."""
+"""What the rows of other kernels become: facts and slowdowns, of none that the session is to find
+out itself.
+"""
 
 import math
 from dataclasses import replace
@@ -36,7 +38,9 @@ def add(store, session, texts, kernel=GEMM, status=Status.OK):
     for i, text in enumerate(texts):
         seconds = (1e-3 * (i + 1),) if status is Status.OK else ()
         measured = Measured(f"{kernel.key[:4]}{text}", Measurement(status, seconds))
-        log.record(kernel.key, kernel.text, SPACE_VERSION, Proposal(Schedule.parse(text), "hand"), measured)
+        log.record(
+            kernel.key, kernel.text, SPACE_VERSION, Proposal(Schedule.parse(text), "hand"), measured
+        )
 
 
 def taught(store, session="now", resumed=(), most=600):
@@ -47,7 +51,9 @@ def test_lessons_are_facts_and_slowdowns_of_other_kernels(store):
     add(store, "before", TEXTS)
     found = taught(store).lessons(POOL.key)
     space = Space(GEMM, TARGET)
-    assert found.rows == tuple(Facts.named(tree_features(space.tree(Schedule.parse(t)))) for t in TEXTS)
+    assert found.rows == tuple(
+        Facts.named(tree_features(space.tree(Schedule.parse(t)))) for t in TEXTS
+    )
     assert found.log_s == pytest.approx([math.log(i + 1) for i in range(4)])
 
 
@@ -57,7 +63,9 @@ def test_lessons_leave_out_the_kernel_itself(store):
 
 
 @pytest.mark.parametrize(("session", "resumed"), [("before", ()), ("now", ("before",))])
-def test_lessons_leave_out_what_this_session_and_those_it_continues_measured(store, session, resumed):
+def test_lessons_leave_out_what_this_session_and_those_it_continues_measured(
+    store, session, resumed
+):
     add(store, "before", TEXTS)
     assert taught(store, session, resumed).lessons(POOL.key) == Lessons()
 
@@ -106,7 +114,12 @@ def test_lessons_of_kernels_that_are_not_searched_are_those_of_kernels_that_are(
 def test_lessons_come_from_the_nearest_kernels_first(store, monkeypatch):
     near, far = corpus_kernel("linear"), corpus_kernel("softmax")
     for kernel in (far, near, POOL):
-        add(store, "before", ("", "tile(axis=a, size=2)", "tile(axis=a, size=3)", "tile(axis=a, size=4)"), kernel)
+        add(
+            store,
+            "before",
+            ("", "tile(axis=a, size=2)", "tile(axis=a, size=3)", "tile(axis=a, size=4)"),
+            kernel,
+        )
     assert set(taught_by_all(store).known) == {near.key, far.key, POOL.key}
     monkeypatch.setattr(lessons, "MOST_KERNELS", 1)
     assert set(taught_by_all(store, (corpus_kernel("gemm_prime"),)).known) == {near.key}
@@ -122,11 +135,21 @@ def test_lessons_stop_where_enough_was_read(store, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "kernel of nobody", "kernel\n  axis a:" + "9" * 5_000, GEMM.text.replace("row", "0 1"), GEMM.text + " "],
+    [
+        "",
+        "kernel of nobody",
+        "kernel\n  axis a:" + "9" * 5_000,
+        GEMM.text.replace("row", "0 1"),
+        GEMM.text + " ",
+    ],
     ids=["empty", "no kernel", "huge", "other layout", "blank"],
 )
 def test_text_that_is_no_kernel_teaches_nothing_and_is_no_error(store, text):
-    keep(store, Trial(key_of(text), text, HERE, "", "p", SPACE_VERSION, Policy(), ran(1.0), "before"), TEXTS)
+    keep(
+        store,
+        Trial(key_of(text), text, HERE, "", "p", SPACE_VERSION, Policy(), ran(1.0), "before"),
+        TEXTS,
+    )
     add(store, "before", TEXTS, POOL)
     assert set(taught_by_all(store).known) == {POOL.key}
 
@@ -171,7 +194,10 @@ def test_rows_of_an_earlier_session_of_this_machine_teach(store):
 def test_lessons_share_the_rows_among_kernels_and_those_with_few_leave_theirs(store):
     for kernel, sizes in ((POOL, range(2, 6)), (corpus_kernel("linear"), range(2, 12))):
         add(store, "before", [f"tile(axis=a, size={n})" for n in sizes], kernel)
-    counts = [{len(found.rows) for found in taught_by_all(store, most=most).known.values()} for most in (12, 6, 99)]
+    counts = [
+        {len(found.rows) for found in taught_by_all(store, most=most).known.values()}
+        for most in (12, 6, 99)
+    ]
     assert counts == [{4, 8}, {3}, {4, 10}]
 
 
@@ -183,9 +209,14 @@ def test_resumed_session_is_taught_what_the_first_one_was():
             """What it is taught, and its rows, which come after."""
             with store.session("tune", 0, {}, "0", name):
                 since = sessions_since(store, frozenset({name, *resumed}))
-                found = Teacher.of((GEMM,), TARGET, trial_log(store, name, resumed), others(store), since)
+                found = Teacher.of(
+                    (GEMM,), TARGET, trial_log(store, name, resumed), others(store), since
+                )
                 for kernel, size in ((GEMM, 2), (POOL, 3), (corpus_kernel("linear"), 5)):
-                    texts = [f"tile(axis={axis}, size={size + len(name)})" for axis in "abcd"[: len(kernel.axes)]]
+                    texts = [
+                        f"tile(axis={axis}, size={size + len(name)})"
+                        for axis in "abcd"[: len(kernel.axes)]
+                    ]
                     add(store, name, [*texts, *(f"{t} unroll(axis=a1)" for t in texts), ""], kernel)
             return found.lessons(GEMM.key)
 
@@ -213,8 +244,13 @@ def test_session_is_taught_by_the_kernels_of_its_machine_and_by_no_later_session
         keep(store, STRANGE["of another machine"], TEXTS)
         add(store, "now", TEXTS)
         settings = SimpleNamespace(searcher="evolutionary")
-        site, progress = SimpleNamespace(here=HERE, target=TARGET), SimpleNamespace(named={"pool": POOL})
-        asked = searching.Searching(settings, site, store, progress, Costs(), Policy(), "now", frozenset({"resumed"}))
+        site, progress = (
+            SimpleNamespace(here=HERE, target=TARGET),
+            SimpleNamespace(named={"pool": POOL}),
+        )
+        asked = searching.Searching(
+            settings, site, store, progress, Costs(), Policy(), "now", frozenset({"resumed"})
+        )
         uses = [SimpleNamespace(name="gemm", kernel=GEMM)]
         with pytest.raises(InterruptedError):
             asked.searches(uses, seeded=True)

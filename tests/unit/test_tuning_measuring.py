@@ -7,7 +7,15 @@ from collections.abc import Collection, Sequence
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import Candidate, CompiledCandidate, Geometry, KernelIO, Outcome, default_threads, host_device
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    Geometry,
+    KernelIO,
+    Outcome,
+    default_threads,
+    host_device,
+)
 from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
@@ -33,22 +41,31 @@ class Device:
         self.now_s += 4.0
         failed = Outcome("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
         code = [
-            CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{i}", 0.5, 1.0) for i in range(self.count)
+            CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{i}", 0.5, 1.0)
+            for i in range(self.count)
         ]
         return [*code[:-1], failed]
 
     def measure_compiled(self, *_: object) -> Measurement:
         self.now_s += 3.0
-        return Measurement(Status.OK, (1e-3,), lower_s=0.5, compile_s=1.0, verify_s=0.25, timing_s=2.0)
+        return Measurement(
+            Status.OK, (1e-3,), lower_s=0.5, compile_s=1.0, verify_s=0.25, timing_s=2.0
+        )
 
 
 def test_measuring_charges_what_the_workers_did_and_the_rest_as_waiting() -> None:
     device = Device()
     costs = Costs(device.clock)
     measurer = CandidateMeasurer(device, Policy(), costs=costs)  # type: ignore[arg-type]  # what it asks of a device
-    schedules = [Schedule.parse(text) for text in ("", "tile(axis=i, size=4)", "tile(axis=i, size=8)")]
+    schedules = [
+        Schedule.parse(text) for text in ("", "tile(axis=i, size=4)", "tile(axis=i, size=8)")
+    ]
     found = list(measurer.measure(kernel("k"), schedules, float("inf"), ()))
-    assert [m is not None and m.measurement.status for m in found] == [Status.OK, Status.OK, Status.COMPILE_ERROR]
+    assert [m is not None and m.measurement.status for m in found] == [
+        Status.OK,
+        Status.OK,
+        Status.COMPILE_ERROR,
+    ]
     busy = min(3, default_threads())
     seconds = costs.seconds
     assert seconds["lowering"] == pytest.approx(1.5 / busy)

@@ -12,7 +12,9 @@ K = kernel("k")
 
 def row(at_s: float, ms: float | None, session: str = "mine") -> Trial:
     found = Measurement(Status.CRASHED) if ms is None else Measurement(Status.OK, (1e-3 * ms,))
-    return Trial(K.key, K.text, MACHINE, f"{at_s}", "", 1, Policy(), found, session, "beam", 1000.0 + at_s)
+    return Trial(
+        K.key, K.text, MACHINE, f"{at_s}", "", 1, Policy(), found, session, "beam", 1000.0 + at_s
+    )
 
 
 def test_pace_is_the_moment_the_weighted_sum_was_within_five_per_cent() -> None:

@@ -14,10 +14,26 @@ from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, t
 from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Beside, Candidate, CompiledCandidate, Geometry, KernelIO, Limits, Outcome, host_device
+from tunegrad.devices import (
+    Beside,
+    Candidate,
+    CompiledCandidate,
+    Geometry,
+    KernelIO,
+    Limits,
+    Outcome,
+    host_device,
+)
 from tunegrad.events import CandidateMeasured, Event
 from tunegrad.opts import Schedule
-from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, Measurer, ModelSearch, SearchTask
+from tunegrad.search import (
+    BeamSearcher,
+    BudgetPolicy,
+    KernelSearch,
+    Measurer,
+    ModelSearch,
+    SearchTask,
+)
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
@@ -37,9 +53,12 @@ TEXTS = [f"tile(axis=d{i}, size={n})" for i in range(6) for n in range(2, 7)]
 
 
 class Device:
-    """Compiles in the background and times, on surfaces; ``log`` holds what happened. Its clock is its own.
+    """Compiles in the background and times, on surfaces; ``log`` holds what happened.
 
-    Compiling takes 1 s a batch from its beginning, timing 0.1 s. ``breaks`` is raised by the next wait.
+    Its clock is its own.
+
+    Compiling takes 1 s a batch from its beginning, timing 0.1 s. ``breaks`` is raised by the next
+    wait.
     """
 
     device = host_device(1)
@@ -58,7 +77,9 @@ class Device:
         self.log.append(("compile", *(payload(c).actions for c in candidates)))
         return self.under_way
 
-    def compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
+    def compile(
+        self, candidates: Sequence[Candidate], known: Collection[str]
+    ) -> list[CompiledCandidate | Outcome]:
         self.settle()
         return self.begin_compile(candidates, known).wait()
 
@@ -94,7 +115,9 @@ class Device:
 
 
 class Compiling:
-    def __init__(self, device: Device, candidates: Sequence[Candidate], known: frozenset[str]) -> None:
+    def __init__(
+        self, device: Device, candidates: Sequence[Candidate], known: frozenset[str]
+    ) -> None:
         self.device, self.candidates, self.known = device, candidates, known
         self.ends_s = device.clock.now_s + 1.0
         self.found: list[CompiledCandidate | Outcome] | None = None
@@ -178,7 +201,14 @@ def test_second_batch_that_is_read_first_waits_for_what_compiles(device, measure
     second = measurer.measure(B, schedules(1), math.inf, ())
     device.begin_compile, begin = lambda *a: (device.settle(), begin(*a))[1], device.begin_compile
     assert len(list(second)) == len(list(first)) == 1
-    assert [what for what, *_ in device.log] == ["compile", "compiled", "compile", "compiled", "timed", "timed"]
+    assert [what for what, *_ in device.log] == [
+        "compile",
+        "compiled",
+        "compile",
+        "compiled",
+        "timed",
+        "timed",
+    ]
 
 
 def test_empty_batch_has_no_results(device, measurer):
@@ -212,10 +242,17 @@ def test_settled_means_that_nothing_compiles(device, measurer):
 
 def test_time_to_beat_is_the_one_that_is_known_when_a_candidate_is_timed(device, measurer):
     first = measurer.measure(A, schedules(0), 1.0, ())
-    second, other = measurer.measure(A, schedules(1), 1.0, ()), measurer.measure(B, schedules(2), 1.0, ())
+    second, other = (
+        measurer.measure(A, schedules(1), 1.0, ()),
+        measurer.measure(B, schedules(2), 1.0, ()),
+    )
     best_s = [m.measurement.seconds for m in first if m is not None]
     assert len(list(second)) == len(list(other)) == 1
-    assert (device.best_s[TEXTS[0]], device.best_s[TEXTS[1]], device.best_s[TEXTS[2]]) == (1.0, best_s[0], 1.0)
+    assert (device.best_s[TEXTS[0]], device.best_s[TEXTS[1]], device.best_s[TEXTS[2]]) == (
+        1.0,
+        best_s[0],
+        1.0,
+    )
 
 
 def test_program_that_the_batch_before_measured_is_not_measured_again(device, measurer):
@@ -231,7 +268,9 @@ def test_program_that_the_batch_before_measured_is_not_measured_again(device, me
 def test_default_is_measured_where_its_program_is_known_already(device, measurer):
     same = [Schedule.parse(f"tile(axis=d2, size={n})") for n in (2, 3)]
     assert [m is None for m in measurer.measure(B, same[:1], math.inf, ())] == [False]
-    assert [m is None for m in measurer.measure(B, same[1:], math.inf, ())] == [False]  # as its caller knows none
+    assert [m is None for m in measurer.measure(B, same[1:], math.inf, ())] == [
+        False
+    ]  # as its caller knows none
 
 
 # ---- given up
@@ -247,7 +286,10 @@ def test_closed_while_it_compiles_it_is_given_up(device, measurer):
 
 def test_closed_while_it_waits_its_turn_it_never_compiles(device, measurer):
     first = measurer.measure(A, schedules(0), math.inf, ())
-    second, third = measurer.measure(B, schedules(1), math.inf, ()), measurer.measure(A, schedules(2), math.inf, ())
+    second, third = (
+        measurer.measure(B, schedules(1), math.inf, ()),
+        measurer.measure(A, schedules(2), math.inf, ()),
+    )
     second.close()
     assert len(list(first)) == len(list(third)) == 1
     assert list(second) == []
@@ -331,7 +373,9 @@ def test_costs_of_a_batch_that_was_done_before_it_was_waited_for_are_none(device
 
 def test_site_of_this_machine_keeps_one_batch_under_way_and_one_asked_for():
     settings = TuneSettings(ModelSpec("toy", "a:b"), "cpu", 1, 60.0, "beam", Path("s.db"), 0)
-    with open_site(settings, lambda _: Policy(), Limits(), HOOKS, Interrupt(), Costs(), print) as site:
+    with open_site(
+        settings, lambda _: Policy(), Limits(), HOOKS, Interrupt(), Costs(), print
+    ) as site:
         assert [site.in_flight(batch) for batch in (8, 16)] == [9, 17]
 
 
@@ -351,7 +395,13 @@ class Case:
     """A search of both kernels for so many seconds of the device's clock."""
 
     def __init__(
-        self, measurer: Measurer, device: Device, trials: int = 120, batch: int = 8, store: Store | None = None, **log
+        self,
+        measurer: Measurer,
+        device: Device,
+        trials: int = 120,
+        batch: int = 8,
+        store: Store | None = None,
+        **log,
     ) -> None:
         self.told: list[tuple[str, str]] = []
         self.clock, self.events = Clock(), []
@@ -361,7 +411,11 @@ class Case:
             task = SearchTask(k, k.name, k.key, k.text, 1, 1000, 512)
             searcher = Asking(SPACE, Random(i))
             searcher.device = device
-            searches.append(KernelSearch(task, SPACE, searcher, measurer, trial_log(self.store, **log), self.observe))
+            searches.append(
+                KernelSearch(
+                    task, SPACE, searcher, measurer, trial_log(self.store, **log), self.observe
+                )
+            )
         policy = BudgetPolicy(batch=batch, reserve=0.0, in_flight=batch + 1)
         self.model = ModelSearch(searches, trials, self.clock, self.observe, policy)
 
@@ -377,7 +431,11 @@ class Case:
     @property
     def rows(self) -> list[tuple[str, str, str, Measurement]]:
         keys = [s.task.key for s in self.model.searches]
-        return [(t.actions, t.origin, t.program_hash, t.measurement) for k in keys for t in self.store.trials(k)]
+        return [
+            (t.actions, t.origin, t.program_hash, t.measurement)
+            for k in keys
+            for t in self.store.trials(k)
+        ]
 
 
 def test_search_asks_for_a_batch_while_the_one_before_it_compiles(device, measurer):
@@ -389,7 +447,9 @@ def test_search_asks_for_a_batch_while_the_one_before_it_compiles(device, measur
     for number, entry in enumerate(asked[1:-1], 1):
         before = after_first[: after_first.index(("ask", *entry))]
         compiling = next(e for e in reversed(before) if e[0] in ("compile", "compiled"))
-        assert compiling == ("compile", *asked[number - 1]), "the batch before it compiles, and nothing else"
+        assert compiling == ("compile", *asked[number - 1]), (
+            "the batch before it compiles, and nothing else"
+        )
 
 
 def test_search_times_a_whole_batch_before_the_next_one_compiles(device, measurer):
@@ -436,10 +496,14 @@ def test_search_keeps_one_batch_under_way_and_one_asked_for(device, measurer, ba
     assert under_way[-1] == 0
 
 
-def test_search_that_is_interrupted_keeps_what_was_told_and_leaves_nothing_compiling(device, measurer):
+def test_search_that_is_interrupted_keeps_what_was_told_and_leaves_nothing_compiling(
+    device, measurer
+):
     case = Case(measurer, device)
     device.on_timed = lambda: (
-        setattr(device, "breaks", KeyboardInterrupt()) if sum(e[0] == "timed" for e in device.log) == 40 else None
+        setattr(device, "breaks", KeyboardInterrupt())
+        if sum(e[0] == "timed" for e in device.log) == 40
+        else None
     )
     with pytest.raises(KeyboardInterrupt):
         case.run()
@@ -454,12 +518,19 @@ def test_search_that_was_cut_short_is_resumed_where_it_was(device):
         first = Device()
         cut = Case(measurer_on(first), first, session="s1")
         first.on_timed = lambda d=first, n=cut_at: (
-            setattr(d, "breaks", KeyboardInterrupt()) if sum(e[0] == "timed" for e in d.log) == n else None
+            setattr(d, "breaks", KeyboardInterrupt())
+            if sum(e[0] == "timed" for e in d.log) == n
+            else None
         )
         with pytest.raises(KeyboardInterrupt):
             cut.run()
         second = Device()
         again = Case(
-            measurer_on(second), second, 120 - len(cut.told), store=cut.store, session="s2", resumed={"s1"}
+            measurer_on(second),
+            second,
+            120 - len(cut.told),
+            store=cut.store,
+            session="s2",
+            resumed={"s1"},
         ).run()
         assert (cut.told + again.told)[:110] == whole.told[:110]

@@ -1,4 +1,6 @@
-"""One race on runs that take what the test says: who wins, who is out, who is to blame, and when time is over."""
+"""One race on runs that take what the test says: who wins, who is out, who is to blame, and when
+time is over.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ Lineup = Mapping[str, str]
 
 @dataclass
 class Track:
-    """What a choice takes by what runs, 1 where nothing is said; ``later`` in processes after the first.
+    """What a choice takes by what runs, 1 where nothing is said; ``later`` in processes after the
+    first.
 
-    Each turn takes as many seconds of a clock as there are runs in it. ``ran`` are the lineups of each call.
+    Each turn takes as many seconds of a clock as there are runs in it. ``ran`` are the lineups of
+    each call.
     """
 
     times: Mapping[str, float] = field(default_factory=dict)
@@ -42,7 +46,9 @@ class Track:
                 if what in self.bad:
                     raise self.bad[what]
 
-    def turns(self, stands: Lineup, lineups: Sequence[Lineup], rounds: int) -> list[dict[str, Pair]]:
+    def turns(
+        self, stands: Lineup, lineups: Sequence[Lineup], rounds: int
+    ) -> list[dict[str, Pair]]:
         if self.hiccups:
             self.hiccups -= 1
             raise CandidateCrashed("the machine's")
@@ -57,7 +63,11 @@ class Track:
                 mine.append({key: slow * self.seconds(what, turn) for key, what in run.items()})
         base = self._series(taken[0], stands)
         return [
-            {key: (base[key], self._series(mine, stands)[key]) for key in (*x, TOTAL) if x.get(key) not in self.missing}
+            {
+                key: (base[key], self._series(mine, stands)[key])
+                for key in (*x, TOTAL)
+                if x.get(key) not in self.missing
+            }
             for mine, x in zip(taken[1:], lineups, strict=True)
         ]
 
@@ -67,7 +77,10 @@ class Track:
 
     @staticmethod
     def _series(turns: Sequence[Mapping[str, float]], keys: Lineup) -> dict[str, list[float]]:
-        return {**{key: [t[key] for t in turns] for key in keys}, TOTAL: [sum(t.values()) for t in turns]}
+        return {
+            **{key: [t[key] for t in turns] for key in keys},
+            TOTAL: [sum(t.values()) for t in turns],
+        }
 
     def fresh(self) -> None:
         self.started += 1
@@ -107,17 +120,26 @@ def test_who_is_faster_in_one_process_only_does_not_win() -> None:
 def test_a_tie_needs_no_proof_and_is_told() -> None:
     track = Track()
     found = race([choice("k", "a")], track)
-    assert (won(found), found["k"].alternative, track.started, track.rounds) == ({}, "a", 0, [HEAT_TURNS])
+    assert (won(found), found["k"].alternative, track.started, track.rounds) == (
+        {},
+        "a",
+        0,
+        [HEAT_TURNS],
+    )
 
 
 def test_nobody_wins_where_the_whole_becomes_slower() -> None:
     class Spoilt(Track):
         """What wins makes the rest of the model slow in the proof."""
 
-        def turns(self, stands: Lineup, lineups: Sequence[Lineup], rounds: int) -> list[dict[str, Pair]]:
+        def turns(
+            self, stands: Lineup, lineups: Sequence[Lineup], rounds: int
+        ) -> list[dict[str, Pair]]:
             found = super().turns(stands, lineups, rounds)
             return (
-                [{**x, TOTAL: (x[TOTAL][0], [9.0 * s for s in x[TOTAL][0]])} for x in found] if self.started else found
+                [{**x, TOTAL: (x[TOTAL][0], [9.0 * s for s in x[TOTAL][0]])} for x in found]
+                if self.started
+                else found
             )
 
     found = race([choice("k", "a")], Spoilt({"a": 0.5}))
@@ -147,7 +169,9 @@ def test_a_choice_with_few_alternatives_keeps_what_stands_in_the_other_runs() ->
 
 
 def test_what_can_not_be_made_is_out_and_the_others_meet() -> None:
-    found = race([choice("k", "a", "b"), choice("l", "c")], Track({"b": 0.5}, missing=frozenset("ac")))
+    found = race(
+        [choice("k", "a", "b"), choice("l", "c")], Track({"b": 0.5}, missing=frozenset("ac"))
+    )
     assert won(found) == {"k": "b"}
     assert "l" not in found
 
@@ -199,8 +223,12 @@ class Disturbed(Track):
         return taken * (1.4 if what == "a" and turn % 4 == 0 else 1.0)
 
 
-@pytest.mark.parametrize(("disturbed", "wins", "looks"), [(0, True, 1), (1, True, 2), (9, False, 3)])
-def test_who_is_ahead_and_not_proved_to_be_is_looked_at_again(disturbed: int, wins: bool, looks: int) -> None:
+@pytest.mark.parametrize(
+    ("disturbed", "wins", "looks"), [(0, True, 1), (1, True, 2), (9, False, 3)]
+)
+def test_who_is_ahead_and_not_proved_to_be_is_looked_at_again(
+    disturbed: int, wins: bool, looks: int
+) -> None:
     track = Disturbed({"a": 0.95}, disturbed=disturbed)
     found = race([choice("k", "a")], track)
     assert bool(won(found)) == wins
@@ -217,7 +245,9 @@ def test_without_time_the_first_look_decides() -> None:
 # ---- who ends a race
 
 
-@pytest.mark.parametrize("failure", [CandidateCrashed("SIGSEGV"), WrongResult("output 0[3]")], ids=["crash", "wrong"])
+@pytest.mark.parametrize(
+    "failure", [CandidateCrashed("SIGSEGV"), WrongResult("output 0[3]")], ids=["crash", "wrong"]
+)
 def test_who_ends_a_race_is_blamed_alone_and_the_race_goes_on(failure: CandidateFailure) -> None:
     track = Track({"s7": 0.5, "s9": 0.4, "c": 0.5}, bad={"s9": failure, "s12": failure})
     assert won(race([choice("k", *MANY[:20]), choice("l", "c")], track)) == {"k": "s7", "l": "c"}
@@ -228,7 +258,9 @@ def test_a_leader_that_ends_the_proof_is_blamed_and_the_others_are_proved() -> N
     class Later(Track):
         """``a`` breaks once it runs in a fresh process."""
 
-        def turns(self, stands: Lineup, lineups: Sequence[Lineup], rounds: int) -> list[dict[str, Pair]]:
+        def turns(
+            self, stands: Lineup, lineups: Sequence[Lineup], rounds: int
+        ) -> list[dict[str, Pair]]:
             if self.started and any("a" in x.values() for x in lineups):
                 raise CandidateCrashed("it broke")
             return super().turns(stands, lineups, rounds)
@@ -271,7 +303,9 @@ def bursty(rng: Random) -> Callable[[], float]:
 
 @dataclass
 class Placed(Track):
-    """Each process makes everything faster or slower by where it puts it: ``spread`` is one sigma."""
+    """Each process makes everything faster or slower by where it puts it: ``spread`` is one
+    sigma.
+    """
 
     rng: Random = field(default_factory=Random)
     spread: float = 0.0
@@ -303,7 +337,9 @@ def test_of_equals_one_in_twenty_wins_at_most(
 
 
 @pytest.mark.parametrize("noise", [steady, bursty])
-def test_a_challenger_that_is_a_tenth_faster_wins(noise: Callable[[Random], Callable[[], float]]) -> None:
+def test_a_challenger_that_is_a_tenth_faster_wins(
+    noise: Callable[[Random], Callable[[], float]],
+) -> None:
     found = 0
     for seed in range(20):
         track = Placed({"a": 0.9}, noise=noise(Random(seed)), rng=Random(seed))

@@ -1,4 +1,6 @@
-"""What candidates are timed beside: the first sound one, then what is twice as fast; values chain."""
+"""What candidates are timed beside: the first sound one, then what is twice as fast; values
+chain.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _beside(ratio: float, program: str, stands_for_s: float, slow: float = 1.0) 
 
 
 def _trial(program: str, measurement: Measurement) -> Trial:
-    return Trial("key", "text", Fingerprint(()), f"tile({program})", program, 1, Policy(), measurement, "s")
+    return Trial(
+        "key", "text", Fingerprint(()), f"tile({program})", program, 1, Policy(), measurement, "s"
+    )
 
 
 def test_first_sound_candidate_is_the_reference_and_stands_for_what_it_took():
@@ -34,7 +38,9 @@ def test_first_sound_candidate_is_the_reference_and_stands_for_what_it_took():
     assert found.of("other") is None
 
 
-@pytest.mark.parametrize(("ratio", "program", "seconds"), [(0.51, "default", 4.0), (0.5, "twice", 2.0)])
+@pytest.mark.parametrize(
+    ("ratio", "program", "seconds"), [(0.51, "default", 4.0), (0.5, "twice", 2.0)]
+)
 def test_twice_as_fast_is_the_next_reference_and_stands_for_its_ratio(ratio, program, seconds):
     found = References()
     found.learn("k", _code("default"), Measurement(Status.OK, (4.0,)))

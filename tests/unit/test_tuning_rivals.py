@@ -1,4 +1,6 @@
-"""Variants of a model's kernels that may still win: their kernels, their sums, who falls behind; rounds in a search."""
+"""Variants of a model's kernels that may still win: their kernels, their sums, who falls behind;
+rounds in a search.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_the_model_of_this_test_is_what_it_says() -> None:
 def test_one_variant_each_has_the_kernels_and_uses_of_the_rewritten_model(variant: str) -> None:
     alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), direct_ran=False),))
     assert alone.kernels == alone.favourite.kernels
-    assert alone.favourite.kernels == with_variants(WORK, dict.fromkeys(GROUP.keys, variant)).kernels
+    assert (
+        alone.favourite.kernels == with_variants(WORK, dict.fromkeys(GROUP.keys, variant)).kernels
+    )
     assert not alone.competing
 
 
@@ -130,7 +134,9 @@ class Found:
 
 @dataclass
 class Search:
-    """Stands for a search whose rounds bring scripted times; ``rounds`` are the kernels that were asked for."""
+    """Stands for a search whose rounds bring scripted times; ``rounds`` are the kernels that were
+    asked for.
+    """
 
     uses: tuple[KernelUse, ...]
     script: list[dict[str, float]]
@@ -157,9 +163,13 @@ class Search:
 
 def test_a_variant_that_is_slower_by_default_is_left_when_it_is_searched() -> None:
     rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
-    search = Search(rivals.kernels, [times(direct=1.4, winograd2=0.9, winograd4=0.8), times(winograd4=0.6)])
+    search = Search(
+        rivals.kernels, [times(direct=1.4, winograd2=0.9, winograd4=0.8), times(winograd4=0.6)]
+    )
     (left,) = narrowed_in_rounds(cast(Any, search), [rivals], inf)
-    assert search.rounds == [parts(DIRECT, W2, W4), parts(W2, W4)], "direct fell behind in the first round"
+    assert search.rounds == [parts(DIRECT, W2, W4), parts(W2, W4)], (
+        "direct fell behind in the first round"
+    )
     assert left.groups[0].variants == (W4,)
     assert (left.groups[0].stands, left.groups[0].others) == (DIRECT, (W4,)), "it has to be beaten"
     assert search.gone == parts(W2)

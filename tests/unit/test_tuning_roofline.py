@@ -29,11 +29,15 @@ TARGET = Target("cpu", "cpu", "x", threads=2, l3_bytes=1 << 20)
 
 def conv(size: int, stride: int = 1, padding: int = 1) -> Kernel:
     x, w = np.ones((1, 3, size, size), np.float32), np.ones((4, 3, 3, 3), np.float32)
-    (use,) = workload_of_function(lambda x, w: x.conv2d(w, stride=stride, padding=padding), (x, w)).kernels
+    (use,) = workload_of_function(
+        lambda x, w: x.conv2d(w, stride=stride, padding=padding), (x, w)
+    ).kernels
     return use.kernel
 
 
-@pytest.mark.parametrize(("size", "stride", "padding"), [(7, 1, 1), (8, 2, 1), (5, 1, 2), (6, 1, 0)])
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"), [(7, 1, 1), (8, 2, 1), (5, 1, 2), (6, 1, 0)]
+)
 def test_taps_on_the_padding_are_not_counted(size: int, stride: int, padding: int) -> None:
     out = (size + 2 * padding - 3) // stride + 1
     inside = sum(
@@ -67,7 +71,10 @@ def test_products_of_pairs_have_their_cpu_s_rate(features: tuple[str, ...], fact
 
 
 def test_pairs_on_the_padding_are_not_counted() -> None:
-    x, w = Tensor(np.ones((1, 4, 7, 7), np.uint16), "bf16"), Tensor(np.ones((4, 4, 3, 3), np.uint16), "bf16")
+    x, w = (
+        Tensor(np.ones((1, 4, 7, 7), np.uint16), "bf16"),
+        Tensor(np.ones((4, 4, 3, 3), np.uint16), "bf16"),
+    )
     function = lambda x, w: x.conv2d(w, padding=1)  # noqa: E731
     *_, use = workload_of_function(function, (x, w), "bf16-dot", DOT).kernels
     assert use.kernel.flops == 2 * 4 * 4 * 9 * 49

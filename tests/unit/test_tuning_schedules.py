@@ -1,4 +1,7 @@
-"""The race of schedules: who meets whom, what stands first, what is promoted. Times are scripted; nothing compiles."""
+"""The race of schedules: who meets whom, what stands first, what is promoted.
+
+Times are scripted; nothing compiles.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ class Search:
     @property
     def task(self) -> SimpleNamespace:
         return SimpleNamespace(
-            name=self.name, key=key_of(self.name), uses=self.uses, kernel=Kernel(self.name, self.roles)
+            name=self.name,
+            key=key_of(self.name),
+            uses=self.uses,
+            kernel=Kernel(self.name, self.roles),
         )
 
     def finalists(self, count: int) -> list[Trial]:
@@ -60,12 +66,15 @@ def trial(actions: str, seconds: float, cache: Cache = "warm", name: str = "k") 
     measured = Measurement(Status.OK, (seconds,) * 3)
     origin = "beam" if actions else "default"
     program = f"{name} {actions}"
-    return Trial(key_of(name), name, HERE, actions, program, 1, Policy(cache), measured, "s", origin, 1.0)
+    return Trial(
+        key_of(name), name, HERE, actions, program, 1, Policy(cache), measured, "s", origin, 1.0
+    )
 
 
 @dataclass
 class Machine:
-    """Kernels alone, and models of them, that take what ``times`` says of actions; ``later`` in a fresh process.
+    """Kernels alone, and models of them, that take what ``times`` says of actions; ``later`` in a
+    fresh process.
 
     ``broken`` does not run alone, ``evil`` ends a model. ``raced`` are the pairs that met alone.
     """
@@ -88,18 +97,25 @@ class Machine:
     def prime(self, work: object) -> None:
         pass
 
-    def measure(self, kernel: object, schedules: Sequence[Schedule], best_s: float, known: object) -> list[Measured]:
+    def measure(
+        self, kernel: object, schedules: Sequence[Schedule], best_s: float, known: object
+    ) -> list[Measured]:
         self.verified += [s.text for s in schedules]
         found = [
-            Measurement(Status.WRONG) if s.text == self.wrong else Measurement(Status.OK, (1.0,)) for s in schedules
+            Measurement(Status.WRONG) if s.text == self.wrong else Measurement(Status.OK, (1.0,))
+            for s in schedules
         ]
         return [Measured(f"hash of {s.text}", m) for s, m in zip(schedules, found, strict=True)]
 
-    def compare(self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+    def compare(
+        self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache
+    ) -> Samples:
         if self.broken in (a.text, b.text):
             raise CandidateFailure("it broke")
         self.raced.append((a.text, b.text, cache))
-        first, second = (tuple(self.took(s.text) * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b))
+        first, second = (
+            tuple(self.took(s.text) * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b)
+        )
         return first, second
 
     def renew(self) -> None:
@@ -126,13 +142,17 @@ class Machine:
         return [[self._turn(m, 1.0 + 1e-4 * t) for t in range(rounds)] for m in models]
 
     def _turn(self, model: Any, drift: float) -> tuple[float, ...]:
-        return tuple(drift * self.took(model.actions.get(x.kernel.key, DEFAULT)) for x in model.launches)
+        return tuple(
+            drift * self.took(model.actions.get(x.kernel.key, DEFAULT)) for x in model.launches
+        )
 
 
 class Race:
     """Schedules of kernels on a fresh store: search times by schedule, then scripted ones."""
 
-    def __init__(self, searches: Sequence[Search], machine: Machine, in_models: bool = True) -> None:
+    def __init__(
+        self, searches: Sequence[Search], machine: Machine, in_models: bool = True
+    ) -> None:
         self.searches, self.machine, self.in_models = list(searches), machine, in_models
         self.store = open_store(":memory:", "write")
         self.events: list[Event] = []
@@ -147,9 +167,16 @@ class Race:
         """Texts of all promotions of the first kernel so far."""
         machine: Any = self.machine
         schedules = Schedules(
-            machine, machine, self.store, HERE, lambda t, _: self.voided.append(t), self.events.append
+            machine,
+            machine,
+            self.store,
+            HERE,
+            lambda t, _: self.voided.append(t),
+            self.events.append,
         )
-        launches = [SimpleNamespace(kernel=SimpleNamespace(key=key_of(s.name))) for s in self.searches]
+        launches = [
+            SimpleNamespace(kernel=SimpleNamespace(key=key_of(s.name))) for s in self.searches
+        ]
         uses = [SimpleNamespace(key=key_of(s.name), kernel=s.name) for s in self.searches]
         plan = SimpleNamespace(launches=launches, buffers=())
         work = SimpleNamespace(name="model", plan=plan, kernels=uses)
@@ -164,8 +191,12 @@ class Race:
         return self.store.promotions(key_of(self.searches[0].name), HERE)[-1][1]
 
 
-def one(searched: Mapping[str, float], machine: Machine, in_models: bool = True, cache: Cache = "warm") -> Race:
-    return Race([Search("k", [trial(a, s, cache) for a, s in searched.items()])], machine, in_models)
+def one(
+    searched: Mapping[str, float], machine: Machine, in_models: bool = True, cache: Cache = "warm"
+) -> Race:
+    return Race(
+        [Search("k", [trial(a, s, cache) for a, s in searched.items()])], machine, in_models
+    )
 
 
 WHERE = pytest.mark.parametrize("in_models", [True, False], ids=["in models", "alone"])
@@ -173,12 +204,22 @@ WHERE = pytest.mark.parametrize("in_models", [True, False], ids=["in models", "a
 
 @WHERE
 def test_faster_challenger_replaces_the_default_which_was_crowned_first(in_models: bool) -> None:
-    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}, later={DEFAULT: 2.0, A: 1.5}), in_models)
+    race = one(
+        {DEFAULT: 2.0, A: 1.0},
+        Machine({DEFAULT: 2.0, A: 1.0}, later={DEFAULT: 2.0, A: 1.5}),
+        in_models,
+    )
     assert race.run() == [DEFAULT, A]
     (_, first), (_, second) = race.store.promotions(key_of("k"), HERE)
-    assert (first.test, first.incumbent_samples_s, first.challenger_samples_s) == ("first", (), (2.0,) * 3)
+    assert (first.test, first.incumbent_samples_s, first.challenger_samples_s) == (
+        "first",
+        (),
+        (2.0,) * 3,
+    )
     assert len(second.challenger_samples_s) == PROOF_TURNS
-    assert min(second.challenger_samples_s) == 1.5, "what is stored had no part in choosing who is tested"
+    assert min(second.challenger_samples_s) == 1.5, (
+        "what is stored had no part in choosing who is tested"
+    )
     (promoted,) = race.events
     assert isinstance(promoted, WinnerPromoted)
     assert (promoted.actions, promoted.seconds) == (A, median(second.challenger_samples_s))
@@ -204,10 +245,14 @@ def test_kernels_alone_meet_as_they_were_timed_in_the_search(roles: tuple[str, .
 
 
 def test_winner_that_was_timed_otherwise_stands_as_it_is_timed_now() -> None:
-    """Its 0.5 was with warm caches; with cold constants it takes longer than B, which still has to be proved faster."""
+    """Its 0.5 was with warm caches; with cold constants it takes longer than B, which still has to
+    be proved faster.
+    """
     race = one({A: 0.5}, Machine({DEFAULT: 2.0, A: 1.0, B: 1.0}))
     race.run()
-    race.searches[0].trials[:] = [trial(t, s, "constants") for t, s in {DEFAULT: 2.0, A: 1.1, B: 1.0}.items()]
+    race.searches[0].trials[:] = [
+        trial(t, s, "constants") for t, s in {DEFAULT: 2.0, A: 1.1, B: 1.0}.items()
+    ]
     for t in race.searches[0].trials:
         race.store.add(t)
     assert race.run() == [A, A]

@@ -1,4 +1,6 @@
-"""Which rows of a store lend seeds: this machine before others, near kernels before far ones, never its own session."""
+"""Which rows of a store lend seeds: this machine before others, near kernels before far ones, never
+its own session.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def product(n: int) -> Kernel:
 
 def schedules(kernel: Kernel, rows: int) -> str:
     """A schedule of the kernel that says whose it is: its register tile has so many rows."""
-    return f"tile(axis=b, size=16) tile(axis=a, size={rows}) reorder(order=(a0, b0, ra, a1, b1)) vectorize(axis=b1)"
+    return (
+        f"tile(axis=b, size=16) tile(axis=a, size={rows}) reorder(order=(a0, b0, ra, a1, "
+        "b1)) vectorize(axis=b1)"
+    )
 
 
 @pytest.fixture
@@ -38,16 +43,32 @@ def store() -> Store:
 
 
 def keep(
-    store: Store, kernel: Kernel, rows: int, ms: float | None = 1.0, where: Fingerprint = HERE, **more: object
+    store: Store,
+    kernel: Kernel,
+    rows: int,
+    ms: float | None = 1.0,
+    where: Fingerprint = HERE,
+    **more: object,
 ) -> None:
     found = Measurement(Status.CRASHED) if ms is None else Measurement(Status.OK, (1e-3 * ms,))
     trial = Trial(
-        kernel.key, kernel.text, where, schedules(kernel, rows), f"p{rows}", SPACE_VERSION, POLICY, found, "old", "beam"
+        kernel.key,
+        kernel.text,
+        where,
+        schedules(kernel, rows),
+        f"p{rows}",
+        SPACE_VERSION,
+        POLICY,
+        found,
+        "old",
+        "beam",
     )
     store.add(replace(trial, **more))  # type: ignore[arg-type]
 
 
-def lent(store: Store, kernel: Kernel, leave_out: frozenset[str] = frozenset({"mine"})) -> list[int]:
+def lent(
+    store: Store, kernel: Kernel, leave_out: frozenset[str] = frozenset({"mine"})
+) -> list[int]:
     """The rows of the register tiles that the seeds take over as they stand."""
     found = Seeding(store, HERE, POLICY, leave_out).seeds(kernel, Space(kernel, TARGET))
     return [rows for s in found for rows in range(1, 64) if s.text == schedules(kernel, rows)]
@@ -78,7 +99,9 @@ def test_kernel_that_was_searched_here_is_not_new(store: Store) -> None:
     assert lent(store, product(64)) == []
 
 
-def test_kernel_of_which_only_the_default_was_measured_is_new_and_lends_nothing(store: Store) -> None:
+def test_kernel_of_which_only_the_default_was_measured_is_new_and_lends_nothing(
+    store: Store,
+) -> None:
     keep(store, product(48), 3, origin="default")
     keep(store, product(96), 4)
     keep(store, product(64), 5, origin="default")
@@ -97,7 +120,9 @@ def test_rows_of_another_space_version_lend_nothing(store: Store) -> None:
     assert lent(store, product(64)) == []
 
 
-def test_winner_of_an_older_space_or_description_of_this_machine_is_the_first_seed(store: Store) -> None:
+def test_winner_of_an_older_space_or_description_of_this_machine_is_the_first_seed(
+    store: Store,
+) -> None:
     before = Fingerprint(tuple((k, v) for k, v in HERE.fields if k not in ("microcode", "smt")))
     keep(store, product(48), 3)
     keep(store, product(64), 8, where=before, space_version=SPACE_VERSION - 1)

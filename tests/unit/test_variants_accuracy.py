@@ -1,4 +1,6 @@
-"""Variants are as accurate, compiled, as docs/NUMERICS.md says: the smallest shape of its table measured again."""
+"""Variants are as accurate, compiled, as docs/NUMERICS.md says: the smallest shape of its table
+measured again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _table() -> str:
 def _documented(shape: Shape) -> dict[str, float]:
     row = re.search(rf"^\| {shape} \|(.*)$", _table(), re.MULTILINE)
     assert row is not None, shape
-    return dict(zip(("direct", "winograd2", "winograd4"), map(float, row[1].split("|")[:3]), strict=True))
+    return dict(
+        zip(("direct", "winograd2", "winograd4"), map(float, row[1].split("|")[:3]), strict=True)
+    )
 
 
 def test_table_has_every_shape() -> None:

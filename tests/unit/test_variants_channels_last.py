@@ -1,4 +1,6 @@
-"""Channels last: copies around a convolution of the caller's tensors that change no product and no order of sums."""
+"""Channels last: copies around a convolution of the caller's tensors that change no product and no
+order of sums.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,29 @@ PLANS: dict[str, tuple[Callable[[], Tensor], tuple[int, int]]] = {
     "no padding": (lambda: x().conv2d(constant(5, 8, 3, 3)), (1, 1)),
     "batch": (lambda: x(batch=2).conv2d(constant(5, 8, 3, 3), padding=1), (1, 1)),
     "few channels": (lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1), (0, 1)),
-    "few channels, stride 2, 7x7": (lambda: x(3).conv2d(constant(5, 3, 7, 7), stride=2, padding=3), (0, 1)),
-    "bias and relu": (lambda: x().conv2d(constant(5, 8, 3, 3), constant(5), padding=1).relu(), (1, 1)),
-    "residual": (lambda: x().conv2d(constant(5, 8, 3, 3), padding=1).relu() + residual(5, 9), (1, 1)),
-    "residual of stride 2": (
-        lambda: residual(5, 5, 2) + x(batch=2).conv2d(constant(5, 8, 3, 3), constant(5), stride=2, padding=1).relu(),
+    "few channels, stride 2, 7x7": (
+        lambda: x(3).conv2d(constant(5, 3, 7, 7), stride=2, padding=3),
+        (0, 1),
+    ),
+    "bias and relu": (
+        lambda: x().conv2d(constant(5, 8, 3, 3), constant(5), padding=1).relu(),
         (1, 1),
     ),
-    "few channels and residual": (lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1) + residual(5, 9), (0, 1)),
+    "residual": (
+        lambda: x().conv2d(constant(5, 8, 3, 3), padding=1).relu() + residual(5, 9),
+        (1, 1),
+    ),
+    "residual of stride 2": (
+        lambda: (
+            residual(5, 5, 2)
+            + x(batch=2).conv2d(constant(5, 8, 3, 3), constant(5), stride=2, padding=1).relu()
+        ),
+        (1, 1),
+    ),
+    "few channels and residual": (
+        lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1) + residual(5, 9),
+        (0, 1),
+    ),
     "input of the caller, output channels last": (
         lambda: x().conv2d(constant(5, 8, 3, 3), padding=1).permute(0, 2, 3, 1),
         (1, 0),
@@ -51,7 +68,10 @@ PLANS: dict[str, tuple[Callable[[], Tensor], tuple[int, int]]] = {
 
 def data(plan: Schedule) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(4)
-    return {plan.buffers[i].name: rng.standard_normal(plan.buffers[i].shape, dtype=np.float32) for i in plan.inputs}
+    return {
+        plan.buffers[i].name: rng.standard_normal(plan.buffers[i].shape, dtype=np.float32)
+        for i in plan.inputs
+    }
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -116,7 +136,10 @@ OTHERS: dict[str, Callable[[], Tensor]] = {
     "pooling": lambda: x().max_pool2d(3, stride=1, padding=1),
     "a product": lambda: Tensor.input("x", (9, 16)) @ constant(16, 8),
     "channels last already": lambda: (
-        Tensor.input("x", (1, 9, 9, 8)).permute(0, 3, 1, 2).conv2d(constant(5, 8, 5, 5), padding=2).permute(0, 2, 3, 1)
+        Tensor.input("x", (1, 9, 9, 8))
+        .permute(0, 3, 1, 2)
+        .conv2d(constant(5, 8, 5, 5), padding=2)
+        .permute(0, 2, 3, 1)
     ),
     "the input is the residual": lambda: x().conv2d(constant(8, 8, 3, 3), padding=1) + x(),
 }

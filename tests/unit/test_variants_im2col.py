@@ -1,4 +1,6 @@
-"""im2col: which convolutions have it, what its kernels are, and that they compute the convolution."""
+"""im2col: which convolutions have it, what its kernels are, and that they compute the
+convolution.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tunegrad.planning.variants import expected
 SERVER = replace(AVX512, threads=1)
 
 
-def conv(x: tuple[int, ...], w: tuple[int, ...], stride: int = 2, *, last: bool = False, **more: int) -> Schedule:
+def conv(
+    x: tuple[int, ...], w: tuple[int, ...], stride: int = 2, *, last: bool = False, **more: int
+) -> Schedule:
     """A convolution with bias and relu; ``last``: its output has its channels last."""
     y = Tensor.input("x", x).conv2d(constant(*w), constant(w[0]), stride=stride, **more).relu()
     return only(y.permute(0, 2, 3, 1) if last else y)
@@ -32,7 +36,9 @@ def test_a_first_convolution_has_it() -> None:
         kernel = kernel_of(conv((1, 3, 224, 224), (64, 3, 7, 7), padding=3, last=last))
         assert "im2col" in variants_of(kernel)
         assert exact("im2col")
-        assert expected(kernel, SERVER) == ("direct" if last else "channels_last"), "where im2col was measured slower"
+        assert expected(kernel, SERVER) == ("direct" if last else "channels_last"), (
+            "where im2col was measured slower"
+        )
 
 
 @pytest.mark.parametrize(
@@ -78,11 +84,20 @@ def test_text() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    batch=st.integers(1, 2), channels=st.integers(1, 7), outputs=st.integers(16, 18), size=st.integers(5, 11),
-    window=st.integers(2, 5), stride=st.integers(1, 3), padding=st.integers(0, 2), last=st.booleans(),
+    batch=st.integers(1, 2), channels=st.integers(1, 7), outputs=st.integers(16, 18),
+    size=st.integers(5, 11),
+    window=st.integers(2, 5), stride=st.integers(1, 3), padding=st.integers(0, 2),
+    last=st.booleans(),
 )  # fmt: skip
 def test_it_computes_the_convolution(
-    batch: int, channels: int, outputs: int, size: int, window: int, stride: int, padding: int, last: bool
+    batch: int,
+    channels: int,
+    outputs: int,
+    size: int,
+    window: int,
+    stride: int,
+    padding: int,
+    last: bool,
 ) -> None:
     shape = (batch, channels, size, size + 1)
     plan = conv(shape, (outputs, channels, window, window), stride, last=last, padding=padding)

@@ -1,4 +1,6 @@
-"""Lowered transforms: no conditions where the image is interior, the border's in another body (decision 0004)."""
+"""Lowered transforms: no conditions where the image is interior, the border's in another body
+(decision 0004).
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,16 @@ def lowered(kernel: Kernel, text: str, target=AVX512) -> Program:
 
 def conditions(body: object) -> int:
     return sum(
-        isinstance(i, Condition | If) or (isinstance(i, Load | Store) and i.mask is not None) for i in walk(body)
+        isinstance(i, Condition | If) or (isinstance(i, Load | Store) and i.mask is not None)
+        for i in walk(body)
     )
 
 
 @pytest.mark.parametrize("tile", [2, 4])
 def test_a_transform_is_one_branch_with_no_condition_inside(tile: int) -> None:
-    transform = parts_of(Conv(channels=16, height=12, width=12, last=True).kernel(), f"winograd{tile}")[0]
+    transform = parts_of(
+        Conv(channels=16, height=12, width=12, last=True).kernel(), f"winograd{tile}"
+    )[0]
     program = lowered(transform, "vectorize(axis=c)")
     (branch, *_) = (i for i in walk(program.body) if isinstance(i, If))
     assert conditions(branch.body) == 0
@@ -53,7 +58,9 @@ def test_where_tiles_fit_and_nothing_is_padded_there_is_no_branch() -> None:
 
 
 def test_a_condition_that_never_holds_for_the_whole_region_leaves_it_as_it_is() -> None:
-    """All columns of tiles in registers: some of them are always at the border, so nothing is hoisted."""
+    """All columns of tiles in registers: some of them are always at the border, so nothing is
+    hoisted.
+    """
     transform = parts_of(Conv(channels=4, height=12, width=8).kernel(), "winograd2")[0]
     tiled = lowered(transform, "reorder(order=(a, c, b)) upcast(axis=b)")
     assert not any(isinstance(i, If) and i.orelse for i in walk(tiled.body))
@@ -70,7 +77,10 @@ def test_a_gpu_gets_no_branch() -> None:
 def test_partial_sums_live_in_the_store_that_runs_at_every_point() -> None:
     for text in (
         "reorder(order=(ra, a, b))",
-        "tile(axis=ra, size=4) tile(axis=b, size=8) vectorize(axis=b1) reorder(order=(ra0, a, b0, ra1))",
+        (
+            "tile(axis=ra, size=4) tile(axis=b, size=8) vectorize(axis=b1) reorder(order=(ra0, "
+            "a, b0, ra1))"
+        ),
     ):
         kernel = corpus_kernel("masked_sums").canonical()
         lowered(kernel, text)

@@ -73,7 +73,9 @@ def test_an_output_of_any_order_is_matched_and_computed(order: tuple[int, ...]) 
     """A batch axis may have any canonical name, that of another kernel's axis too."""
     conv = Conv(batch=2, channels=3, height=5)
     x = conv.inputs
-    plan = only(Tensor.input("x", x["x"].shape).conv2d(constant(5, 3, 3, 3), padding=1).permute(*order))
+    plan = only(
+        Tensor.input("x", x["x"].shape).conv2d(constant(5, 3, 3, 3), padding=1).permute(*order)
+    )
     kernel = kernel_of(plan)
     for part in parts_of(kernel, "winograd2"):
         verify_kernel(part)
@@ -86,14 +88,24 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
     "dilation": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), padding=2, dilation=2),
     "groups": lambda: input_of(1, 4, 9, 9).conv2d(constant(6, 2, 3, 3), padding=1, groups=2),
     "depthwise": lambda: input_of(1, 4, 9, 9).conv2d(constant(4, 1, 3, 3), padding=1, groups=4),
-    "groups of three": lambda: input_of(1, 9, 9, 9).conv2d(constant(9, 3, 3, 3), padding=1, groups=3),
+    "groups of three": lambda: input_of(1, 9, 9, 9).conv2d(
+        constant(9, 3, 3, 3), padding=1, groups=3
+    ),
     "1x1": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 1)),
     "5x5": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 5, 5), padding=2),
     "1x3": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 3)),
-    "weights that are an input": lambda: input_of(1, 4, 9, 9).conv2d(Tensor.input("w", (5, 4, 3, 3)), padding=1),
-    "f64": lambda: input_of(1, 4, 9, 9, dtype="f64").conv2d(constant(5, 4, 3, 3).cast("f64"), padding=1),
-    "f16": lambda: input_of(1, 4, 9, 9, dtype="f16").cast("f32").conv2d(constant(5, 4, 3, 3), padding=1),
-    "something before it": lambda: (input_of(1, 4, 9, 9) * 2).conv2d(constant(5, 4, 3, 3), padding=1),
+    "weights that are an input": lambda: input_of(1, 4, 9, 9).conv2d(
+        Tensor.input("w", (5, 4, 3, 3)), padding=1
+    ),
+    "f64": lambda: input_of(1, 4, 9, 9, dtype="f64").conv2d(
+        constant(5, 4, 3, 3).cast("f64"), padding=1
+    ),
+    "f16": lambda: (
+        input_of(1, 4, 9, 9, dtype="f16").cast("f32").conv2d(constant(5, 4, 3, 3), padding=1)
+    ),
+    "something before it": lambda: (input_of(1, 4, 9, 9) * 2).conv2d(
+        constant(5, 4, 3, 3), padding=1
+    ),
     "pooling": lambda: input_of(1, 4, 9, 9).max_pool2d(3, stride=1, padding=1),
     "a product": lambda: input_of(9, 4) @ constant(4, 8),
     "one channel": lambda: input_of(1, 1, 9, 9).conv2d(constant(5, 1, 3, 3), padding=1),

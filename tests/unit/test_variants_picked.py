@@ -1,4 +1,6 @@
-"""Which variant runs: strict allows exact ones, what is stored wins, without either a model of the machine decides."""
+"""Which variant runs: strict allows exact ones, what is stored wins, without either a model of the
+machine decides.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ KERNEL = kernel_of(PLAN)
 EVIDENCE = Evidence("test", 0.001, (2e-3,), (1e-3,), cold=False)
 
 
-def trial(actions: str, seconds: float = 1e-3, kernel: Kernel = KERNEL, here: Fingerprint = HERE) -> Trial:
+def trial(
+    actions: str, seconds: float = 1e-3, kernel: Kernel = KERNEL, here: Fingerprint = HERE
+) -> Trial:
     return Trial(
         kernel.key, kernel.text, here, actions, "", SPACE_VERSION, Policy(),
         Measurement(Status.OK, (seconds,) * 5), "s1", "variant", 1.0,
@@ -49,15 +53,20 @@ def pick(store: Store | None, numerics: str = "contract") -> str | None:
 def test_strict_allows_the_exact_ones() -> None:
     assert allowed(KERNEL, "strict") == ("direct", "channels_last")
     assert allowed(KERNEL, "contract") == (
-        "direct", "winograd2", "winograd4", "channels_last", "channels_last_winograd2", "channels_last_winograd4",
+        "direct", "winograd2", "winograd4", "channels_last", "channels_last_winograd2",
+        "channels_last_winograd4",
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["winograd2", "winograd4", "channels_last_winograd2", "channels_last_winograd4"])
+@pytest.mark.parametrize(
+    "name", ["winograd2", "winograd4", "channels_last_winograd2", "channels_last_winograd4"]
+)
 def test_strict_picks_an_exact_one_whatever_is_stored(store: Store, name: str) -> None:
     store.record_decision(decided("variant", KERNEL.text, name, HERE))
     plan, picks = pick_variants(PLAN, SERVER, HERE, store, "strict")
-    assert picks == {KERNEL.key: "channels_last"} == {KERNEL.key: expected(KERNEL, SERVER, "strict")}
+    assert (
+        picks == {KERNEL.key: "channels_last"} == {KERNEL.key: expected(KERNEL, SERVER, "strict")}
+    )
     assert [x.name.split(" (")[0] for x in plan.launches] == [
         "to channels last", f"{KERNEL.name} channels last", "to channels first",
     ]  # fmt: skip
@@ -109,7 +118,9 @@ def test_a_decision_wins_over_a_schedule_of_the_direct_kernel(store: Store) -> N
     assert pick(store) == "winograd2"
 
 
-def test_a_claimed_choice_wins_until_a_schedule_of_the_direct_kernel_is_promoted_here(store: Store) -> None:
+def test_a_claimed_choice_wins_until_a_schedule_of_the_direct_kernel_is_promoted_here(
+    store: Store,
+) -> None:
     store.record_decision(decided("variant", KERNEL.text, "winograd2", HERE, claimed=True))
     row = store.add(trial("tile(axis=a, size=4)"))
     assert pick(store) == "winograd2"
@@ -155,7 +166,9 @@ def test_expectation_is_the_same_every_time() -> None:
     shapes = [(c, n) for c in (2, 16, 64, 256) for n in (4, 7, 28)]
     kernels = [Conv(channels=c, outputs=c, height=n, width=n).kernel() for c, n in shapes]
     first = [expected(k, SERVER) for k in kernels]
-    again = [expected(Conv(channels=c, outputs=c, height=n, width=n).kernel(), SERVER) for c, n in shapes]
+    again = [
+        expected(Conv(channels=c, outputs=c, height=n, width=n).kernel(), SERVER) for c, n in shapes
+    ]
     assert first == again
     assert len(set(first)) > 1
 

@@ -20,9 +20,11 @@ BOTH = ["winograd2", "winograd4"]
 
 
 def chain() -> Schedule:
-    """Four launches: the second and the third are one kernel with other weights; the last one's input is its residual.
+    """Four launches: the second and the third are one kernel with other weights; the last one's
+    input is its residual.
 
-    The first and the last one are kernels of their own, because the model's input and output keep their layout.
+    The first and the last one are kernels of their own, because the model's input and output keep
+    their layout.
     """
     y = Tensor.input("x", (1, 6, 7, 7))
     for seed in range(3):
@@ -41,7 +43,9 @@ def test_rewritten_schedule_verifies_and_keeps_its_ends(variant: str) -> None:
     made = all_as(plan, variant)
     made.verify()
     for before, after in ((plan.inputs, made.inputs), (plan.outputs, made.outputs)):
-        assert [replace(plan.buffers[i], id=0) for i in before] == [replace(made.buffers[i], id=0) for i in after]
+        assert [replace(plan.buffers[i], id=0) for i in before] == [
+            replace(made.buffers[i], id=0) for i in after
+        ]
 
 
 @pytest.mark.parametrize("variant", BOTH)
@@ -49,7 +53,9 @@ def test_rewritten_schedule_computes_the_same(variant: str) -> None:
     plan = chain()
     x = {"x": np.random.default_rng(0).standard_normal((1, 6, 7, 7), dtype=np.float32)}
     want = ran(plan, x)
-    np.testing.assert_allclose(ran(all_as(plan, variant), x), want, rtol=0, atol=1e-4 * abs(want).max())
+    np.testing.assert_allclose(
+        ran(all_as(plan, variant), x), want, rtol=0, atol=1e-4 * abs(want).max()
+    )
 
 
 def test_three_launches_stand_in_place_of_one_and_name_their_origin() -> None:
@@ -57,7 +63,10 @@ def test_three_launches_stand_in_place_of_one_and_name_their_origin() -> None:
     made = all_as(plan, "winograd2")
     assert len(made.launches) == 3 * len(plan.launches)
     assert [x.origin for x in made.launches] == [x.origin for x in plan.launches for _ in range(3)]
-    assert [x.name for x in made.launches[:2]] == ["winograd2 input 4x4x6", "winograd product 16x16x6x6"]
+    assert [x.name for x in made.launches[:2]] == [
+        "winograd2 input 4x4x6",
+        "winograd product 16x16x6x6",
+    ]
 
 
 def test_weights_that_nothing_reads_any_more_are_dropped() -> None:
@@ -82,7 +91,9 @@ def test_weights_that_something_else_reads_are_kept() -> None:
 
 
 def all_as_matched(plan: Schedule) -> Schedule:
-    return rewrite(plan, {key: "winograd2" for key, (k, _) in plan.kernels().items() if match_conv3x3(k)})
+    return rewrite(
+        plan, {key: "winograd2" for key, (k, _) in plan.kernels().items() if match_conv3x3(k)}
+    )
 
 
 def test_an_input_that_is_also_the_residual_stays_an_argument() -> None:
@@ -133,7 +144,9 @@ def test_rewritten_schedule_survives_a_pickle() -> None:
 @pytest.mark.parametrize("name", ["winograd3", "winograd", "im2col", "", "DIRECT"])
 def test_an_unknown_variant_is_an_error_that_lists_the_known_ones(name: str) -> None:
     plan = Conv().plan()
-    with pytest.raises(InternalError, match=f"has no variant '{name}'; it has direct, winograd2, winograd4"):
+    with pytest.raises(
+        InternalError, match=f"has no variant '{name}'; it has direct, winograd2, winograd4"
+    ):
         rewrite(plan, {kernel_of(plan).key: name})
 
 
@@ -149,16 +162,24 @@ def test_a_variant_of_a_product_is_an_error() -> None:
 @pytest.mark.parametrize("variant", BOTH)
 @pytest.mark.parametrize("size", [(2, 2), (4, 8), (5, 7)], ids=str)
 @pytest.mark.parametrize("residual", [False, True])
-def test_every_part_is_a_verified_kernel(variant: str, size: tuple[int, int], residual: bool) -> None:
-    for part in parts_of(Conv(height=size[0], width=size[1], residual=residual, batch=2).kernel(), variant):
+def test_every_part_is_a_verified_kernel(
+    variant: str, size: tuple[int, int], residual: bool
+) -> None:
+    for part in parts_of(
+        Conv(height=size[0], width=size[1], residual=residual, batch=2).kernel(), variant
+    ):
         verify_kernel(part)
 
 
 @pytest.mark.parametrize("tile", [2, 4])
 def test_only_outputs_past_the_image_are_masked(tile: int) -> None:
-    """Tiles that fit need no condition; others have one on each dimension that they do not divide."""
+    """Tiles that fit need no condition; others have one on each dimension that they do not
+    divide.
+    """
     for height, width, wanted in ((8, 8, set()), (7, 8, {"b"}), (8, 7, {"c"}), (7, 7, {"b", "c"})):
-        finish = parts_of(Conv(height=height, width=width, last=True, batch=2).kernel(), f"winograd{tile}")[2]
+        finish = parts_of(
+            Conv(height=height, width=width, last=True, batch=2).kernel(), f"winograd{tile}"
+        )[2]
         assert set().union(*(s.valid.names() for s in finish.stores)) == wanted
         assert len(finish.stores) == tile * tile
 
@@ -202,7 +223,9 @@ def test_transformed_weights_are_rounded_once(tile: int) -> None:
 
 @pytest.mark.parametrize("variant", BOTH)
 def test_small_whole_numbers_come_out_exact(variant: str) -> None:
-    """Weights that are multiples of 576 make every transform's numbers whole: nothing rounds, in any order."""
+    """Weights that are multiples of 576 make every transform's numbers whole: nothing rounds, in
+    any order.
+    """
     conv = Conv(channels=3, height=9, width=6, relu=False, bias=False)
     rng = np.random.default_rng(5)
     x = rng.integers(-4, 5, (1, 3, 9, 6)).astype(np.float32)
@@ -244,7 +267,9 @@ def test_bound_of_the_larger_tile_is_not_idle() -> None:
     conv = Conv(channels=16, outputs=8, height=12, width=12)
     plan = conv.plan()
     made = rewrite(plan, {kernel_of(plan).key: "winograd4"})
-    assert np.abs(ran(made, conv.inputs) - ran(plan, conv.inputs, as_float64=True)).max() > bound(conv, "winograd2")
+    assert np.abs(ran(made, conv.inputs) - ran(plan, conv.inputs, as_float64=True)).max() > bound(
+        conv, "winograd2"
+    )
 
 
 def test_weights_are_transformed_once_while_a_schedule_has_them() -> None:

@@ -1,4 +1,6 @@
-"""Split reductions: which kernels have them, what they are made of, and where one is expected to be faster."""
+"""Split reductions: which kernels have them, what they are made of, and where one is expected to be
+faster.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def total(*shape: int, axis: int | None = None, op: str = "sum") -> Kernel:
     ],
     ids=["sum", "least", "prime", "four", "three", "columns", "row", "rows"],
 )
-def test_long_reductions_with_few_results_have_splits(kernel: Kernel, names: tuple[str, ...]) -> None:
+def test_long_reductions_with_few_results_have_splits(
+    kernel: Kernel, names: tuple[str, ...]
+) -> None:
     assert variants_of(kernel) == ("direct", *names)
 
 

@@ -1,4 +1,6 @@
-"""The text of kernels of several stores: shared subexpressions stand once, and every process prints the same."""
+"""The text of kernels of several stores: shared subexpressions stand once, and every process prints
+the same.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["winograd_input", "winograd_output", "winograd_residual_input", "winograd_residual_output", "masked_stores"]
+NAMES = [
+    "winograd_input",
+    "winograd_output",
+    "winograd_residual_input",
+    "winograd_residual_output",
+    "masked_stores",
+]
 
 
 def keys() -> list[str]:
@@ -32,7 +40,8 @@ def test_other_processes_print_the_same_text(seed: str) -> None:
     tests = ROOT / "tests"
     path = os.pathsep.join(map(str, (ROOT, tests, tests / "unit")))
     found = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert found.stdout.split() == keys()
@@ -76,7 +85,9 @@ def test_a_name_is_defined_once_before_it_is_used_more_than_once(name: str) -> N
 
 @pytest.mark.parametrize("tile", [2, 4])
 def test_a_transform_loads_every_pixel_of_its_tile_once(tile: int) -> None:
-    transform, _, finish = parts_of(Conv(height=16, width=16, bias=False).kernel(), f"winograd{tile}")
+    transform, _, finish = parts_of(
+        Conv(height=16, width=16, bias=False).kernel(), f"winograd{tile}"
+    )
     for kernel in (transform, finish):
         body = "\n".join(line for line in kernel.text.splitlines() if " param " not in line)
         assert len(re.findall(r"\bp1\[", body)) == (tile + 2) ** 2

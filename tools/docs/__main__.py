@@ -1,4 +1,6 @@
-"""``python -m tools.docs [--check]``: rewrite the generated blocks of docs/, or say which are out of date."""
+"""``python -m tools.docs [--check]``: rewrite the generated blocks of docs/, or say which are out
+of date.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _ROOT = Path(__file__).parents[2]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 3 when ``--check`` finds a page out of date."""
-    parser = argparse.ArgumentParser(prog="python -m tools.docs", description="write the generated blocks of docs/")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.docs", description="write the generated blocks of docs/"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; print what differs")
     options = parser.parse_args(argv)
     stale = 0
@@ -29,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         stale += 1
         if options.check:
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, "as it runs"))
+            sys.stdout.writelines(
+                difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, "as it runs")
+            )
         else:
             path.write_text(new, encoding="utf-8")
             print(f"rewrote {name}", file=sys.stderr)

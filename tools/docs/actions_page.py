@@ -1,4 +1,6 @@
-"""The blocks of docs/ACTIONS.md: every action's docstring, arguments, an example and the errors it can give."""
+"""The blocks of docs/ACTIONS.md: every action's docstring, arguments, an example and the errors it
+can give.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ _GEMM, _ROWS = gemm(64, 96, 32), row_sum(64, 96)
 Example = tuple[Kernel, Target, str, str, tuple[str, ...]]
 
 EXAMPLES: dict[str, Example] = {
-    "fuse": (_GEMM, AVX512, "", "fuse(outer=m, inner=n)", ("fuse(outer=n, inner=m)", "fuse(outer=n, inner=k)")),
-    "group": (_ROWS, AVX512, "tile(axis=k, size=16)", "group(axis=k1)", ("group(axis=k0)", "group(axis=i)")),
+    "fuse": (_GEMM, AVX512, "", "fuse(outer=m, inner=n)",
+        ("fuse(outer=n, inner=m)", ("fuse(outer=n, "
+        "inner=k)"))),
+    "group": (_ROWS, AVX512, "tile(axis=k, size=16)", "group(axis=k1)",
+        ("group(axis=k0)", "group(axis=i)")),
     "keep": (softmax(64, 96), AVX512, "", "keep(stage=1)", ("keep(stage=0)", "keep(stage=2)")),
     "local": (_GEMM, GPU, "tile(axis=m, size=8)", "local(axis=m1)", ("local(axis=k)",)),
     "pad": (gemm(7, 16, 8), AVX512, "", "pad(axis=m, multiple=4)", ("pad(axis=n, multiple=16)",)),
-    "prefetch": (_ROWS, AVX512, "", "prefetch(param=X, distance=512)", ("prefetch(param=X, distance=1)",)),
+    "prefetch": (_ROWS, AVX512, "", "prefetch(param=X, distance=512)", (("prefetch(param=X, "
+        "distance=1)"),)),
     "reorder": (_GEMM, AVX512, "", "reorder(order=(n, m))", ("reorder(order=(n, n))",)),
     "stage": (
         conv3x3(8, 16, 14), AVX512, "tile(axis=y, size=7)", "stage(param=X, at=y0, layout=())",
@@ -39,15 +45,21 @@ EXAMPLES: dict[str, Example] = {
         ),
     ),
     "stream": (_GEMM, AVX512, "", "stream(param=C)", ("stream(param=A)",)),
-    "thread": (_GEMM, AVX512, "", "thread(axis=m, count=2)", ("thread(axis=m, count=64)", "thread(axis=k, count=2)")),
-    "tile": (_GEMM, AVX512, "", "tile(axis=m, size=12)", ("tile(axis=m, size=0)", "tile(axis=z, size=4)")),
+    "thread": (_GEMM, AVX512, "", "thread(axis=m, count=2)",
+        ("thread(axis=m, count=64)", ("thread(axis=k, "
+        "count=2)"))),
+    "tile": (_GEMM, AVX512, "", "tile(axis=m, size=12)", ("tile(axis=m, size=0)", ("tile(axis=z, "
+        "size=4)"))),
     "unroll": (_GEMM, AVX512, "tile(axis=k, size=4)", "unroll(axis=k1)", ("unroll(axis=m)",)),
     "upcast": (_GEMM, AVX512, "tile(axis=m, size=4)", "upcast(axis=m1)", ("upcast(axis=n)",)),
     "vectorize": (
-        _GEMM, AVX512, "tile(axis=n, size=16)", "vectorize(axis=n1)", ("vectorize(axis=k)", "vectorize(axis=n0)"),
+        _GEMM, AVX512, "tile(axis=n, size=16)", "vectorize(axis=n1)",
+        ("vectorize(axis=k)", "vectorize(axis=n0)"),
     ),
 }  # fmt: skip
-"""Per action: kernel, target, what is applied first, the action, and instances that are not legal there."""
+"""Per action: kernel, target, what is applied first, the action, and instances that are not
+legal there.
+"""
 
 
 def signature(action: type[Action]) -> str:
@@ -64,7 +76,13 @@ def section(name: str) -> str:
     action = ACTIONS[name]
     words, _, rewrite = inspect.cleandoc(action.__doc__ or "").partition("rewrite:")
     return "\n\n".join(
-        [f"### {name}", fence(signature(action), "python"), words.strip(), fence(f"rewrite:{rewrite}"), _example(name)]
+        [
+            f"### {name}",
+            fence(signature(action), "python"),
+            words.strip(),
+            fence(f"rewrite:{rewrite}"),
+            _example(name),
+        ]
     )
 
 
@@ -96,8 +114,12 @@ def error(tree: LoopTree, text: str) -> str:
 def _overview() -> str:
     rows = []
     for name in sorted(ACTIONS):
-        words = " ".join(inspect.cleandoc(ACTIONS[name].__doc__ or "").partition("rewrite:")[0].split())
-        rows.append((f"[`{signature(ACTIONS[name])}`](#{name})", words.split(". ")[0].rstrip(".") + "."))
+        words = " ".join(
+            inspect.cleandoc(ACTIONS[name].__doc__ or "").partition("rewrite:")[0].split()
+        )
+        rows.append(
+            (f"[`{signature(ACTIONS[name])}`](#{name})", words.split(". ")[0].rstrip(".") + ".")
+        )
     return table(("action", "what it does"), rows)
 
 
@@ -110,7 +132,9 @@ def _grammar() -> str:
 
 def _parse_errors() -> str:
     bad = (
-        "melt(axis=m)", "tile(axis=m)", "tile(axis=m, size=4, axis=n)", "tile(axis=m, size=big)", "tile(m, 4, 5)",
+        "melt(axis=m)", "tile(axis=m)", "tile(axis=m, size=4, axis=n)", "tile(axis=m, size=big)",
+        ("tile(m, 4, "
+            "5)"),
         "tile(axis=m, size=4", "upcast(axis=m1) !",
     )  # fmt: skip
     return fence("\n".join(_parse_error(x) for x in bad))

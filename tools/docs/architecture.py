@@ -1,6 +1,7 @@
 """The blocks of docs/ARCHITECTURE.md: one small computation through every form, as it really runs.
 
-What a clock or a machine decides (seconds, fingerprints) is named and not printed, so the page is the same everywhere.
+What a clock or a machine decides (seconds, fingerprints) is named and not printed, so the page is
+the same everywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SMALL = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, t
 """Four lanes and few registers, so that the forms fit on a page."""
 
 ACTIONS = (
-    "tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(a0, b0, ra, a1, b1)) upcast(axis=a1) vectorize(axis=b1)"
+    "tile(axis=b, size=4) tile(axis=a, size=2) reorder(order=(a0, b0, ra, a1, b1)) "
+    "upcast(axis=a1) vectorize(axis=b1)"
 )
 
 
@@ -67,7 +69,9 @@ def _graph() -> str:
 
 def _kernel() -> str:
     k = kernel()
-    return "\n\n".join([fence(k.text), f"Its name, for people, is `{k.name}`; its key in the store `{k.key}`."])
+    return "\n\n".join(
+        [fence(k.text), f"Its name, for people, is `{k.name}`; its key in the store `{k.key}`."]
+    )
 
 
 def _unscheduled() -> str:
@@ -86,7 +90,12 @@ def _default() -> str:
     chosen = Space(FULL["packed_gemm"].kernel, AVX512).defaults()[0]
     rows = [(d.name, str(d.options), str(d.choice)) for d in chosen.trace]
     lines = textwrap.wrap(chosen.text.replace(", ", ",\0"), 110)
-    return "\n\n".join([fence("\n".join(lines).replace("\0", " ")), table(("decision", "options", "default"), rows)])
+    return "\n\n".join(
+        [
+            fence("\n".join(lines).replace("\0", " ")),
+            table(("decision", "options", "default"), rows),
+        ]
+    )
 
 
 def _program() -> str:
@@ -124,7 +133,8 @@ def _trial() -> tuple[Trial, CompiledCandidate]:
             raise TypeError(f"{ACTIONS}: {compiled.measurement}")
         measurement = device.measure_compiled(candidate, compiled, policy)
     trial = Trial(
-        k.key, k.text, fingerprint(target), ACTIONS, compiled.program_hash, Space.version, policy, measurement,
+        k.key, k.text, fingerprint(target), ACTIONS, compiled.program_hash, Space.version, policy,
+        measurement,
         session="docs", origin="hand", created_s=1.0,
     )  # fmt: skip
     return trial, compiled
@@ -138,10 +148,16 @@ def _measured() -> str:
         ("status", str(m.status)),
         (
             "samples",
-            _yes(len(m.samples_s) >= trial.policy.min_samples, f"{trial.policy.min_samples} or more, in seconds"),
+            _yes(
+                len(m.samples_s) >= trial.policy.min_samples,
+                f"{trial.policy.min_samples} or more, in seconds",
+            ),
         ),
         ("largest error", _yes(0 <= m.max_error < 1e-5, "below 0.00001")),
-        ("also kept", ", ".join(f.name for f in fields(m) if f.name.endswith("_s") and f.name != "samples_s")),
+        (
+            "also kept",
+            ", ".join(f.name for f in fields(m) if f.name.endswith("_s") and f.name != "samples_s"),
+        ),
     ]
     return table(("", "of this schedule"), rows)
 
@@ -149,14 +165,22 @@ def _measured() -> str:
 def _stored() -> str:
     trial, _ = _trial()
     rows = []
-    with open_store(":memory:", "write") as store, store.session("docs", 0, {}, "0", session_id="docs"):
+    with (
+        open_store(":memory:", "write") as store,
+        store.session("docs", 0, {}, "0", session_id="docs"),
+    ):
         store.add(trial)
         here = store.lookup(trial.kernel_key, trial.fingerprint, trial.space_version)
-        other = Fingerprint(tuple((k, "skylake" if k == "arch" else v) for k, v in trial.fingerprint.fields))
+        other = Fingerprint(
+            tuple((k, "skylake" if k == "arch" else v) for k, v in trial.fingerprint.fields)
+        )
         there = store.lookup(trial.kernel_key, other, trial.space_version)
     if not isinstance(here, Hit) or not isinstance(there, Miss):
         raise TypeError(f"lookups gave {here} and {there}")
-    measured = {"fingerprint": ", ".join(k for k, _ in trial.fingerprint.fields), "program_hash": "of the LLVM IR text"}
+    measured = {
+        "fingerprint": ", ".join(k for k, _ in trial.fingerprint.fields),
+        "program_hash": "of the LLVM IR text",
+    }
     for f in fields(trial):
         value = getattr(here.trial, f.name)
         shown = measured.get(f.name) or getattr(value, "text", None) or str(value)
@@ -165,7 +189,8 @@ def _stored() -> str:
         rows.append((f.name, shown.replace("\n", " ")))
     names = ", ".join(d.field for d in there.differences)
     lookups = (
-        f"Looked up with the same fingerprint it is a `{type(here).__name__}`; with another `arch`, "
+        f"Looked up with the same fingerprint it is a `{type(here).__name__}`; with another "
+        "`arch`, "
         f"a `{type(there).__name__}` whose differences are: {names}."
     )
     return "\n\n".join([table(("column", "of this trial"), rows), lookups])

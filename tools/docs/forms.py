@@ -1,4 +1,6 @@
-"""The blocks of docs/IR.md: what the modules say of themselves, real forms, and forms that a verifier refuses."""
+"""The blocks of docs/IR.md: what the modules say of themselves, real forms, and forms that a
+verifier refuses.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,31 @@ from tunegrad.ir import (
 )
 from tunegrad.ir.dtypes import BF16, F32, I32
 from tunegrad.ir.expr import Apply, Load, Op, Value
-from tunegrad.ir.fusion import LAST, ROWS, Alternatives, Fusion, alternatives, blocked, drafts, layouts
+from tunegrad.ir.fusion import (
+    LAST,
+    ROWS,
+    Alternatives,
+    Fusion,
+    alternatives,
+    blocked,
+    drafts,
+    layouts,
+)
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.print_graph import print_graph
-from tunegrad.ir.program import Barrier, Buffer, Compute, For, Number, Program, Read, Register, VType
+from tunegrad.ir.program import (
+    Barrier,
+    Buffer,
+    Compute,
+    For,
+    Number,
+    Program,
+    Read,
+    Register,
+    VType,
+)
 from tunegrad.ir.program import Store as StoreInstr
 from tunegrad.opts import Schedule, Space
 
@@ -83,13 +104,18 @@ def _index_laws() -> str:
 def _layouts() -> str:
     shape = (2, 20, 3, 3)
     n, c, h, w = (var(x, e) for x, e in zip("nchw", shape, strict=True))
-    blocked = Layout(shape, (Part(0, 1, 2), Part(1, 16, 2), Part(2, 1, 3), Part(3, 1, 3), Part(1, 1, 16)))
+    blocked = Layout(
+        shape, (Part(0, 1, 2), Part(1, 16, 2), Part(2, 1, 3), Part(3, 1, 3), Part(1, 1, 16))
+    )
     rows = {
         "row major": Layout.row_major(shape),
         "channels last": Layout.permuted(shape, (0, 2, 3, 1)),
         "c by 16": blocked,
     }
-    lines = [f"{name:<14} {x!s:<22} {x.size:>4} elements   {x.offset((n, c, h, w))}" for name, x in rows.items()]
+    lines = [
+        f"{name:<14} {x!s:<22} {x.size:>4} elements   {x.offset((n, c, h, w))}"
+        for name, x in rows.items()
+    ]
     return fence("\n".join(lines))
 
 
@@ -124,7 +150,9 @@ def _graph_refused() -> str:
 
 
 def _kernels() -> str:
-    return fence("\n\n".join(str(k) for k in (gemm(64, 64, 64), conv3x3(8, 16, 14), softmax(8, 100))))
+    return fence(
+        "\n\n".join(str(k) for k in (gemm(64, 64, 64), conv3x3(8, 16, 14), softmax(8, 100)))
+    )
 
 
 def _kernel_refused() -> str:
@@ -155,14 +183,21 @@ def _kernel_refused() -> str:
 def _trees() -> str:
     k = gemm(64, 64, 64)
     text = "tile(axis=m, size=4) tile(axis=n, size=16) upcast(axis=m1) vectorize(axis=n1)"
-    return fence(f"{Space(k, AVX512).tree(Schedule(()))}\n\n{text}\n\n{Space(k, AVX512).tree(Schedule.parse(text))}")
+    return fence(
+        f"{Space(k, AVX512).tree(Schedule(()))}\n\n{text}\n\n"
+        f"{Space(k, AVX512).tree(Schedule.parse(text))}"
+    )
 
 
 def _tree_refused() -> str:
     soft = softmax(8, 64)
     bad = (
         (gemm(64, 64, 64), AVX512, "tile(axis=m, size=4) reorder(order=(m1, m0))"),
-        (gemm(64, 64, 64), AVX512, "tile(axis=m, size=4) vectorize(axis=m1) tile(axis=n, size=4) vectorize(axis=n1)"),
+        (
+            gemm(64, 64, 64),
+            AVX512,
+            "tile(axis=m, size=4) vectorize(axis=m1) tile(axis=n, size=4) vectorize(axis=n1)",
+        ),
         (soft, AVX512, "reorder(order=(p, i))"),
         (gemm(8, 8, 10), AVX512, "tile(axis=k, size=4) unroll(axis=k0) reorder(order=(k1, m, n))"),
         (conv3x3(8, 16, 14), GPU, "group(axis=r) group(axis=s)"),
@@ -216,11 +251,15 @@ def _plans() -> str:
 def _images() -> str:
     """A kernel that reads and writes images, in each form."""
     x = Tensor.input("x", (1, 3, 8, 8))
-    wide, next_one, last = (Tensor.constant(np.ones((*s, 1, 1), np.float32)) for s in ((32, 3), (32, 32), (8, 32)))
+    wide, next_one, last = (
+        Tensor.constant(np.ones((*s, 1, 1), np.float32)) for s in ((32, 3), (32, 32), (8, 32))
+    )
     y = x.conv2d(wide).max_pool2d(3, 2, 1).conv2d(next_one).conv2d(last)
     cut = Fusion.of((y.node,))
     forms = (cut.storing(images) for images in (LAST, ROWS, blocked(16)))
-    return fence("\n\n".join(f"{form.images}\n{form.schedule().launches[2].kernel}" for form in forms))
+    return fence(
+        "\n\n".join(f"{form.images}\n{form.schedule().launches[2].kernel}" for form in forms)
+    )
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -23,7 +23,10 @@ _BLOCK = re.compile(r"<!-- run: ([\w.-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
 
 
 def rewritten(page: str, text: str) -> str:
-    """``text`` with every block of ``page`` made again. Raises KeyError for a block that nothing makes."""
+    """``text`` with every block of ``page`` made again.
+
+    Raises KeyError for a block that nothing makes.
+    """
     blocks = PAGES[page]
 
     def replace(found: re.Match[str]) -> str:

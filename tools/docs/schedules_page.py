@@ -36,8 +36,13 @@ def facts(program: Program) -> str:
     """Instructions, scratch and packs of a program, in words."""
     count = sum(1 for _ in walk(program.body))
     words = [f"{count} instructions"]
-    words += [f"{a.size * a.dtype.itemsize:,} bytes of {a.space} scratch for {a.name}" for a in program.allocs]
-    words += [f"{k.size * k.dtype.itemsize:,} bytes of {k.source} packed at load" for k in program.packs]
+    words += [
+        f"{a.size * a.dtype.itemsize:,} bytes of {a.space} scratch for {a.name}"
+        for a in program.allocs
+    ]
+    words += [
+        f"{k.size * k.dtype.itemsize:,} bytes of {k.source} packed at load" for k in program.packs
+    ]
     if program.local > 1 or program.threads > 1:
         words.append(f"{program.threads} work-groups of {program.local} work-items")
     return ", ".join(words)
@@ -46,9 +51,15 @@ def facts(program: Program) -> str:
 def best_known(kind: str) -> str:
     """A table of the best schedules known for a kind of target."""
     rows = [
-        (b.what, b.why, f"`{b.schedule.text.replace(chr(10), ' ')}`") for b in BEST.values() if b.target.kind == kind
+        (b.what, b.why, f"`{b.schedule.text.replace(chr(10), ' ')}`")
+        for b in BEST.values()
+        if b.target.kind == kind
     ]
-    lines = ["| kernel | what makes it fast | schedule |", "|---|---|---|", *(f"| {' | '.join(r)} |" for r in rows)]
+    lines = [
+        "| kernel | what makes it fast | schedule |",
+        "|---|---|---|",
+        *(f"| {' | '.join(r)} |" for r in rows),
+    ]
     return "\n".join(lines)
 
 

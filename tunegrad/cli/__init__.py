@@ -1,4 +1,5 @@
-"""The command line: one file per command, each a thin shell that parses, makes one library call, and formats.
+"""The command line: one file per command, each a thin shell that parses, makes one library call,
+and formats.
 
 Data goes to stdout, all else to stderr. Exit codes:
 

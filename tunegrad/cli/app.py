@@ -1,4 +1,6 @@
-"""The root command: finds subcommands without importing them all, and turns what they raise into exit codes."""
+"""The root command: finds subcommands without importing them all, and turns what they raise into
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class LazyGroup(click.Group):
-    """Commands are modules of this package, each with a command of its own name, imported when asked for.
+    """Commands are modules of this package, each with a command of its own name, imported when
+    asked for.
 
     A hyphen in a command's name is an underscore in the module's.
     """
@@ -88,7 +91,8 @@ def run(argv: Sequence[str]) -> int:
         note(f"error: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR
     except BrokenPipeError:
-        # The reader of our stdout left. What is still buffered must not fail again when Python exits.
+        # The reader of our stdout left. What is still buffered must not fail again when Python
+        # exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0

@@ -1,4 +1,6 @@
-"""The figure of ``search-bench``: for each space, the mean excess over the optimum after each trial."""
+"""The figure of ``search-bench``: for each space, the mean excess over the optimum after each
+trial.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def check_figure(path: str) -> None:
     try:
         import matplotlib  # noqa: F401, ICN001  # only whether it is there
     except ImportError as error:
-        raise ConfigError(f"figure {path!r} needs matplotlib, which is not installed: tunegrad[plot]") from error
+        raise ConfigError(
+            f"figure {path!r} needs matplotlib, which is not installed: tunegrad[plot]"
+        ) from error
 
 
 def draw(report: BenchReport, path: Path) -> None:
@@ -42,7 +46,9 @@ def draw(report: BenchReport, path: Path) -> None:
             axes.plot(above, label=row.searcher, color=colours[row.searcher], linewidth=1.4)
         axes.set_title(space.name, fontsize="medium")
         axes.set_xlim(0, space.trials)
-        axes.set_yscale("symlog", linthresh=1.0)  # even steps of ratio, but from 1 % on down to none
+        axes.set_yscale(
+            "symlog", linthresh=1.0
+        )  # even steps of ratio, but from 1 % on down to none
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
     for place in range(len(report.spaces), lines * columns):

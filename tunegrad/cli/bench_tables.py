@@ -14,12 +14,26 @@ __all__ = ["bench_text"]
 
 def bench_text(report: BenchReport) -> str:
     """A table of all spaces and searchers, and one of the searchers over all spaces."""
-    header = ("space", "trials", "best ms", "searcher", "area", "score", "within 5 % after", "of seeds %", "trials/s")
+    header = (
+        "space",
+        "trials",
+        "best ms",
+        "searcher",
+        "area",
+        "score",
+        "within 5 % after",
+        "of seeds %",
+        "trials/s",
+    )
     sizes = {s.name: s for s in report.spaces}
     rows, shown = [], ""
     for row in report.rows:
         space = sizes[row.space]
-        head = (row.space, str(space.trials), ms(space.best_ms)) if row.space != shown else ("", "", "")
+        head = (
+            (row.space, str(space.trials), ms(space.best_ms))
+            if row.space != shown
+            else ("", "", "")
+        )
         shown = row.space
         rows.append(
             (
@@ -32,12 +46,19 @@ def bench_text(report: BenchReport) -> str:
                 f"{row.trials_per_s:,.0f}",
             )
         )
-    totals = [(t.searcher, _score(t.score), f"{t.better} of {t.spaces}", f"{t.clearly}") for t in report.totals]
+    totals = [
+        (t.searcher, _score(t.score), f"{t.better} of {t.spaces}", f"{t.clearly}")
+        for t in report.totals
+    ]
     asked = f"{report.seeds} seeds, batches of {report.batch}, {report.wall_s:.1f} s"
     return "\n\n".join(
         (
             table(header, rows, left=("space", "searcher")),
-            table(("searcher", "score", "better than random", "by 2 standard errors"), totals, left=("searcher",)),
+            table(
+                ("searcher", "score", "better than random", "by 2 standard errors"),
+                totals,
+                left=("searcher",),
+            ),
             asked,
         )
     )

@@ -15,8 +15,9 @@ __all__ = ["doctor"]
 def doctor(as_json: bool) -> None:
     """List devices, compilers, versions; measure the machine's peaks.
 
-    Peaks are of f32 FMA and of memory bandwidth, with one thread and with all. Isolation is what keeps a candidate from
-    harming anything outside its process; docs/ISOLATION.md says what each part stops.
+    Peaks are of f32 FMA and of memory bandwidth, with one thread and with all. Isolation is what
+    keeps a candidate from harming anything outside its process; docs/ISOLATION.md says what each
+    part stops.
     """
     from tunegrad.cli.tables import doctor_text
     from tunegrad.tune import doctor as examine

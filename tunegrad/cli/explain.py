@@ -1,4 +1,6 @@
-"""``tunegrad explain MODEL``: where its time goes, how near to the machine's limits, and which action bought what."""
+"""``tunegrad explain MODEL``: where its time goes, how near to the machine's limits, and which
+action bought what.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,22 @@ __all__ = ["explain"]
 
 @click.command(epilog=example("tunegrad explain resnet18 --store tuned.db --budget 60s"))
 @model_argument
-@click.option("--kernel", metavar="NAME|KEY", default="", help="Explain this kernel alone, with all of the budget.")
 @click.option(
-    "--budget", metavar="TIME", default="20s", help="Time to measure for: 20s, 2m, or seconds.  [default: 20s]"
+    "--kernel",
+    metavar="NAME|KEY",
+    default="",
+    help="Explain this kernel alone, with all of the budget.",
 )
 @click.option(
-    "--asm", is_flag=True, help="Read the machine code of every kernel; with --kernel, print its hot loop too."
+    "--budget",
+    metavar="TIME",
+    default="20s",
+    help="Time to measure for: 20s, 2m, or seconds.  [default: 20s]",
+)
+@click.option(
+    "--asm",
+    is_flag=True,
+    help="Read the machine code of every kernel; with --kernel, print its hot loop too.",
 )
 @click.option(
     "--dump",
@@ -58,19 +70,28 @@ def explain(
 ) -> None:
     """Explain MODEL's kernels: their limits, their time now, what each action bought.
 
-    Times every kernel with its stored winner, or its default schedule, next to what its arithmetic and its memory
-    traffic allow on this machine; then takes the heaviest kernels apart, action by action, while the budget lasts.
-    Never writes to the store. docs/EXPLAIN.md says how to read the answer.
+    Times every kernel with its stored winner, or its default schedule, next to what its arithmetic
+    and its memory traffic allow on this machine; then takes the heaviest kernels apart, action by
+    action, while the budget lasts. Never writes to the store. docs/EXPLAIN.md says how to read the
+    answer.
     """
     from tunegrad.cli.explain_tables import explain_text
     from tunegrad.config import resolve_settings
 
     settings = resolve_settings(
-        model, device=device, threads=threads, store=store, seed=seed, json=as_json, numerics=numerics
+        model,
+        device=device,
+        threads=threads,
+        store=store,
+        seed=seed,
+        json=as_json,
+        numerics=numerics,
     )
     from tunegrad.tune import explain as explain_model
 
-    place = None if store is None else settings.store  # none given: the default one, if there is one
+    place = (
+        None if store is None else settings.store
+    )  # none given: the default one, if there is one
     report = explain_model(
         settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, dump=dump, store=place,
     )  # fmt: skip

@@ -1,4 +1,6 @@
-"""The answer of ``explain`` as text: a table of the model, the heaviest first, then a block per kernel."""
+"""The answer of ``explain`` as text: a table of the model, the heaviest first, then a block per
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,25 @@ def _machine(report: ExplainReport) -> str:
     threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     store = f"store {report.store}" if report.store else "no store"
     return (
-        f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak {report.peak_gflops:.1f} GFLOP/s, "
+        f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak "
+        f"{report.peak_gflops:.1f} GFLOP/s, "
         f"caches {_rate(report.cache_gb_per_s)}, memory {report.memory_gb_per_s:.1f} GB/s"
     )
 
 
 def _model_table(report: ExplainReport) -> str:
-    header = ("kernel", "uses", "share %", "MFLOP", "KB", "bound by", "bound ms", "ms", "% of bound", "lost ms")
+    header = (
+        "kernel",
+        "uses",
+        "share %",
+        "MFLOP",
+        "KB",
+        "bound by",
+        "bound ms",
+        "ms",
+        "% of bound",
+        "lost ms",
+    )
     rows = [
         (
             row.kernel,
@@ -66,19 +80,40 @@ def _model_table(report: ExplainReport) -> str:
 
 def _sums(report: ExplainReport) -> str:
     return (
-        f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is {ms(report.floor_ms)} ms, so they stand at "
-        f"{_number(report.pct_floor, 1)} % of it; with every kernel direct it would be {ms(report.direct_floor_ms)} ms"
+        f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is "
+        f"{ms(report.floor_ms)} ms, so they stand at "
+        f"{_number(report.pct_floor, 1)} % of it; with every kernel direct it would be "
+        f"{ms(report.direct_floor_ms)} ms"
     )
 
 
 def _variants(rows: Sequence[VariantRow]) -> str:
-    header = ("kernel", "uses", "variant", "", "kernels", "bound ms", "their sum ms", "as a whole ms")
+    header = (
+        "kernel",
+        "uses",
+        "variant",
+        "",
+        "kernels",
+        "bound ms",
+        "their sum ms",
+        "as a whole ms",
+    )
     lines = []
     for row in rows:
         for i, o in enumerate(row.options):
             head = (row.kernel, str(row.uses)) if i == 0 else ("", "")
             mark = ("stored" if row.stored else "expected") if o.name == row.picked else ""
-            lines.append((*head, o.name, mark, str(o.kernels), ms(o.bound_ms), ms(o.parts_ms), ms(o.stored_ms)))
+            lines.append(
+                (
+                    *head,
+                    o.name,
+                    mark,
+                    str(o.kernels),
+                    ms(o.bound_ms),
+                    ms(o.parts_ms),
+                    ms(o.stored_ms),
+                )
+            )
     return table(header, lines, left=("kernel", "variant", ""))
 
 
@@ -90,11 +125,14 @@ def _lines(row: ExplainRow) -> Iterator[str]:
     if row.operations:
         yield f"made of {', '.join(row.operations)}"
     executed = (
-        "" if not row.flops or row.executed_flops is None else f", {row.executed_flops / row.flops:.2f}x executed"
+        ""
+        if not row.flops or row.executed_flops is None
+        else f", {row.executed_flops / row.flops:.2f}x executed"
     )
     constants = f", {_size(row.const_bytes / 1e3)} KB of it constants" if row.const_bytes else ""
     yield (
-        f"needs {_size(row.flops / 1e6)} MFLOP{executed}; {_size(row.unique_bytes / 1e3)} KB{constants}; "
+        f"needs {_size(row.flops / 1e6)} MFLOP{executed}; {_size(row.unique_bytes / 1e3)} "
+        f"KB{constants}; "
         f"{row.intensity:.2f} FLOP/byte"
     )
     level = "caches" if row.level == "cache" else "memory"
@@ -128,13 +166,18 @@ def _evidence(p: Promotion) -> str:
     caches = "cold" if p.cold else "warm"
     if p.incumbent_ms is None:
         return f"the first winner, {ms(p.challenger_ms)} ms {caches}"
-    return f"promoted by {p.test}, p = {p.p_value:.2g}: {ms(p.incumbent_ms)} to {ms(p.challenger_ms)} ms {caches}"
+    return (
+        f"promoted by {p.test}, p = {p.p_value:.2g}: {ms(p.incumbent_ms)} to "
+        f"{ms(p.challenger_ms)} ms {caches}"
+    )
 
 
 def _code(code: CodeFacts) -> str:
     return (
-        f"hot loop: {code.instructions} instructions, {code.fmas} FMA of {code.vector_bits} bits, {code.loads} loads, "
-        f"{code.stores} stores, {code.spills} spills, {code.calls} calls; in all {code.kernel_instructions} "
+        f"hot loop: {code.instructions} instructions, {code.fmas} FMA of {code.vector_bits} "
+        f"bits, {code.loads} loads, "
+        f"{code.stores} stores, {code.spills} spills, {code.calls} calls; in all "
+        f"{code.kernel_instructions} "
         f"instructions, {code.kernel_spills} spills"
     )
 
@@ -145,7 +188,10 @@ def _steps(row: ExplainRow) -> str:
     lines = [("(no actions)", _time(unscheduled), "", "", "")]
     before = unscheduled
     for s in row.steps:
-        gain, worth = _factor(s.gain, before, s.after), _factor(s.worth, s.without, row.steps[-1].after)
+        gain, worth = (
+            _factor(s.gain, before, s.after),
+            _factor(s.worth, s.without, row.steps[-1].after),
+        )
         lines.append((s.action, _time(s.after), gain, _time(s.without), worth))
         before = s.after
     return table(header, lines, left=("action",))

@@ -1,4 +1,6 @@
-"""The display of a running search where stderr is no terminal: plain lines, few enough to keep in a log."""
+"""The display of a running search where stderr is no terminal: plain lines, few enough to keep in a
+log.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ __all__ = ["LineObserver"]
 
 
 class LineObserver:
-    """Writes a line when the session begins, when a kernel is left, for a warning, and every ``every_s`` seconds."""
+    """Writes a line when the session begins, when a kernel is left, for a warning, and every
+    ``every_s`` seconds.
+    """
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float], every_s: float = 10.0) -> None:
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float], every_s: float = 10.0
+    ) -> None:
         self._write = write
         self._progress = MutableProgress(clock)
         self._every_s = every_s
@@ -28,7 +34,8 @@ class LineObserver:
                 self._write(self._progress.session_line())
             case KernelFinished():
                 self._stamp(
-                    f"{event.kernel}: default {ms(1e3 * event.default_s)} ms, best {ms(1e3 * event.best_s)} ms, "
+                    f"{event.kernel}: default {ms(1e3 * event.default_s)} ms, best "
+                    f"{ms(1e3 * event.best_s)} ms, "
                     f"{event.pct_peak:.1f} % of peak, {count_text(event.candidates)} candidates"
                 )
             case Warned():
@@ -36,7 +43,9 @@ class LineObserver:
             case CandidateMeasured() if self._progress.elapsed_s >= self._next_s:
                 self._next_s = self._progress.elapsed_s + self._every_s
                 p = self._progress
-                self._stamp(f"{event.kernel}: {p.best_line()}; {p.candidates_line()}; {p.time_line()}")
+                self._stamp(
+                    f"{event.kernel}: {p.best_line()}; {p.candidates_line()}; {p.time_line()}"
+                )
             case _:
                 pass
 

@@ -1,7 +1,7 @@
 """The display of a running search on a terminal: a few lines that change in place.
 
-It is redrawn only from within ``observe``, so between candidates: a thread of its own would steal time from the very
-measurement it reports.
+It is redrawn only from within ``observe``, so between candidates: a thread of its own would steal
+time from the very measurement it reports.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ __all__ = ["LiveObserver"]
 
 
 class LiveObserver:
-    """Shows the kernel, the candidates by status, the best so far, per cent of peak, and the time left, on ``console``.
+    """Shows the kernel, the candidates by status, the best so far, per cent of peak, and the time
+    left, on ``console``.
 
-    Redraws at most every ``every_s`` seconds. ``close`` leaves the last picture standing and gives the terminal back.
+    Redraws at most every ``every_s`` seconds. ``close`` leaves the last picture standing and gives
+    the terminal back.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float], every_s: float = 0.25) -> None:
@@ -30,7 +32,9 @@ class LiveObserver:
         self._every_s = every_s
         self._drawn_s = float("-inf")
         self._progress = MutableProgress(clock)
-        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self._live.start()
 
     def observe(self, event: Event) -> None:

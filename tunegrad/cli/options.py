@@ -19,10 +19,15 @@ __all__ = [
 model_argument = click.argument("model", metavar="MODEL")
 models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 device_option = click.option(
-    "--device", metavar="NAME", help="Device: cpu, opencl, opencl:1, or opencl: and a part of its name.  [default: cpu]"
+    "--device",
+    metavar="NAME",
+    help="Device: cpu, opencl, opencl:1, or opencl: and a part of its name.  [default: cpu]",
 )
 threads_option = click.option(
-    "--threads", type=int, metavar="N", help="CPU threads.  [default: the CPUs this process may use]"
+    "--threads",
+    type=int,
+    metavar="N",
+    help="CPU threads.  [default: the CPUs this process may use]",
 )
 store_option = click.option(
     "--store",
@@ -36,10 +41,13 @@ numerics_option = click.option(
     "--numerics",
     metavar="MODE",
     default="contract",
-    help="strict; contract, which allows Winograd convolutions, within the stated tolerance; or bf16-dot, which also "
+    help="strict; contract, which allows Winograd convolutions, within the stated tolerance; "
+    "or bf16-dot, which also "
     "sums products of bf16 tensors in pairs.  [default: contract]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
+)
 
 
 def example(*lines: str) -> str:

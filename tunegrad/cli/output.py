@@ -1,7 +1,7 @@
 """Where a command's result goes: stdout, as text for people or as JSON.
 
-Names, actions and messages come from stores and files that others may have written: what a terminal would act on is
-escaped here, whatever a command prints.
+Names, actions and messages come from stores and files that others may have written: what a terminal
+would act on is escaped here, whatever a command prints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ __all__ = ["emit", "note", "printable"]
 
 def emit(report: object, text: str, *, as_json: bool) -> None:
     """Print the report on stdout: ``text``, or the report itself as JSON."""
-    click.echo(json.dumps(to_json(report), indent=2, allow_nan=False) if as_json else printable(text))
+    click.echo(
+        json.dumps(to_json(report), indent=2, allow_nan=False) if as_json else printable(text)
+    )
 
 
 def note(message: str) -> None:

@@ -1,4 +1,6 @@
-"""What both displays of a running search show: the events so far, folded into the few facts worth a line."""
+"""What both displays of a running search show: the events so far, folded into the few facts worth a
+line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ __all__ = ["MutableProgress"]
 
 
 class MutableProgress:
-    """The running search. ``apply`` each event, then read the lines. Times come from ``clock``, in seconds."""
+    """The running search.
+
+    ``apply`` each event, then read the lines. Times come from ``clock``, in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -60,7 +65,8 @@ class MutableProgress:
         threads = f"{s.threads} thread{'s' if s.threads != 1 else ''}"
         known = f", {s.known_trials} trials known" if s.known_trials else ""
         return (
-            f"{s.model} on {s.device}, {threads}: {s.kernels} kernels, {s.searcher} search, seed {s.seed}, "
+            f"{s.model} on {s.device}, {threads}: {s.kernels} kernels, {s.searcher} search, "
+            f"seed {s.seed}, "
             f"budget {duration(s.budget_s)}{known}"
         )
 
@@ -69,7 +75,10 @@ class MutableProgress:
         k = self._kernel
         if k is None:
             return ""
-        return f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP (kernels so far: {len(self._seen)})"
+        return (
+            f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP (kernels so far: "
+            f"{len(self._seen)})"
+        )
 
     def candidates_line(self) -> str:
         """How many candidates of which status, and how fast they come."""

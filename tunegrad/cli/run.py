@@ -33,7 +33,11 @@ __all__ = ["run"]
     metavar="default|nearest|error",
     help="What a kernel without a stored winner runs with.  [default: default]",
 )
-@click.option("--weights", metavar="FILE.safetensors", help="A checkpoint.  [default: weights drawn from the seed]")
+@click.option(
+    "--weights",
+    metavar="FILE.safetensors",
+    help="A checkpoint.  [default: weights drawn from the seed]",
+)
 @seed_option
 @numerics_option
 @json_option
@@ -50,21 +54,29 @@ def run(
 ) -> None:
     """Measure MODEL's latency: stored winners, then default schedules.
 
-    Never searches, never writes to the store. The table says, for each kernel, whether the store had a winner for it,
-    and which field of the machine's fingerprint differed where it had not.
+    Never searches, never writes to the store. The table says, for each kernel, whether the store
+    had a winner for it, and which field of the machine's fingerprint differed where it had not.
     """
     from tunegrad.cli.tables import run_text
     from tunegrad.config import resolve_settings
 
     settings = resolve_settings(
-        model, device=device, threads=threads, store=store, seed=seed, json=as_json, numerics=numerics
+        model,
+        device=device,
+        threads=threads,
+        store=store,
+        seed=seed,
+        json=as_json,
+        numerics=numerics,
     )
     from tunegrad.inference import load
 
     loaded = load(
         model,
         device=settings.device,
-        store=None if store is None else settings.store,  # none given: the default one, if there is one
+        store=None
+        if store is None
+        else settings.store,  # none given: the default one, if there is one
         on_miss=on_miss,
         threads=settings.threads,
         weights=weights,

@@ -1,4 +1,7 @@
-"""``tunegrad search-bench``: every searcher on recorded spaces, against random search. Measures nothing."""
+"""``tunegrad search-bench``: every searcher on recorded spaces, against random search.
+
+Measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,43 @@ __all__ = ["search_bench"]
 
 @click.command(
     "search-bench",
-    epilog=example("tunegrad search-bench --spaces tests/data/spaces --seeds 10 --figure curves.svg"),
+    epilog=example(
+        "tunegrad search-bench --spaces tests/data/spaces --seeds 10 --figure curves.svg"
+    ),
 )
 @click.option(
     "--spaces",
     multiple=True,
     metavar="DIR|FILE",
-    help="A recorded space, T4 results, or a directory; may be repeated.  [default: tests/data/spaces of the checkout]",
+    help="A recorded space, T4 results, or a directory; may be repeated.  [default: "
+    "tests/data/spaces of the checkout]",
 )
-@click.option("--searchers", metavar="A,B,C", help="Which searchers, beside random.  [default: all that are installed]")
-@click.option("--seeds", type=int, default=20, metavar="N", help="Searches of each kind on each space.  [default: 20]")
-@click.option("--trials", type=int, default=100, metavar="N", help="Trials of each search.  [default: 100]")
-@click.option("--batch", type=int, default=8, metavar="N", help="Schedules asked for at a time.  [default: 8]")
-@click.option("--figure", metavar="FILE", help="Draw the curves: .svg, .png or .pdf; needs the [plot] extra.")
-@click.option("--device", metavar="NAME", help="Only spaces that were recorded there: cpu, opencl.  [default: all]")
+@click.option(
+    "--searchers",
+    metavar="A,B,C",
+    help="Which searchers, beside random.  [default: all that are installed]",
+)
+@click.option(
+    "--seeds",
+    type=int,
+    default=20,
+    metavar="N",
+    help="Searches of each kind on each space.  [default: 20]",
+)
+@click.option(
+    "--trials", type=int, default=100, metavar="N", help="Trials of each search.  [default: 100]"
+)
+@click.option(
+    "--batch", type=int, default=8, metavar="N", help="Schedules asked for at a time.  [default: 8]"
+)
+@click.option(
+    "--figure", metavar="FILE", help="Draw the curves: .svg, .png or .pdf; needs the [plot] extra."
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Only spaces that were recorded there: cpu, opencl.  [default: all]",
+)
 @json_option
 def search_bench(
     spaces: tuple[str, ...],
@@ -39,10 +65,11 @@ def search_bench(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Compare searchers on recorded spaces: the area under the curve of best times, against random search.
+    """Compare searchers on recorded spaces: the area under the curve of best times, against random
+    search.
 
-    The score is 1 - area / area of random search, where the area is the mean over trials of ln(best time so far /
-    optimum): 1 is the optimum at once, 0 no better than random, below 0 worse.
+    The score is 1 - area / area of random search, where the area is the mean over trials of ln(best
+    time so far / optimum): 1 is the optimum at once, 0 no better than random, below 0 worse.
     """
     from tunegrad.cli.bench_tables import bench_text
     from tunegrad.tuning.search_bench import find_spaces
@@ -56,7 +83,11 @@ def search_bench(
     for space in loaded:
         for problem in space.problems:
             note(f"{space.name}: {problem}")
-    names = [name.strip() for name in searchers.split(",") if name.strip()] if searchers is not None else []
+    names = (
+        [name.strip() for name in searchers.split(",") if name.strip()]
+        if searchers is not None
+        else []
+    )
     report = run(loaded, names, seeds=seeds, trials=trials, batch=batch, observe=note)
     if figure is not None:
         from tunegrad.cli.bench_figure import draw

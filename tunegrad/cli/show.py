@@ -1,4 +1,6 @@
-"""``tunegrad show MODEL``: its kernels, the actions each will run with, and where those came from."""
+"""``tunegrad show MODEL``: its kernels, the actions each will run with, and where those came
+from.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,21 @@ __all__ = ["show"]
 @store_option
 @numerics_option
 @json_option
-def show(model: str, device: str | None, threads: int | None, store: str | None, numerics: str, as_json: bool) -> None:
+def show(
+    model: str,
+    device: str | None,
+    threads: int | None,
+    store: str | None,
+    numerics: str,
+    as_json: bool,
+) -> None:
     """Show MODEL's kernels, their actions, and where each came from."""
     from tunegrad.cli.tables import show_text
     from tunegrad.config import resolve_settings
 
-    settings = resolve_settings(model, device=device, threads=threads, store=store, json=as_json, numerics=numerics)
+    settings = resolve_settings(
+        model, device=device, threads=threads, store=store, json=as_json, numerics=numerics
+    )
     from tunegrad.tune import show as show_model
 
     rows = show_model(settings)

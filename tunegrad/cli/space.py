@@ -1,4 +1,6 @@
-"""``tunegrad space record|show|convert``: recorded spaces, on which searchers are compared without measuring."""
+"""``tunegrad space record|show|convert``: recorded spaces, on which searchers are compared without
+measuring.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,43 @@ def space() -> None:
 
 
 @space.command(
-    epilog=example("tunegrad space record encoder --kernel e4892d --vary tile:12 --vary order --out gemm.jsonl.gz")
+    epilog=example(
+        "tunegrad space record encoder --kernel e4892d --vary tile:12 --vary order --out "
+        "gemm.jsonl.gz"
+    )
 )
 @model_argument
-@click.option("--kernel", required=True, metavar="NAME", help="The kernel's name in `tunegrad show`, or its key.")
-@click.option("--out", required=True, metavar="FILE", help="The file; gzipped if its name ends in .gz.")
+@click.option(
+    "--kernel",
+    required=True,
+    metavar="NAME",
+    help="The kernel's name in `tunegrad show`, or its key.",
+)
+@click.option(
+    "--out", required=True, metavar="FILE", help="The file; gzipped if its name ends in .gz."
+)
 @click.option(
     "--vary",
     multiple=True,
     metavar="DECISION[:N]",
-    help="A decision to vary, and how many options of it at most; may be repeated.  [default: all decisions]",
+    help="A decision to vary, and how many options of it at most; may be repeated.  [default: "
+    "all decisions]",
 )
-@click.option("--points", type=int, default=3000, metavar="N", help="Points at most.  [default: 3000]")
-@click.option("--budget", metavar="TIME", help="Wall-clock time; the same command again goes on.  [default: no limit]")
-@click.option("--format", "form", type=click.Choice(["tunegrad", "t4"]), default="tunegrad", help="The file's format.")
+@click.option(
+    "--points", type=int, default=3000, metavar="N", help="Points at most.  [default: 3000]"
+)
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="Wall-clock time; the same command again goes on.  [default: no limit]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tunegrad", "t4"]),
+    default="tunegrad",
+    help="The file's format.",
+)
 @device_option
 @threads_option
 @seed_option
@@ -69,8 +94,9 @@ def record(
 ) -> None:
     """Verify and time every schedule of a part of a kernel's space, and keep what came of each.
 
-    The part is every combination of the options of some decisions; all others stay at their defaults. Exits with 3 when
-    the budget ended before the last point: the same command again goes on from there.
+    The part is every combination of the options of some decisions; all others stay at their
+    defaults. Exits with 3 when the budget ended before the last point: the same command again goes
+    on from there.
     """
     from tunegrad.cli.space_tables import space_report, space_text
     from tunegrad.config import parse_budget, resolve_settings
@@ -85,7 +111,9 @@ def record(
 
     from tunegrad.tuning.recorder import record_file
 
-    recording = record_file(settings, kernel, Path(out).expanduser(), vary, points, t4=form == "t4", go_on=go_on)
+    recording = record_file(
+        settings, kernel, Path(out).expanduser(), vary, points, t4=form == "t4", go_on=go_on
+    )
     read = Read(recording, ())
     emit(space_report(out, read), space_text(out, read), as_json=as_json)
     if not recording.complete:
@@ -109,7 +137,13 @@ def show(ctx: click.Context, file: str, as_json: bool) -> None:
 @space.command(epilog=example("tunegrad space convert softmax.jsonl.gz softmax.json --format t4"))
 @click.argument("source", metavar="FILE")
 @click.argument("out", metavar="OUT")
-@click.option("--format", "form", type=click.Choice(["tunegrad", "t4"]), required=True, help="The format of OUT.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tunegrad", "t4"]),
+    required=True,
+    help="The format of OUT.",
+)
 @click.pass_context
 def convert(ctx: click.Context, source: str, out: str, form: str) -> None:
     """Write a recorded space in the other format: tunegrad's own lines, or T4 JSON.

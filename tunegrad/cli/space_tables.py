@@ -16,7 +16,10 @@ __all__ = ["SpaceReport", "space_report", "space_text"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """What a recorded space holds. ``decisions`` has the most options of each; times are in ms, None where none ran."""
+    """What a recorded space holds.
+
+    ``decisions`` has the most options of each; times are in ms, None where none ran.
+    """
 
     file: str
     kernel: str
@@ -45,7 +48,9 @@ def space_report(file: str, read: Read) -> SpaceReport:
     for q in r.questions:
         most[q.name] = max(len(q.options), most.get(q.name, 0))
     defaults = {s.text for s in RecordedSpace(r).defaults()}
-    default = [t.measurement.seconds for t in r.trials if t.actions in defaults and t.measurement.samples_s]
+    default = [
+        t.measurement.seconds for t in r.trials if t.actions in defaults and t.measurement.samples_s
+    ]
     return SpaceReport(
         file=file,
         kernel=r.kernel_name,

@@ -1,4 +1,6 @@
-"""Reports as plain text: aligned columns, numbers with their units, one sentence where a table would be too much."""
+"""Reports as plain text: aligned columns, numbers with their units, one sentence where a table
+would be too much.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,22 @@ _LEAST_SHOWN_S = 0.05
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
-    """Columns aligned right, but those named in ``left``; a rule under the header; no trailing blanks."""
+    """Columns aligned right, but those named in ``left``; a rule under the header; no trailing
+    blanks.
+    """
     lines = [header, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     to_left = [name in left for name in header]
 
     def text(line: Sequence[str]) -> str:
-        cells = (c.ljust(w) if lj else c.rjust(w) for c, w, lj in zip(line, widths, to_left, strict=True))
+        cells = (
+            c.ljust(w) if lj else c.rjust(w) for c, w, lj in zip(line, widths, to_left, strict=True)
+        )
         return "  ".join(cells).rstrip()
 
-    return "\n".join([text(header), "  ".join("-" * w for w in widths), *(text(row) for row in rows)])
+    return "\n".join(
+        [text(header), "  ".join("-" * w for w in widths), *(text(row) for row in rows)]
+    )
 
 
 def ms(value: float | None) -> str:
@@ -60,7 +68,9 @@ def duration(seconds: float) -> str:
 def count_text(candidates: Mapping[str, int]) -> str:
     """``120``, or ``120 (3 wrong, 1 crashed)``: all trials, and those that did not end well."""
     counts = {str(status): count for status, count in candidates.items() if count}
-    failed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()) if status != "ok")
+    failed = ", ".join(
+        f"{count} {status}" for status, count in sorted(counts.items()) if status != "ok"
+    )
     total = str(sum(counts.values()))
     return f"{total} ({failed})" if failed else total
 
@@ -74,14 +84,25 @@ def _percent(value: float | None) -> str:
 
 
 def tune_text(*reports: TuneReport) -> str:
-    """The tables of a session's models, each with the whole model before and after; then what holds for all of them."""
+    """The tables of a session's models, each with the whole model before and after; then what holds
+    for all of them.
+    """
     models = [_model_text(report) for report in reports]
     return "\n\n".join([*models[:-1], "\n".join([models[-1], *_session(reports[-1])])])
 
 
 def _model_text(report: TuneReport) -> str:
     """The table of a model's kernels, then the whole model."""
-    header = ("kernel", "uses", "share %", "default ms", "tuned ms", "gain", "% of peak", "candidates")
+    header = (
+        "kernel",
+        "uses",
+        "share %",
+        "default ms",
+        "tuned ms",
+        "gain",
+        "% of peak",
+        "candidates",
+    )
     rows = [
         (
             row.kernel,
@@ -97,7 +118,8 @@ def _model_text(report: TuneReport) -> str:
     ]
     threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     model = (
-        f"{report.model} on {report.device}, {threads}: {ms(report.default_ms)} ms with the default schedules, "
+        f"{report.model} on {report.device}, {threads}: {ms(report.default_ms)} ms with the "
+        "default schedules, "
         f"{ms(report.tuned_ms)} ms tuned, gain {_gain(report.gain)}"
     )
     search = (
@@ -105,13 +127,22 @@ def _model_text(report: TuneReport) -> str:
         f"{report.candidates_per_s:.1f} a second; store {report.store}"
     )
     return "\n".join(
-        [table(header, rows, left=("kernel", "candidates")), "", model, search, *_pace(report), *_outputs(report)]
+        [
+            table(header, rows, left=("kernel", "candidates")),
+            "",
+            model,
+            search,
+            *_pace(report),
+            *_outputs(report),
+        ]
     )
 
 
 def _outputs(report: TuneReport) -> list[str]:
     """What was wrong with what the model computes, if anything."""
-    lines = [f"withdrawn: kernel {kernel}: {actions}: {why}" for kernel, actions, why in report.voided]
+    lines = [
+        f"withdrawn: kernel {kernel}: {actions}: {why}" for kernel, actions, why in report.voided
+    ]
     return [*lines, f"wrong outputs: {report.mismatch}"] if report.mismatch else lines
 
 
@@ -145,10 +176,14 @@ def _session(report: TuneReport) -> list[str]:
     """Why it stopped early, and what the time went into, the largest part first."""
     lines = []
     if why := _STOPPED.get(report.stopped):
-        lines.append(f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved")
+        lines.append(
+            f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved"
+        )
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
-        shown = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts if seconds >= _LEAST_SHOWN_S)
+        shown = ", ".join(
+            f"{name} {seconds:.1f}" for name, seconds in parts if seconds >= _LEAST_SHOWN_S
+        )
         lines.append(f"{report.seconds:.1f} s went into: {shown}")
     return lines
 
@@ -186,16 +221,30 @@ def doctor_text(report: DoctorReport) -> str:
     devices = [(d.name, "yes" if d.usable else "no", d.detail) for d in report.devices]
     tools = [(c.name, c.version or "not installed") for c in (*report.compilers, *report.versions)]
     peaks = [
-        ("FMA peak, f32, GFLOP/s", f"{report.fma_peak_one_thread_gflops:.1f}", f"{report.fma_peak_gflops:.1f}"),
-        ("DRAM triad, GB/s", f"{report.bandwidth_one_thread_gb_per_s:.1f}", f"{report.bandwidth_gb_per_s:.1f}"),
+        (
+            "FMA peak, f32, GFLOP/s",
+            f"{report.fma_peak_one_thread_gflops:.1f}",
+            f"{report.fma_peak_gflops:.1f}",
+        ),
+        (
+            "DRAM triad, GB/s",
+            f"{report.bandwidth_one_thread_gb_per_s:.1f}",
+            f"{report.bandwidth_gb_per_s:.1f}",
+        ),
     ]
     isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
     return "\n\n".join(
         [
             table(("device", "usable", "detail"), devices, left=("device", "usable", "detail")),
-            table(("compiler or package", "version"), tools, left=("compiler or package", "version")),
+            table(
+                ("compiler or package", "version"), tools, left=("compiler or package", "version")
+            ),
             table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
-            table(("isolation", "here", "what it is"), isolation, left=("isolation", "here", "what it is")),
+            table(
+                ("isolation", "here", "what it is"),
+                isolation,
+                left=("isolation", "here", "what it is"),
+            ),
         ]
     )
 

@@ -40,20 +40,28 @@ __all__ = ["tune"]
 @models_argument
 @device_option
 @threads_option
-@click.option("--budget", metavar="TIME", help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]",
+)
 @click.option(
     "--searcher",
     metavar="NAME",
-    help="How to search: portfolio, beam, evolutionary, bayesian, gp (needs the [gp] extra), random or exhaustive.  "
+    help="How to search: portfolio, beam, evolutionary, bayesian, gp (needs the [gp] extra), "
+    "random or exhaustive.  "
     "[default: portfolio]",
 )
 @click.option(
     "--patience",
     type=int,
     metavar="N",
-    help="Stop when N candidates in a row brought less than 1 %; 0: never.  [default: when less than 1 % is expected]",
+    help="Stop when N candidates in a row brought less than 1 %; 0: never.  [default: when "
+    "less than 1 % is expected]",
 )
-@click.option("--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long.")
+@click.option(
+    "--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long."
+)
 @click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
 @click.option(
     "--no-warm-start",
@@ -66,11 +74,18 @@ __all__ = ["tune"]
 @click.option(
     "--ray",
     metavar="ADDRESS",
-    help="Measure on the machines of a Ray cluster: its HOST:6379, or local for one of this machine alone.",
+    help="Measure on the machines of a Ray cluster: its HOST:6379, or local for one of this "
+    "machine alone.",
 )
-@click.option("--ray-kind", metavar="KIND", help="Which kind of machine of the cluster measures; the others compile.")
+@click.option(
+    "--ray-kind",
+    metavar="KIND",
+    help="Which kind of machine of the cluster measures; the others compile.",
+)
 @json_option
-@click.option("--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line.")
+@click.option(
+    "--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line."
+)
 @click.pass_context
 def tune(
     ctx: click.Context,
@@ -91,18 +106,21 @@ def tune(
     as_json: bool,
     log: str | None,
 ) -> None:
-    """Search for fast, correct schedules for MODEL, or for several within one budget; store the winners.
+    """Search for fast, correct schedules for MODEL, or for several within one budget; store the
+    winners.
 
-    MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or package.module:function.
+    MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or
+    package.module:function.
 
-    The search stops early when nothing more is expected, and says how much time that saved. Several models are one
-    search: a kernel that they share is searched once, and time goes where it saves most over all of them.
+    The search stops early when nothing more is expected, and says how much time that saved. Several
+    models are one search: a kernel that they share is searched once, and time goes where it saves
+    most over all of them.
 
-    Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run the same command
-    again to go on; nothing that was measured is measured twice.
+    Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run
+    the same command again to go on; nothing that was measured is measured twice.
 
-    In the end the outputs of the tuned model are compared with an independent evaluation. Winners that spoil them are
-    withdrawn from the store, the table says which, and the exit code is 3.
+    In the end the outputs of the tuned model are compared with an independent evaluation. Winners
+    that spoil them are withdrawn from the store, the table says which, and the exit code is 3.
     """
     from tunegrad.cli.tables import tune_text
     from tunegrad.config import resolve_settings
@@ -146,10 +164,16 @@ def tune(
             reports = (tune_model(settings, observers),)
             emit(reports[0], tune_text(reports[0]), as_json=as_json)
     if reports[0].interrupted:
-        note(f"interrupted: the best so far is kept in {reports[0].store}; run the same command again to go on")
+        note(
+            f"interrupted: the best so far is kept in {reports[0].store}; run the same command "
+            "again to go on"
+        )
         ctx.exit(EXIT_INTERRUPTED)
     if any(r.voided or r.mismatch for r in reports):
-        note("a model computed something else than its graph says with what was tuned: see withdrawn and wrong outputs")
+        note(
+            "a model computed something else than its graph says with what was tuned: see "
+            "withdrawn and wrong outputs"
+        )
         ctx.exit(EXIT_MISMATCH)
 
 

@@ -1,9 +1,11 @@
-"""A schedule of a kernel as code of a device, with all that launching it needs: the one place where they meet.
+"""A schedule of a kernel as code of a device, with all that launching it needs: the one place where
+they meet.
 
     kernel, schedule, target   --opts.PASSES-->   Lowered(text, entry, io, scratch, geometry)
                                            -->   image (once on a machine)   -->   Code
 
-``build`` is a pure function: the search's workers and a loaded model get byte-identical text for the same action list.
+``build`` is a pure function: the search's workers and a loaded model get byte-identical text for
+the same action list.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8
 
 
 def object_key(text: str, device: Device) -> str:
-    """What an image depends on, as 64 hex digits: the text, the machine it is for, the compiler and its settings."""
+    """What an image depends on, as 64 hex digits: the text, the machine it is for, the compiler and
+    its settings.
+    """
     target = device.target
     head = f"{device.compiler()}\0{target.arch}\0{','.join(target.features)}\0"
     return hashlib.sha256((head + text).encode()).hexdigest()
@@ -69,10 +73,11 @@ class _Program:
 
 
 class Compiler:
-    """Kernels to code: lowered once in a process, compiled once on a machine, linked once while somebody holds it.
+    """Kernels to code: lowered once in a process, compiled once on a machine, linked once while
+    somebody holds it.
 
-    The last few hundred stay linked: a model that is loaded again and again is not linked again. Threads may share it.
-    Without a cache nothing outlives the process.
+    The last few hundred stay linked: a model that is loaded again and again is not linked again.
+    Threads may share it. Without a cache nothing outlives the process.
     """
 
     def __init__(self, cache: ObjectCache | None = None) -> None:
@@ -86,9 +91,11 @@ class Compiler:
         self._lock = threading.RLock()
 
     def code(self, kernel: Kernel, schedule: Schedule, engine: Engine) -> Code:
-        """The kernel under this schedule, loaded for an engine, ready to launch while the result is held.
+        """The kernel under this schedule, loaded for an engine, ready to launch while the result is
+        held.
 
-        Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it can not be compiled.
+        Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it
+        can not be compiled.
         """
         with self._lock:
             program = self._program(kernel, schedule, engine.device)
@@ -106,16 +113,20 @@ class Compiler:
         return Code(linked, names, lowered.io.packs, lowered.scratch_bytes)
 
     def program_hash(self, kernel: Kernel, schedule: Schedule, device: Device) -> str:
-        """What this version of tunegrad makes of the schedule, as stored rows name it. Nothing is compiled.
+        """What this version of tunegrad makes of the schedule, as stored rows name it.
 
-        The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule that is not legal
-        here, and OutOfResources for a program that is too large.
+        Nothing is compiled.
+
+        The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule
+        that is not legal here, and OutOfResources for a program that is too large.
         """
         key = (kernel.key, schedule.text, device)
         with self._lock:
             if key in self._programs:
                 return self._programs[key].hash
-            fresh = self._pending[key] = self._pending.get(key) or self._lowered(kernel, schedule, device)
+            fresh = self._pending[key] = self._pending.get(key) or self._lowered(
+                kernel, schedule, device
+            )
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
@@ -126,14 +137,18 @@ class Compiler:
             self._programs.move_to_end(key)
             return found
         fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
-        program = _Program(replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh))
+        program = _Program(
+            replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
+        )
         if program.key not in self._images:
             self._obtain(program.key, fresh, device)
         self._programs[key] = program
         _trim(self._programs, _PROGRAMS)
         return program
 
-    def _image(self, program: _Program, kernel: Kernel, schedule: Schedule, device: Device) -> bytes:
+    def _image(
+        self, program: _Program, kernel: Kernel, schedule: Schedule, device: Device
+    ) -> bytes:
         if program.key not in self._images:
             self._obtain(program.key, self._lowered(kernel, schedule, device), device)
         self._images.move_to_end(program.key)

@@ -1,4 +1,5 @@
-"""What the worker processes do with a candidate: lower it, draw its kernel's inputs, compute what it must give.
+"""What the worker processes do with a candidate: lower it, draw its kernel's inputs, compute what
+it must give.
 
 The workers import the functions below by name (``HOOKS``); a payload carries all they are told.
 """
@@ -19,7 +20,13 @@ from numpy.typing import NDArray
 from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
-from tunegrad.devices.verifying.drawing import draw_set, drawn_values, gaps_of, judgeable, random_rows
+from tunegrad.devices.verifying.drawing import (
+    draw_set,
+    drawn_values,
+    gaps_of,
+    judgeable,
+    random_rows,
+)
 from tunegrad.devices.verifying.inputs import Kind
 from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
@@ -53,7 +60,9 @@ SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""
 
 INTERPRETED_STEPS = 8_000_000
-"""Steps of the interpreter (about a fifth of a second) up to which it is the reference of every element."""
+"""Steps of the interpreter (about a fifth of a second) up to which it is the reference of every
+element.
+"""
 
 _SAMPLE_STEPS = 4_000_000
 """Steps that the interpreter takes for a sample, about."""
@@ -72,7 +81,8 @@ _AXIS_SAMPLES = 1024
 class Payload:
     """One candidate as it travels: the schedule is text, as in the store.
 
-    Its kernel is pickled once by who sends and read once by who receives: every candidate of it brings the same bytes.
+    Its kernel is pickled once by who sends and read once by who receives: every candidate of it
+    brings the same bytes.
     """
 
     kernel: Kernel
@@ -115,16 +125,20 @@ def kinds(payload: Payload) -> tuple[Kind, ...]:
 
 
 def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -> dict[str, Array]:
-    """Fresh inputs in each buffer's layout; padding is poison, and no integer that something is divided by is zero."""
+    """Fresh inputs in each buffer's layout; padding is poison, and no integer that something is
+    divided by is zero.
+    """
     return draw_set(payload.kernel, io, seed, kind)
 
 
 def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Reference]:
-    """What every output must be, in float64: a value for each element, or a sample, where that takes long.
+    """What every output must be, in float64: a value for each element, or a sample, where that
+    takes long.
 
-    The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes part. Where that takes
-    long and the unscheduled kernel, compiled, does not, its results are taken, and the interpreter checks a sample of
-    them: where they differ the reference has a fault, and no candidate is right.
+    The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes
+    part. Where that takes long and the unscheduled kernel, compiled, does not, its results are
+    taken, and the interpreter checks a sample of them: where they differ the reference has a fault,
+    and no candidate is right.
     """
     one_blas_thread()
     kernel = payload.kernel
@@ -137,11 +151,15 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
         found = {name: _checked(r, *sample[name]) for name, r in found.items()}
     else:
         sample = _sampled(kernel, arrays, sample_points(kernel))
-        found = {name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()}
+        found = {
+            name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
+        }
     return {name: judgeable(r) for name, r in found.items()}
 
 
-def _whole(kernel: Kernel, values: Mapping[str, Array], rounded: Mapping[str, Rounded]) -> dict[str, Reference]:
+def _whole(
+    kernel: Kernel, values: Mapping[str, Array], rounded: Mapping[str, Rounded]
+) -> dict[str, Reference]:
     """References of every element that is no padding."""
     found = {}
     for p in kernel.outputs:
@@ -157,15 +175,21 @@ def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Refere
 
 
 def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:
-    """The reference with a fault where it is not what the interpreter says of elements ``offsets``."""
+    """The reference with a fault where it is not what the interpreter says of elements
+    ``offsets``.
+    """
     at = offsets if r.indices is None else np.searchsorted(r.indices, offsets)
-    verdict = Bar.of("f64" if r.values.dtype.kind == "f" else "i64", Reference(expected, r.terms)).judge(r.values[at])
+    verdict = Bar.of(
+        "f64" if r.values.dtype.kind == "f" else "i64", Reference(expected, r.terms)
+    ).judge(r.values[at])
     if verdict.first < 0:
         return r
     place = int(offsets[verdict.first])
     return replace(r, fault=(
-        f"the reference is not to be trusted: element {place} is {verdict.got:.17g} compiled without a schedule and "
-        f"{verdict.expected:.17g} as numpy has it ({verdict.bad} of {len(offsets)} elements differ); this is a mistake "
+        f"the reference is not to be trusted: element {place} is {verdict.got:.17g} compiled "
+        "without a schedule and "
+        f"{verdict.expected:.17g} as numpy has it ({verdict.bad} of {len(offsets)} elements "
+        "differ); this is a mistake "
         "of tunegrad's lowering, renderer or compiler, and no candidate of this kernel can win"
     ))  # fmt: skip
 
@@ -176,20 +200,28 @@ def work(kernel: Kernel) -> int:
 
 
 def sample_points(kernel: Kernel, seed: int = 0, steps: int = _SAMPLE_STEPS) -> dict[str, Array]:
-    """Points of the shared axes to compare: every corner, every coordinate of every axis, and random ones.
+    """Points of the shared axes to compare: every corner, every coordinate of every axis, and
+    random ones.
 
-    Every tile's border is among them, whatever the tiles; of a very long axis, the ends and a spread. Where that many
-    take more than ``steps`` steps of the interpreter, corners and random points alone.
+    Every tile's border is among them, whatever the tiles; of a very long axis, the ends and a
+    spread. Where that many take more than ``steps`` steps of the interpreter, corners and random
+    points alone.
     """
     rng = np.random.default_rng(seed)
     axes = kernel.axes
     fewest = _FEWEST if steps >= _SAMPLE_STEPS else 2
     most = max(fewest, steps // max(1, work(kernel) // max(1, kernel.points)))
     corners = list(product(*((0, a.extent - 1) for a in axes[:8])))[:most]
-    rows = [np.array([[*c, *(0 for _ in axes[8:])] for c in corners], np.int64).reshape(len(corners), len(axes))]
+    rows = [
+        np.array([[*c, *(0 for _ in axes[8:])] for c in corners], np.int64).reshape(
+            len(corners), len(axes)
+        )
+    ]
     if steps >= _SAMPLE_STEPS:
         for i, a in enumerate(axes):
-            line = np.unique(np.linspace(0, a.extent - 1, min(a.extent, _AXIS_SAMPLES)).astype(np.int64))
+            line = np.unique(
+                np.linspace(0, a.extent - 1, min(a.extent, _AXIS_SAMPLES)).astype(np.int64)
+            )
             rows.append(random_rows(rng, kernel, len(line)))
             rows[-1][:, i] = line
     extra = min(kernel.points, most) - sum(len(r) for r in rows)
@@ -209,7 +241,9 @@ def _sampled(
 def _compiled(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Every output of the float64 kernel, run here and now on one thread."""
     wide = in_float64(kernel)
-    return run_on_host(_oracle(wide), {p.name: arrays[p.name] for p in wide.params if p.role != "out"})
+    return run_on_host(
+        _oracle(wide), {p.name: arrays[p.name] for p in wide.params if p.role != "out"}
+    )
 
 
 @lru_cache(maxsize=1)

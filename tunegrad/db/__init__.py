@@ -1,4 +1,7 @@
-"""The store: every trial that was ever measured, as rows of one SQLite file. It knows no search and no hardware."""
+"""The store: every trial that was ever measured, as rows of one SQLite file.
+
+It knows no search and no hardware.
+"""
 
 from tunegrad.db.claims import Claim, Refusal, Verdict, actions_fault
 from tunegrad.db.contents import Contents
@@ -16,7 +19,14 @@ from tunegrad.db.exchange import (
     prune_store,
     salvage_store,
 )
-from tunegrad.db.history import DecisionRow, History, LatencyRow, MeasurementRow, history, model_history
+from tunegrad.db.history import (
+    DecisionRow,
+    History,
+    LatencyRow,
+    MeasurementRow,
+    history,
+    model_history,
+)
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION

@@ -1,4 +1,6 @@
-"""What every store does the same way: lookups, session blocks, refusing to write when opened for reading."""
+"""What every store does the same way: lookups, session blocks, refusing to write when opened for
+reading.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ _REASON_CHARACTERS = 4000
 
 
 class BaseStore(ABC):
-    """Common part of the stores. ``label`` names the store in messages, ``clock`` gives seconds since the epoch."""
+    """Common part of the stores.
+
+    ``label`` names the store in messages, ``clock`` gives seconds since the epoch.
+    """
 
     def __init__(self, label: str, mode: Mode, clock: Callable[[], float]) -> None:
         self.label = label
@@ -44,7 +49,10 @@ class BaseStore(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -62,7 +70,9 @@ class BaseStore(ABC):
 
     @abstractmethod
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
+        first.
+        """
 
     @abstractmethod
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
@@ -98,13 +108,19 @@ class BaseStore(ABC):
         try:
             text = json.dumps(dict(settings), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise InternalError(f"store {self.label}: settings of a session are not JSON: {error}") from error
+            raise InternalError(
+                f"store {self.label}: settings of a session are not JSON: {error}"
+            ) from error
         if faults := [*properties_faults("versions", versions), *properties_faults("state", state)]:
             raise InternalError(f"store {self.label}: session: {'; '.join(faults)}")
         name, now_s = session_id or uuid.uuid4().hex, self._clock()
-        session = Session(name, now_s, None, clean_text(command), seed, text, version, versions, state)
+        session = Session(
+            name, now_s, None, clean_text(command), seed, text, version, versions, state
+        )
         if not self._start_session(session):
-            raise StoreError(f"store {self.label}: session id {session.id!r} is taken; choose another, or none")
+            raise StoreError(
+                f"store {self.label}: session id {session.id!r} is taken; choose another, or none"
+            )
         try:
             yield session
         finally:
@@ -116,19 +132,23 @@ class BaseStore(ABC):
             raise StoreError(f"store {self.label}: is closed")
         if self._owner != os.getpid():
             raise StoreError(
-                f"store {self.label}: was opened by process {self._owner} and is used in process {os.getpid()}; "
+                f"store {self.label}: was opened by process {self._owner} and is used in "
+                f"process {os.getpid()}; "
                 "workers return rows to the owner"
             )
 
     def _check_writable(self) -> None:
         self._check_open()
         if self._mode == "read":
-            raise StoreError(f"store {self.label}: is open for reading; open it with mode 'write' to change it")
+            raise StoreError(
+                f"store {self.label}: is open for reading; open it with mode 'write' to change it"
+            )
 
     def _check_spend(self, model_key: str, seconds: float) -> None:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InternalError(
-                f"store {self.label}: spend of model {model_key} is {seconds!r}, not a finite time >= 0"
+                f"store {self.label}: spend of model {model_key} is {seconds!r}, not a finite "
+                "time >= 0"
             )
 
     def _reason(self, reason: str) -> str:
@@ -136,19 +156,28 @@ class BaseStore(ABC):
         return clean_text(reason, _REASON_CHARACTERS)
 
     def _nothing_to_withdraw(self, trial_id: int) -> StoreError:
-        return StoreError(f"store {self.label}: trial {trial_id} can not be withdrawn: no such trial")
+        return StoreError(
+            f"store {self.label}: trial {trial_id} can not be withdrawn: no such trial"
+        )
 
     def _no_such_winner(self, trial_id: int, trial: Trial | None) -> StoreError:
-        what = "no such trial" if trial is None else f"its status is {trial.measurement.status}, without usable samples"
+        what = (
+            "no such trial"
+            if trial is None
+            else f"its status is {trial.measurement.status}, without usable samples"
+        )
         if trial is not None and trial.measurement.error.startswith(WITHDRAWN):
             what = f"it was {trial.measurement.error}"
         return StoreError(
-            f"store {self.label}: trial {trial_id} can not be promoted: {what}; a winner is ok and has samples"
+            f"store {self.label}: trial {trial_id} can not be promoted: {what}; a winner is ok "
+            "and has samples"
         )
 
 
 def withdrawn(trial: Trial, reason: str, session: str) -> Trial:
     """What a trial that was withdrawn is to everybody who asks for trials: a wrong one."""
     said = withdrawn_by(session, reason)
-    wrong = replace(trial.measurement, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=said)
+    wrong = replace(
+        trial.measurement, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=said
+    )
     return replace(trial, measurement=wrong)

@@ -1,9 +1,12 @@
-"""A checked SQLite connection to a store file: right application, right schema, sound file. Nothing half-made.
+"""A checked SQLite connection to a store file: right application, right schema, sound file.
 
-Writing: the schema is made or migrated in one transaction; then WAL, so that readers never wait, and synchronous=FULL,
-so that a committed trial survives SIGKILL (any setting would do for that) and a power cut (only FULL does; NORMAL may
-lose the last commits). FULL costs one fsync a trial: a fraction of a millisecond to a few, next to tens a candidate.
-A clean close goes back from WAL to one plain file, which opens from read-only media and can be copied with ``cp``.
+Nothing half-made.
+
+Writing: the schema is made or migrated in one transaction; then WAL, so that readers never wait,
+and synchronous=FULL, so that a committed trial survives SIGKILL (any setting would do for that) and
+a power cut (only FULL does; NORMAL may lose the last commits). FULL costs one fsync a trial: a
+fraction of a millisecond to a few, next to tens a candidate. A clean close goes back from WAL to
+one plain file, which opens from read-only media and can be copied with ``cp``.
 
 Reading: ``mode=ro``, never ``immutable``. An older schema is migrated in a copy in memory.
 """
@@ -41,7 +44,10 @@ class DamagedStore(StoreError):
 
 
 def connect_writer(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
-    """Open or create the store at ``path``; the caller holds its lock. Raises StoreError, leaves no new file behind."""
+    """Open or create the store at ``path``; the caller holds its lock.
+
+    Raises StoreError, leaves no new file behind.
+    """
     existed = path.exists()
     connection: sqlite3.Connection | None = None
     try:
@@ -49,14 +55,17 @@ def connect_writer(path: Path, trace: Trace | None = None) -> sqlite3.Connection
         version = _identify(connection, path, may_be_new=True)
         if damage := damage_of(connection):
             raise StoreError(
-                f"store {path}: damaged ({damage}), so it is not written to; read it, or salvage it into a new one"
+                f"store {path}: damaged ({damage}), so it is not written to; read it, or "
+                "salvage it into a new one"
             )
         connection.execute("PRAGMA synchronous = FULL")
         if version < SCHEMA_VERSION:
             migrate(connection)
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise StoreError(f"store {path}: its filesystem has no write-ahead log (journal mode {mode})")
+            raise StoreError(
+                f"store {path}: its filesystem has no write-ahead log (journal mode {mode})"
+            )
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException as error:
         _abandon(connection, path, remove=not existed)
@@ -76,7 +85,10 @@ def close_writer(connection: sqlite3.Connection) -> None:
 
 
 def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
-    """Open an existing store read-only. Raises StoreError; DamagedStore when the file's structure is not sound."""
+    """Open an existing store read-only.
+
+    Raises StoreError; DamagedStore when the file's structure is not sound.
+    """
     connection: sqlite3.Connection | None = None
     try:
         connection = _connect(path, "ro")
@@ -95,7 +107,10 @@ def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection
         connection.execute("PRAGMA query_only = ON")
     except BaseException as error:
         _abandon(connection, path, remove=False)
-        if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+        if (
+            isinstance(error, sqlite3.DatabaseError)
+            and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT
+        ):
             raise DamagedStore(f"store {path}: damaged ({error})") from error
         if isinstance(error, sqlite3.Error):
             raise StoreError(f"store {path}: can not be read: {error}") from error
@@ -105,10 +120,14 @@ def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection
 
 
 def connect_salvager(path: Path) -> sqlite3.Connection:
-    """Open a damaged store read-only, as far as SQLite will go. Raises StoreError when its tables are not known."""
+    """Open a damaged store read-only, as far as SQLite will go.
+
+    Raises StoreError when its tables are not known.
+    """
     connection = _connect(path, "ro")
     try:
-        # A file shorter than its header says is refused outright unless this is set; nothing is written.
+        # A file shorter than its header says is refused outright unless this is set; nothing is
+        # written.
         connection.execute("PRAGMA writable_schema = ON")
         version = _identify(connection, path, may_be_new=False)
         connection.execute("SELECT id FROM trials WHERE id = 0")
@@ -126,8 +145,8 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
 def damage_of(connection: sqlite3.Connection) -> str | None:
     """The first thing wrong with the file's structure, or None.
 
-    Indexes are compared with their tables: a damaged index hides sound rows, which would be measured again. About one
-    millisecond per thousand trials.
+    Indexes are compared with their tables: a damaged index hides sound rows, which would be
+    measured again. About one millisecond per thousand trials.
     """
     try:
         (finding,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -138,9 +157,14 @@ def damage_of(connection: sqlite3.Connection) -> str | None:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+        f"{path.as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_S,
+        check_same_thread=False,
     )
-    # A flipped bit can make text that is not UTF-8: such a row is reported by its reader, it does not end the query.
+    # A flipped bit can make text that is not UTF-8: such a row is reported by its reader, it does
+    # not end the query.
     connection.text_factory = _lenient_text
     return connection
 
@@ -150,10 +174,15 @@ def _lenient_text(raw: bytes) -> str:
 
 
 def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -> int:
-    """The schema version of a store; 0 for an empty file that may become one. Raises StoreError for anything else."""
+    """The schema version of a store; 0 for an empty file that may become one.
+
+    Raises StoreError for anything else.
+    """
     if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
         needed = ".".join(map(str, MINIMUM_SQLITE))
-        raise StoreError(f"store {path}: needs SQLite {needed}, this Python has {sqlite3.sqlite_version}")
+        raise StoreError(
+            f"store {path}: needs SQLite {needed}, this Python has {sqlite3.sqlite_version}"
+        )
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -168,12 +197,14 @@ def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -
         raise StoreError(f"store {path}: is an empty SQLite file, not a store")
     if application != APPLICATION_ID:
         raise StoreError(
-            f"store {path}: is the SQLite file of another program (application id {application:#x}, a store has "
+            f"store {path}: is the SQLite file of another program (application id "
+            f"{application:#x}, a store has "
             f"{APPLICATION_ID:#x})"
         )
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"store {path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest known; upgrade tunegrad"
+            f"store {path}: schema version {version} is newer than {SCHEMA_VERSION}, the "
+            "newest known; upgrade tunegrad"
         )
     return int(version)
 
@@ -189,15 +220,17 @@ def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _copy_of_file(path: Path) -> sqlite3.Connection:
-    """The store in memory, for a file in WAL mode in a directory where SQLite can not make the log's index.
+    """The store in memory, for a file in WAL mode in a directory where SQLite can not make the
+    log's index.
 
-    That is a store whose writer was killed, moved to read-only media. A log beside it holds commits that only SQLite
-    can merge, so then the reason is raised instead of an answer that lacks them.
+    That is a store whose writer was killed, moved to read-only media. A log beside it holds commits
+    that only SQLite can merge, so then the reason is raised instead of an answer that lacks them.
     """
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size > 0:
         raise StoreError(
-            f"store {path}: its log {log.name} is not merged yet and {path.parent} can not be written; copy both"
+            f"store {path}: its log {log.name} is not merged yet and {path.parent} can not be "
+            "written; copy both"
         )
     image = bytearray(path.read_bytes())
     image[18:20] = b"\x01\x01"  # file format: rollback journal instead of WAL, which memory has not

@@ -1,8 +1,10 @@
-"""All that a store holds, as one value: what export, import, merge, prune and diff are functions of.
+"""All that a store holds, as one value: what export, import, merge, prune and diff are functions
+of.
 
-    store file   -->   read_contents   -->   Contents   -->   a pure function   -->   Contents   -->   replace_contents
+    store file --> read_contents --> Contents --> a pure function --> Contents --> replace_contents
 
-Two stores with equal contents say the same: row ids are the order of the rows, and nothing else depends on them.
+Two stores with equal contents say the same: row ids are the order of the rows, and nothing else
+depends on them.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Rows in the order of their ids; ``kernels`` are (text, name) by key, sessions by start, spends by their keys.
+    """Rows in the order of their ids; ``kernels`` are (text, name) by key, sessions by start,
+    spends by their keys.
 
     Texts that decisions are about are ``kernels``, too.
     """
@@ -101,7 +104,9 @@ class Contents:
         return {identity(t): t for t in self.trials}
 
     def with_sound_promotions(self) -> Contents:
-        """Without the promotions whose trial is not there, or is not a timed one; withdrawals of none likewise."""
+        """Without the promotions whose trial is not there, or is not a timed one; withdrawals of
+        none likewise.
+        """
         timed = {identity(t) for t in self.trials if t.measurement.ran}
         known = {identity(t) for t in self.trials} if self.withdrawals else set()
         return replace(
@@ -126,7 +131,9 @@ class Winner:
 
 
 def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool:
-    """Whether a row came out of a file of somebody else, rather than from a measurement of this store's owner."""
+    """Whether a row came out of a file of somebody else, rather than from a measurement of this
+    store's owner.
+    """
     if isinstance(row, Decision | Latency):
         return row.imported
     if isinstance(row, Withdrawn):
@@ -135,11 +142,13 @@ def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool
 
 
 def winners(contents: Contents) -> dict[Place, Winner]:
-    """The winner of every place that has one, by the store's own rule: promoted last, else the fastest.
+    """The winner of every place that has one, by the store's own rule: promoted last, else the
+    fastest.
 
-    Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
-    withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed. What was promoted
-    and measured again since has the figures of the newest measurement that ran.
+    Figures of two policies do not compare: with no promotion, only the policy of the newest OK
+    trial counts. A withdrawn trial does not win; where one was withdrawn, only a promotion makes a
+    winner, not speed. What was promoted and measured again since has the figures of the newest
+    measurement that ran.
     """
     withdrawn, void = contents.withdrawn, {w.place for w in contents.withdrawals}
     timed = {identity(t) for t in contents.trials if t.measurement.ran}
@@ -156,7 +165,8 @@ def winners(contents: Contents) -> dict[Place, Winner]:
 
 
 def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
-    """Per place the fastest OK trial of the newest OK trial's policy, the older of equals; trials oldest first.
+    """Per place the fastest OK trial of the newest OK trial's policy, the older of equals; trials
+    oldest first.
 
     Of what was measured several times only the measurement that counts is looked at.
     """
@@ -175,7 +185,9 @@ def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
 
 
 def decided(decisions: Iterable[Decision]) -> Decision | None:
-    """What stands of the decisions about one question, oldest first: own before imported, then the last."""
+    """What stands of the decisions about one question, oldest first: own before imported, then the
+    last.
+    """
     chosen = [d for d in decisions if d.chosen]
     return next((d for d in reversed(chosen) if not d.imported), chosen[-1] if chosen else None)
 
@@ -189,6 +201,10 @@ def with_wrong_withdrawn(contents: Contents) -> Contents:
     for trial in contents.trials:
         measured.setdefault(subject(trial), []).append((identity(trial), trial))
     known = {w.trial for w in contents.withdrawals}
-    wrong = [found for rows in measured.values() if (found := wrong_of(rows)) and found[0] not in known]
-    new = [Withdrawn(i, measured_again(t.measurement.error), t.session, t.created_s) for i, t in wrong]
+    wrong = [
+        found for rows in measured.values() if (found := wrong_of(rows)) and found[0] not in known
+    ]
+    new = [
+        Withdrawn(i, measured_again(t.measurement.error), t.session, t.created_s) for i, t in wrong
+    ]
     return replace(contents, withdrawals=(*contents.withdrawals, *new)) if new else contents

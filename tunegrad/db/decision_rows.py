@@ -40,10 +40,15 @@ DECISION_VALUES = (
 )  # fmt: skip
 """What encode_decision returns, in order; after kernel and fingerprint, which are ids of rows."""
 
-DECISION_COLUMNS = ", ".join(("d.id", "k.key", "k.text", "f.fields", *(f"d.{n}" for n in DECISION_VALUES)))
+DECISION_COLUMNS = ", ".join(
+    ("d.id", "k.key", "k.text", "f.fields", *(f"d.{n}" for n in DECISION_VALUES))
+)
 """What decode_decision reads."""
 
-DECISION_FROM = "decisions d LEFT JOIN kernels k ON k.id = d.kernel LEFT JOIN fingerprints f ON f.id = d.fingerprint"
+DECISION_FROM = (
+    "decisions d LEFT JOIN kernels k ON k.id = d.kernel LEFT JOIN fingerprints f "
+    "ON f.id = d.fingerprint"
+)
 
 
 def admit_decision(decision: Decision) -> Decision:
@@ -79,7 +84,8 @@ def _decision_checksum(d: Decision) -> int:
     e = d.evidence
     return checksum(
         (
-            d.kind, d.key, d.fingerprint.fields, d.space_version, d.choice, d.chosen, d.status, d.error,
+            d.kind, d.key, d.fingerprint.fields, d.space_version, d.choice, d.chosen, d.status,
+            d.error,
             d.policy, d.session, d.created_s, e.test, e.p_value, e.incumbent_samples_s,
             e.challenger_samples_s, e.cold,
         )

@@ -1,4 +1,5 @@
-"""How two stores differ: kernels that one of them lacks, winners and decisions that are not the same.
+"""How two stores differ: kernels that one of them lacks, winners and decisions that are not the
+same.
 
 What whole models took is set side by side; it always differs a little, and is no difference.
 """
@@ -26,7 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WinnerFacts:
-    """One store's winner of a place: its time, and the test that made it win ('' where it is only the fastest)."""
+    """One store's winner of a place: its time, and the test that made it win ('' where it is only
+    the fastest).
+    """
 
     actions: str
     time_s: float
@@ -39,7 +42,10 @@ class WinnerFacts:
 
 @dataclass(frozen=True, slots=True)
 class WinnerChange:
-    """A kernel whose winners differ. ``machine`` names the fields that differ, '' where the machine is the same."""
+    """A kernel whose winners differ.
+
+    ``machine`` names the fields that differ, '' where the machine is the same.
+    """
 
     kernel: str
     key: str
@@ -84,8 +90,8 @@ class LatencyPair:
 class StoreDiff:
     """Kernels by name, or key where they have none.
 
-    ``same`` counts places with the same winning schedule in both, ``alone`` those that only one of them has a winner
-    for, of kernels that both know.
+    ``same`` counts places with the same winning schedule in both, ``alone`` those that only one of
+    them has a winner for, of kernels that both know.
     """
 
     only_a: tuple[str, ...]
@@ -100,8 +106,8 @@ class StoreDiff:
 def diff_contents(a: Contents, b: Contents, *, all_machines: bool = False) -> StoreDiff:
     """How ``b`` differs from ``a``. Winners are compared on the same machine and space version.
 
-    ``all_machines``: a kernel that has no winner on the other's machine is compared with its winner on the machine
-    that differs least, and the fields are named.
+    ``all_machines``: a kernel that has no winner on the other's machine is compared with its winner
+    on the machine that differs least, and the fields are named.
     """
     names = _names(a, b)
     mine, theirs = {key_of(k) for k, _ in a.kernels}, {key_of(k) for k, _ in b.kernels}
@@ -120,10 +126,17 @@ def diff_contents(a: Contents, b: Contents, *, all_machines: bool = False) -> St
             continue
         machine = _machines(here.fingerprint, there.fingerprint)
         name, key = names[here.kernel_key], here.kernel_key
-        changes.append(WinnerChange(name, key, here.space_version, machine, winner_facts(x), winner_facts(y)))
+        changes.append(
+            WinnerChange(name, key, here.space_version, machine, winner_facts(x), winner_facts(y))
+        )
     only = _only(mine - theirs, names), _only(theirs - mine, names)
     return StoreDiff(
-        *only, tuple(changes), same, len(alone), _decisions(a, b, names), _latencies(a.latencies, b.latencies)
+        *only,
+        tuple(changes),
+        same,
+        len(alone),
+        _decisions(a, b, names),
+        _latencies(a.latencies, b.latencies),
     )
 
 
@@ -131,7 +144,9 @@ def _decisions(a: Contents, b: Contents, names: dict[str, str]) -> tuple[Decisio
     left, right = _decided(a.decisions), _decided(b.decisions)
     both = [(left[at], right[at]) for at in left.keys() & right.keys()]
     changes = (
-        DecisionChange(x.kind, names.get(x.key) or x.key, x.key, x.space_version, x.choice, y.choice)
+        DecisionChange(
+            x.kind, names.get(x.key) or x.key, x.key, x.space_version, x.choice, y.choice
+        )
         for x, y in both
         if x.choice != y.choice
     )
@@ -170,29 +185,48 @@ def winner_facts(winner: Winner | None) -> WinnerFacts | None:
         time_s=winner.time_s,
         test="" if evidence is None else evidence.test,
         p_value=None if evidence is None else evidence.p_value,
-        samples=len(trial.measurement.samples_s if evidence is None else evidence.challenger_samples_s),
+        samples=len(
+            trial.measurement.samples_s if evidence is None else evidence.challenger_samples_s
+        ),
         imported=is_imported(trial) if evidence is None else evidence.imported,
         session=trial.session,
     )
 
 
-def _nearest_pair(place: Place, left: dict[Place, Winner], right: dict[Place, Winner]) -> tuple[Place, Place]:
-    """A place that one store has, and the place of the other that differs least; itself where there is none."""
+def _nearest_pair(
+    place: Place, left: dict[Place, Winner], right: dict[Place, Winner]
+) -> tuple[Place, Place]:
+    """A place that one store has, and the place of the other that differs least; itself where there
+    is none.
+    """
     other = right if place in left else left
-    rivals = [p for p in other if p.kernel_key == place.kernel_key and p.space_version == place.space_version]
+    rivals = [
+        p
+        for p in other
+        if p.kernel_key == place.kernel_key and p.space_version == place.space_version
+    ]
     near = min(
-        rivals, key=lambda p: (len(place.fingerprint.differences(p.fingerprint)), p.fingerprint.fields), default=place
+        rivals,
+        key=lambda p: (len(place.fingerprint.differences(p.fingerprint)), p.fingerprint.fields),
+        default=place,
     )
     return (place, near) if place in left else (near, place)
 
 
 def _order(pair: tuple[Place, Place], names: dict[str, str]) -> tuple[object, ...]:
     here, there = pair
-    return names[here.kernel_key], here.space_version, here.fingerprint.fields, there.fingerprint.fields
+    return (
+        names[here.kernel_key],
+        here.space_version,
+        here.fingerprint.fields,
+        there.fingerprint.fields,
+    )
 
 
 def _machines(a: Fingerprint, b: Fingerprint) -> str:
-    return "; ".join(f"{name}: {x or '(none)'} in a, {y or '(none)'} in b" for name, x, y in a.differences(b))
+    return "; ".join(
+        f"{name}: {x or '(none)'} in a, {y or '(none)'} in b" for name, x, y in a.differences(b)
+    )
 
 
 def _names(*stores: Contents) -> dict[str, str]:

@@ -93,7 +93,9 @@ def decode_evidence(row: int, text: object) -> Evidence | Problem:
         return Problem("promotions", row, str(error))
 
 
-def decode_withdrawal(row: int, trial: Trial, reason: object, session: object, created_s: object) -> Withdrawal:
+def decode_withdrawal(
+    row: int, trial: Trial, reason: object, session: object, created_s: object
+) -> Withdrawal:
     """The withdrawal of row ``row``.
 
     What can not be read of it reads as unknown: the trial stays withdrawn.
@@ -101,5 +103,7 @@ def decode_withdrawal(row: int, trial: Trial, reason: object, session: object, c
     damaged = f"the reason in withdrawal {row} is damaged"
     said = clean_text(reason) if isinstance(reason, str) else damaged
     by = session if isinstance(session, str) else "unknown"
-    moment = float(created_s) if isinstance(created_s, int | float) and math.isfinite(created_s) else 0.0
+    moment = (
+        float(created_s) if isinstance(created_s, int | float) and math.isfinite(created_s) else 0.0
+    )
     return Withdrawal(trial, said, by, moment)

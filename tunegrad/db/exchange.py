@@ -1,7 +1,10 @@
-"""Whole stores as files: exported, imported, merged, pruned, compared, salvaged. Each is one call with a report.
+"""Whole stores as files: exported, imported, merged, pruned, compared, salvaged.
 
-What rewrites a store holds its writer's lock from before it reads until after it wrote, and writes in one transaction:
-whatever happens, the store is as it was or as the report says. A store that is damaged is not rewritten.
+Each is one call with a report.
+
+What rewrites a store holds its writer's lock from before it reads until after it wrote, and writes
+in one transaction: whatever happens, the store is as it was or as the report says. A store that is
+damaged is not rewritten.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The lines of an export, without their ends, and what of the store was damaged and is not in them."""
+    """The lines of an export, without their ends, and what of the store was damaged and is not in
+    them.
+    """
 
     lines: tuple[str, ...]
     trials: int
@@ -59,10 +64,13 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What came of a file. ``known`` trials were there already; ``held`` winners were kept by a promotion of their own.
+    """What came of a file.
 
-    The actions of ``unchecked_trials`` parse, but whether they are legal was not checked, for the reasons counted in
-    ``unchecked``; that is seen when they are loaded, and an illegal schedule is then not used.
+    ``known`` trials were there already; ``held`` winners were kept by a promotion of their own.
+
+    The actions of ``unchecked_trials`` parse, but whether they are legal was not checked, for the
+    reasons counted in ``unchecked``; that is seen when they are loaded, and an illegal schedule is
+    then not used.
     """
 
     store: str
@@ -83,7 +91,9 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """A store after a merge. ``replaced``: trials of its own whose row in another store was the better evidence.
+    """A store after a merge.
+
+    ``replaced``: trials of its own whose row in another store was the better evidence.
 
     ``changed_winners`` counts places that had a winner before and have another schedule now.
     """
@@ -134,7 +144,8 @@ class SalvageReport:
 
 
 def export_store(path: PathLike, kernel: str | None = None, *, best: bool = False) -> Exported:
-    """The store at ``path`` as lines; of one kernel (name, key or start of a key), or of winners only, where asked.
+    """The store at ``path`` as lines; of one kernel (name, key or start of a key), or of winners
+    only, where asked.
 
     Raises StoreError for an unknown kernel, or a store that can not be read at all.
     """
@@ -142,7 +153,9 @@ def export_store(path: PathLike, kernel: str | None = None, *, best: bool = Fals
     if kernel is not None or best:
         key = None if kernel is None else key_of(find_kernel(contents, kernel)[0])
         contents = selected(contents, lambda found, _name: key in (None, found), best=best)
-    return Exported(tuple(export_lines(contents)), len(contents.trials), len(contents.promotions), problems)
+    return Exported(
+        tuple(export_lines(contents)), len(contents.trials), len(contents.promotions), problems
+    )
 
 
 def import_store(
@@ -153,10 +166,12 @@ def import_store(
     dry_run: bool = False,
     rule: ActionRule | None = None,
 ) -> ImportReport:
-    """Take the good rows of an exported file into the store at ``path``, which is made if it is missing.
+    """Take the good rows of an exported file into the store at ``path``, which is made if it is
+    missing.
 
-    ``rule`` says of each trial whether its actions are legal (``tunegrad.tuning.legality`` has one for this machine);
-    without it they need only parse. Raises StoreError when the file is no export, or the store can not be written.
+    ``rule`` says of each trial whether its actions are legal (``tunegrad.tuning.legality`` has one
+    for this machine); without it they need only parse. Raises StoreError when the file is no
+    export, or the store can not be written.
     """
     reading = read_export(file, source) if rule is None else read_export(file, source, rule)
     with _rewriting(path, dry_run) as (before, write):
@@ -186,8 +201,12 @@ def import_store(
     )
 
 
-def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = False) -> MergeReport:
-    """Make the store at ``path`` hold what it and the others hold; it is made if missing, and they are not changed."""
+def merge_stores(
+    path: PathLike, others: Sequence[PathLike], *, dry_run: bool = False
+) -> MergeReport:
+    """Make the store at ``path`` hold what it and the others hold; it is made if missing, and they
+    are not changed.
+    """
     sources = [sound_contents(other) for other in others]
     with _rewriting(path, dry_run) as (before, write):
         after = merge_contents([before, *sources])
@@ -211,13 +230,17 @@ def merge_stores(path: PathLike, others: Sequence[PathLike], *, dry_run: bool = 
         winners_before=len(old),
         winners=len(new),
         changed_winners=sum(
-            place not in new or new[place].trial.actions != w.trial.actions for place, w in old.items()
+            place not in new or new[place].trial.actions != w.trial.actions
+            for place, w in old.items()
         ),
     )
 
 
 def prune_store(path: PathLike, rules: PruneRules, *, dry_run: bool = False) -> PruneReport:
-    """Remove what the rules name from the store at ``path`` and compact its file. Winners and evidence stay."""
+    """Remove what the rules name from the store at ``path`` and compact its file.
+
+    Winners and evidence stay.
+    """
     if not Path(path).expanduser().exists():
         raise StoreError(f"store {os.fspath(path)}: does not exist; there is nothing to prune")
     size_before = Path(path).expanduser().stat().st_size
@@ -242,20 +265,27 @@ def diff_stores(a: PathLike, b: PathLike, *, all_machines: bool = False) -> Stor
 
 
 def salvage_store(path: PathLike, into: PathLike) -> SalvageReport:
-    """Copy every sound row of the store at ``path`` into a new one. Raises StoreError when ``into`` exists."""
+    """Copy every sound row of the store at ``path`` into a new one.
+
+    Raises StoreError when ``into`` exists.
+    """
     if Path(into).expanduser().exists():
         raise StoreError(f"store {os.fspath(into)}: exists; rows are salvaged into a new store")
     contents, problems = read_contents(path)
     with _writer(into) as store:
         store.replace_contents(contents)
-    return SalvageReport(os.fspath(path), os.fspath(into), len(contents.trials), len(contents.promotions), problems)
+    return SalvageReport(
+        os.fspath(path), os.fspath(into), len(contents.trials), len(contents.promotions), problems
+    )
 
 
 @contextmanager
 def _rewriting(
     path: PathLike, dry_run: bool, *, compact: bool = False
 ) -> Iterator[tuple[Contents, Callable[[Contents], None]]]:
-    """The contents of a store and how to replace them, under its writer's lock; a dry run only reads."""
+    """The contents of a store and how to replace them, under its writer's lock; a dry run only
+    reads.
+    """
     exists = Path(path).expanduser().exists()
     if dry_run:
         yield (sound_contents(path) if exists else Contents()), lambda _: None
@@ -270,7 +300,9 @@ def _rewriting(
 def _writer(path: PathLike) -> Iterator[SqliteStore]:
     with open_store(path, "write") as store:
         if not isinstance(store, SqliteStore):
-            raise StoreError(f"store {os.fspath(path)}: is not a file, and only files are rewritten")
+            raise StoreError(
+                f"store {os.fspath(path)}: is not a file, and only files are rewritten"
+            )
         yield store
 
 

@@ -1,15 +1,17 @@
-"""A store as lines of JSON: a header, then one row a line. Reading the lines into an empty store gives an equal one.
+"""A store as lines of JSON: a header, then one row a line.
 
-    {"format": "tunegrad-store", "version": 3, "rows": {"kernel": 2, "machine": 1, ..., "latency": 1}}
+Reading the lines into an empty store gives an equal one.
+
+    {"format": "tunegrad-store", "version": 3, "rows": {"kernel": 2, ..., "latency": 1}}
     {"row": "kernel", "key": ..., "text": ..., "name": ...}                          by key
     {"row": "machine", "id": hash of the fields, "fields": [[name, value], ...]}     by id
     {"row": "session", ...}                                                          by start
-    {"row": "trial", "kernel": key, "machine": id, "actions": ..., "policy": {...}, "status": ..., ...}
-    {"row": "promotion", "kernel": key, "machine": id, "actions": ..., "policy": text, "measured_by": session, ...}
+    {"row": "trial", "kernel": key, "machine": id, "actions": ..., "policy": {...}, ...}
+    {"row": "promotion", "kernel": key, "machine": id, "actions": ..., "policy": text, ...}
     {"row": "spend", ...}
-    {"row": "withdrawal", "kernel": key, ..., "measured_s": ..., "reason": ..., "session": ..., "created_s": ...}
-    {"row": "decision", "kind": ..., "kernel": key, "choice": ..., "chosen": ..., "evidence": {...}, ...}
-    {"row": "latency", "model": ..., "samples_s": [...], "default_samples_s": [...], "versions": {...}, ...}
+    {"row": "withdrawal", "kernel": key, ..., "measured_s": ..., "reason": ..., ...}
+    {"row": "decision", "kind": ..., "kernel": key, "choice": ..., "chosen": ..., ...}
+    {"row": "latency", "model": ..., "samples_s": [...], "versions": {...}, ...}
 
 Trials, promotions, decisions and latencies stand in the order of the store. The same contents give
 the same bytes. What this store imported is not marked in what it exports: to whoever reads the
@@ -47,11 +49,22 @@ __all__ = [
 
 FORMAT = "tunegrad-store"
 FORMAT_VERSION = 3
-"""Version 1 had no withdrawals, and no attempts of trials; version 2 had decisions among its trials, and no latencies.
+"""Version 1 had no withdrawals, and no attempts of trials; version 2 had decisions among its
+trials, and no latencies.
 They are still read.
 """
 
-KINDS = ("kernel", "machine", "session", "trial", "promotion", "spend", "withdrawal", "decision", "latency")
+KINDS = (
+    "kernel",
+    "machine",
+    "session",
+    "trial",
+    "promotion",
+    "spend",
+    "withdrawal",
+    "decision",
+    "latency",
+)
 """Kinds of rows in the order of the file: a row only names rows above it."""
 
 
@@ -61,8 +74,11 @@ def machine_id(fingerprint: Fingerprint) -> str:
     return hashlib.sha256(dump_fingerprint(fingerprint).encode("ascii")).hexdigest()[:16]
 
 
-def selected(contents: Contents, wanted: Callable[[str, str], bool], *, best: bool = False) -> Contents:
-    """The part about kernels of which ``wanted(key, name)`` holds; ``best``: winners with their evidence only.
+def selected(
+    contents: Contents, wanted: Callable[[str, str], bool], *, best: bool = False
+) -> Contents:
+    """The part about kernels of which ``wanted(key, name)`` holds; ``best``: winners with their
+    evidence only.
 
     Spent budget and latencies are of models, not of kernels, so a part has none.
     """
@@ -71,13 +87,19 @@ def selected(contents: Contents, wanted: Callable[[str, str], bool], *, best: bo
     trials = [t for t in contents.trials if t.kernel_key in keys]
     if best:
         won = winners(contents).values()
-        winning = {identity(w.trial) for w in won} | {w.promotion.trial for w in won if w.promotion is not None}
+        winning = {identity(w.trial) for w in won} | {
+            w.promotion.trial for w in won if w.promotion is not None
+        }
         trials = [t for t in trials if identity(t) in winning]
     decisions = [d for d in contents.decisions if d.key in keys and (d.chosen or not best)]
     keys = {t.kernel_key for t in trials} | {d.key for d in decisions} if best else keys
     kept = {identity(t) for t in trials}
     withdrawals = tuple(w for w in contents.withdrawals if w.trial in kept)
-    named = {t.session for t in trials} | {w.session for w in withdrawals} | {d.session for d in decisions}
+    named = (
+        {t.session for t in trials}
+        | {w.session for w in withdrawals}
+        | {d.session for d in decisions}
+    )
     return Contents(
         kernels=tuple((text, name) for text, name in kernels if key_of(text) in keys),
         sessions=tuple(s for s in contents.sessions if s.id in named),
@@ -91,11 +113,16 @@ def selected(contents: Contents, wanted: Callable[[str, str], bool], *, best: bo
 def export_lines(contents: Contents) -> Iterator[str]:
     """The lines of a file, without their ends."""
     machines = {t.fingerprint for t in contents.trials} | {s.fingerprint for s in contents.spends}
-    machines |= {d.fingerprint for d in contents.decisions} | {x.fingerprint for x in contents.latencies}
+    machines |= {d.fingerprint for d in contents.decisions} | {
+        x.fingerprint for x in contents.latencies
+    }
     rows: dict[str, list[dict[str, object]]] = {
-        "kernel": [{"key": key_of(text), "text": text, "name": name} for text, name in contents.kernels],
+        "kernel": [
+            {"key": key_of(text), "text": text, "name": name} for text, name in contents.kernels
+        ],
         "machine": sorted(
-            ({"id": machine_id(f), "fields": list(f.fields)} for f in machines), key=lambda row: str(row["id"])
+            ({"id": machine_id(f), "fields": list(f.fields)} for f in machines),
+            key=lambda row: str(row["id"]),
         ),
         "session": [_session_row(s) for s in contents.sessions],
         "trial": [trial_row(t) for t in contents.trials],

@@ -112,7 +112,9 @@ class FileRows:
 
     def _keep_kernel(self, row: dict[str, Any]) -> None:
         if key_of(row["text"]) != row["key"]:
-            raise FieldFault("key", row["key"], f"must be the hash of the kernel's text, {key_of(row['text'])}")
+            raise FieldFault(
+                "key", row["key"], f"must be the hash of the kernel's text, {key_of(row['text'])}"
+            )
         _once(self.kernels, row["key"], "key", row["key"])
         self.kernels[row["key"]] = (row["text"], row["name"])
 
@@ -122,7 +124,9 @@ class FileRows:
             raise FieldFault("fields", names[:5], "must be sorted by name, each name once")
         fingerprint = Fingerprint(row["fields"])
         if machine_id(fingerprint) != row["id"]:
-            raise FieldFault("id", row["id"], f"must be the hash of the fields, {machine_id(fingerprint)}")
+            raise FieldFault(
+                "id", row["id"], f"must be the hash of the fields, {machine_id(fingerprint)}"
+            )
         _once(self.machines, row["id"], "id", row["id"])
         self.machines[row["id"]] = fingerprint
 
@@ -130,7 +134,9 @@ class FileRows:
         try:
             untrusted.json_object(row["settings"])
         except FieldFault:
-            raise FieldFault("settings", row["settings"], "must be the text of a JSON object") from None
+            raise FieldFault(
+                "settings", row["settings"], "must be the text of a JSON object"
+            ) from None
         _once(self.sessions, row["id"], "id", row["id"])
         self.sessions[row["id"]] = Session(**row)
 
@@ -161,14 +167,18 @@ class FileRows:
             program_hash=row["program_hash"],
             space_version=row["space_version"],
             policy=Policy(**row["policy"]),
-            measurement=Measurement(Status(row["status"]), row["samples_s"], **{n: row[n] for n in names}),
+            measurement=Measurement(
+                Status(row["status"]), row["samples_s"], **{n: row[n] for n in names}
+            ),
             session=row["session"],
             origin=IMPORTED + row["origin"].removeprefix(IMPORTED),
             created_s=row["created_s"],
         )
         try:
             trial = admit(trial)
-        except InternalError as error:  # every rule of the store has one above; this is the second lock on the door
+        except (
+            InternalError
+        ) as error:  # every rule of the store has one above; this is the second lock on the door
             raise FieldFault("row", str(error), "must keep the rules of the store") from None
         _once(self.trials, identity(trial), "actions", row["actions"])
         self.trials[identity(trial)] = trial
@@ -184,7 +194,9 @@ class FileRows:
                 row["actions"],
                 "must be those of a trial above that is ok and has samples",
             )
-        self.promotions.append(Promotion(at, admit_evidence(_claimed(row["evidence"])), row["created_s"]))
+        self.promotions.append(
+            Promotion(at, admit_evidence(_claimed(row["evidence"])), row["created_s"])
+        )
 
     def _keep_withdrawal(self, row: dict[str, Any]) -> None:
         at = self._named(row)
@@ -201,7 +213,9 @@ class FileRows:
         self._known_session(row)
         if row["chosen"] and row["status"] != Status.OK.value:
             raise FieldFault("chosen", True, f"must be false where status is {row['status']}")
-        verdict = self._verdict(Claim(text, fingerprint, row["space_version"], row["choice"], row["kind"]))
+        verdict = self._verdict(
+            Claim(text, fingerprint, row["space_version"], row["choice"], row["kind"])
+        )
         del given["kernel"], given["machine"]
         given |= {"evidence": _claimed(row["evidence"]), "status": Status(row["status"])}
         decision = admit_decision(Decision(text=text, fingerprint=fingerprint, **given))
@@ -224,7 +238,9 @@ class FileRows:
 
     def _named(self, row: dict[str, Any]) -> Identity | None:
         """The trial above that a row names; before version 3 by what was measured alone."""
-        at = Subject(row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"])
+        at = Subject(
+            row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"]
+        )
         if self.version < FIRST_WITH_DECISIONS:
             return self.measured.get(at)
         found = Identity(at, row["measured_by"], row["measured_s"])
@@ -250,7 +266,9 @@ class FileRows:
         if claim not in self.verdicts:
             self.verdicts[claim] = self.rule(claim)
         if fault := self.verdicts[claim].fault:
-            raise FieldFault("actions" if claim.kind == "schedule" else "choice", claim.actions, fault)
+            raise FieldFault(
+                "actions" if claim.kind == "schedule" else "choice", claim.actions, fault
+            )
         return self.verdicts[claim]
 
 
@@ -268,4 +286,6 @@ def _decoded(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FieldFault("line", raw[max(0, error.start - 10) : error.start + 10], "must be UTF-8") from None
+        raise FieldFault(
+            "line", raw[max(0, error.start - 10) : error.start + 10], "must be UTF-8"
+        ) from None

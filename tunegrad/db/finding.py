@@ -27,7 +27,9 @@ def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
         return found[0]
     if found:
         keys = ", ".join(f"{key_of(text)} {name}".strip() for text, name in found[:_SHOWN])
-        raise StoreError(f"kernel {wanted!r}: is the name or prefix of {len(found)}: {keys}; give one key")
+        raise StoreError(
+            f"kernel {wanted!r}: is the name or prefix of {len(found)}: {keys}; give one key"
+        )
     names = sorted({name for _, name in contents.kernels if name})
     close = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)
     close = [n for n in names if wanted.lower() in n.lower()][:_SHOWN] or close
@@ -39,4 +41,6 @@ def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
         some = names or [key_of(text) for text, _ in contents.kernels]
         more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
         advice = f"it knows {', '.join(some[:_SHOWN])}{more}"
-    raise StoreError(f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}")
+    raise StoreError(
+        f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}"
+    )

@@ -16,7 +16,15 @@ from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status, Trial
 
-__all__ = ["DecisionRow", "History", "LatencyRow", "MeasurementRow", "decision_view", "history", "model_history"]
+__all__ = [
+    "DecisionRow",
+    "History",
+    "LatencyRow",
+    "MeasurementRow",
+    "decision_view",
+    "history",
+    "model_history",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +109,22 @@ def model_history(model: str, latencies: Iterable[Latency], since_s: float = 0.0
     return History(model, "", latencies=tuple(rows))
 
 
-def history(contents: Contents, wanted: str, since_s: float = 0.0, *, every: bool = False) -> History:
+def history(
+    contents: Contents, wanted: str, since_s: float = 0.0, *, every: bool = False
+) -> History:
     """The history of a kernel by its name, key, start of a key, or text.
 
-    Those measurements are listed that show change: of schedules that were promoted, or measured more
-    than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the epoch. Raises
-    StoreError for what the store does not know, and names the models that it knows.
+    Those measurements are listed that show change: of schedules that were promoted, or measured
+    more than once; ``every``: all. ``since_s`` leaves out what is older, in seconds since the
+    epoch. Raises StoreError for what the store does not know, and names the models that it knows.
     """
     text, name = _kernel(contents, wanted)
     key = key_of(text)
     trials = [t for t in contents.trials if t.kernel_key == key]
     shown = trials if every else _changing(contents, trials)
-    decisions = [decision_view(d) for d in contents.decisions if d.key == key and d.created_s >= since_s]
+    decisions = [
+        decision_view(d) for d in contents.decisions if d.key == key and d.created_s >= since_s
+    ]
     marks = {p.trial for p in contents.promotions}, contents.withdrawn
     rows = [_measurement(t, *marks) for t in shown if t.created_s >= since_s]
     return History(
@@ -129,7 +141,11 @@ def _kernel(contents: Contents, wanted: str) -> tuple[str, str]:
         return find_kernel(contents, wanted)
     except StoreError as error:
         models = sorted({x.model for x in contents.latencies})
-        known = f"models with latencies: {', '.join(models)}" if models else "it has latencies of no model"
+        known = (
+            f"models with latencies: {', '.join(models)}"
+            if models
+            else "it has latencies of no model"
+        )
         raise StoreError(f"{error}; {known}") from error
 
 

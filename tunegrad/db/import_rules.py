@@ -40,7 +40,9 @@ _actions = text(_ACTION_CHARACTERS)
 
 def _largest_error(name: str, value: Any) -> float:
     """A number, or what is none: an error may be infinite, or not a number at all."""
-    return float(exact("inf", "nan")(name, value) if isinstance(value, str) else number()(name, value))
+    return float(
+        exact("inf", "nan")(name, value) if isinstance(value, str) else number()(name, value)
+    )
 
 
 def _limit(name: str, value: Any) -> float:
@@ -63,7 +65,11 @@ def _choice(name: str, value: Any) -> str:
 
 
 def _property(name: str, value: Any) -> float | str:
-    return str(text(200)(name, value)) if isinstance(value, str) else float(number(-_LARGEST, _LARGEST)(name, value))
+    return (
+        str(text(200)(name, value))
+        if isinstance(value, str)
+        else float(number(-_LARGEST, _LARGEST)(name, value))
+    )
 
 
 def _properties(name: str, value: Any) -> Properties:
@@ -72,7 +78,9 @@ def _properties(name: str, value: Any) -> Properties:
         raise FieldFault(name, value, f"must be an object of at most {_MOST_PROPERTIES} fields")
     if list(value) != sorted(value):
         raise FieldFault(name, value, "must be sorted by name")
-    return tuple((str(text(100)(name, key)), _property(f"{name}.{key}", v)) for key, v in value.items())
+    return tuple(
+        (str(text(100)(name, key)), _property(f"{name}.{key}", v)) for key, v in value.items()
+    )
 
 
 def _optional(rule: untrusted.Rule) -> untrusted.Rule:
@@ -148,8 +156,12 @@ ROWS: dict[str, untrusted.Rule] = {
         }
     ),
     "promotion": record({**_NAMED, "evidence": record(_EVIDENCE), "created_s": _time}),
-    "spend": record({"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}),
-    "withdrawal": record({**_NAMED, "reason": free_text(5000), "session": _name, "created_s": _time}),
+    "spend": record(
+        {"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}
+    ),
+    "withdrawal": record(
+        {**_NAMED, "reason": free_text(5000), "session": _name, "created_s": _time}
+    ),
     "decision": record(
         {
             "kind": exact(*QUESTIONS),

@@ -1,11 +1,13 @@
-"""Reading an exported file that nobody vouches for: good rows become Contents, each bad one is reported and skipped.
+"""Reading an exported file that nobody vouches for: good rows become Contents, each bad one is
+reported and skipped.
 
-    bytes   -->   lines of bounded length   -->   JSON objects   -->   fields by rule   -->   rows that name known rows
+    bytes --> lines of bounded length --> JSON objects --> fields by rule --> rows that name rows
 
-Data only: nothing of the file is evaluated, imported, opened or formatted into SQL. A row is refused when a field is
-missing, unknown, named twice, of another type, out of its range or too long; when a key or an id is not the hash of
-what it stands for; when it names a row that is not above it in the file; when its action text does not parse, is too
-long, or breaks the caller's rule of what is legal; when it says a trial again.
+Data only: nothing of the file is evaluated, imported, opened or formatted into SQL. A row is
+refused when a field is missing, unknown, named twice, of another type, out of its range or too
+long; when a key or an id is not the hash of what it stands for; when it names a row that is not
+above it in the file; when its action text does not parse, is too long, or breaks the caller's rule
+of what is legal; when it says a trial again.
 """
 
 from __future__ import annotations
@@ -34,9 +36,12 @@ MAX_REFUSALS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a file gave. ``warnings`` are about the file as a whole: it is shorter than it says, or has no end.
+    """What a file gave.
 
-    ``unchecked`` counts trials that were taken though nobody could tell whether they are legal, by the reason.
+    ``warnings`` are about the file as a whole: it is shorter than it says, or has no end.
+
+    ``unchecked`` counts trials that were taken though nobody could tell whether they are legal, by
+    the reason.
     """
 
     contents: Contents
@@ -46,10 +51,13 @@ class Reading:
 
 
 def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> Reading:
-    """Read the lines of an exported file; ``source`` names it. All rows of measurements come out marked as imported.
+    """Read the lines of an exported file; ``source`` names it.
 
-    ``rule`` says of each trial whether its actions are legal, and of each decision whether its choice is one; alike
-    ones are asked about once. Decisions among the trials of an older file come out as decisions.
+    All rows of measurements come out marked as imported.
+
+    ``rule`` says of each trial whether its actions are legal, and of each decision whether its
+    choice is one; alike ones are asked about once. Decisions among the trials of an older file come
+    out as decisions.
 
     Raises StoreError when it is no export at all, or of a newer version.
     """
@@ -59,11 +67,15 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> 
     for line_number, line in lines:
         work.take(line_number, line)
         if len(work.refusals) > MAX_REFUSALS:
-            raise StoreError(f"file {source}: more than {MAX_REFUSALS} bad rows: it is no export of a store")
+            raise StoreError(
+                f"file {source}: more than {MAX_REFUSALS} bad rows: it is no export of a store"
+            )
     seen = work.seen
     short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
     warnings = [f"file {source}: is cut short: it has {', '.join(short)}"] if short else []
-    contents = replace(work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0]))))
+    contents = replace(
+        work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0])))
+    )
     contents = apart(contents) if version < FIRST_WITH_DECISIONS else contents
     return Reading(contents, dict(work.unchecked), tuple(work.refusals), tuple(warnings))
 
@@ -80,12 +92,17 @@ def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
             line = None
         if line is None or line.strip():
             yield count, line
-    raise StoreError(f"file {source}: more than {MAX_ROWS} lines; split it by kernel with `store export --kernel`")
+    raise StoreError(
+        f"file {source}: more than {MAX_ROWS} lines; split it by kernel with `store export "
+        "--kernel`"
+    )
 
 
 def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str, int]]:
     """The version of the file's form, and how many rows of each kind it says it has."""
-    rule = f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
+    rule = (
+        f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
+    )
     try:
         header = untrusted.json_object((first[1] or b"").decode("utf-8"))
     except (FieldFault, UnicodeDecodeError):
@@ -95,13 +112,16 @@ def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str
     if version not in _VERSIONS:
         raise StoreError(
             f"file {source}: version {untrusted.shortened(version)} of the format is none of "
-            f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade tunegrad"
+            f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade "
+            "tunegrad"
         )
     added = {1: ("withdrawal", "decision", "latency"), 2: ("decision", "latency")}.get(version, ())
     kinds = [kind for kind in KINDS if kind not in added]
     try:
         counted = record({kind: integer(0, MAX_ROWS) for kind in kinds})
-        checked = record({"format": exact(FORMAT), "version": integer(1, FORMAT_VERSION), "rows": counted})("", header)
+        checked = record(
+            {"format": exact(FORMAT), "version": integer(1, FORMAT_VERSION), "rows": counted}
+        )("", header)
     except FieldFault as error:
         raise StoreError(f"file {source}: line 1: {error}") from None
     counts: dict[str, int] = checked["rows"]

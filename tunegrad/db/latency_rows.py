@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 LATENCY_VALUES = (
-    "model", "model_key", "kind", "samples_s", "default_samples_s", "session", "created_s", "versions",
+    "model", "model_key", "kind", "samples_s", "default_samples_s", "session", "created_s",
+    "versions",
     "state", "imported", "checksum",
 )  # fmt: skip
 """What encode_latency returns, in order; after fingerprint, which is the id of a row."""
@@ -78,7 +79,10 @@ def _latency_faults(x: Latency) -> Iterator[str]:
     yield from sample_faults("samples_s", x.samples_s)
     yield from sample_faults("default_samples_s", x.default_samples_s)
     if x.default_samples_s and len(x.default_samples_s) != len(x.samples_s):
-        yield f"{len(x.default_samples_s)} default_samples_s stand beside {len(x.samples_s)} samples_s"
+        yield (
+            f"{len(x.default_samples_s)} default_samples_s stand beside {len(x.samples_s)} "
+            "samples_s"
+        )
     if not math.isfinite(x.created_s):
         yield f"created_s is {x.created_s!r}, not finite"
     for name in ("model", "model_key", "session"):
@@ -100,8 +104,10 @@ def _latency_checksum(x: Latency) -> int:
 def encode_latency(x: Latency) -> tuple[object, ...]:
     """Values of an admitted latency for the columns LATENCY_VALUES."""
     return (
-        x.model, x.model_key, x.kind, dump(x.samples_s), dump(x.default_samples_s), x.session, x.created_s,
-        dump_properties(x.versions), dump_properties(x.state), int(x.imported), _latency_checksum(x),
+        x.model, x.model_key, x.kind, dump(x.samples_s), dump(x.default_samples_s), x.session,
+        x.created_s,
+        dump_properties(x.versions), dump_properties(x.state), int(x.imported),
+        _latency_checksum(x),
     )  # fmt: skip
 
 

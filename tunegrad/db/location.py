@@ -1,7 +1,7 @@
 """Where a store may live: a file in an existing directory, for writing on a local filesystem.
 
-SQLite's write-ahead log is shared memory between processes of one machine, and its locks are the filesystem's. Network
-filesystems break both, so a store there is read but never written.
+SQLite's write-ahead log is shared memory between processes of one machine, and its locks are the
+filesystem's. Network filesystems break both, so a store there is read but never written.
 """
 
 from __future__ import annotations
@@ -19,21 +19,30 @@ MOUNTS = Path("/proc/self/mounts")
 
 # fmt: off
 _NETWORK = frozenset((
-    "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "gpfs", "beegfs",
-    "glusterfs", "pvfs2", "davfs", "orangefs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs",
-    "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.davfs2", "fuse.smbnetfs", "fuse.cephfs", "fuse.goofys",
-    "fuse.juicefs", "fuse.curlftpfs", "fuse.nfs", "fuse.lustre", "fuse.gpfs", "fuse.beegfs", "fuse.moosefs",
-    "fuse.seaweedfs", "fuse.blobfuse2", "fuse.hdfs", "moosefs", "coda", "panfs", "gfs2", "ocfs2", "vboxsf", "vmhgfs",
+    "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "gpfs",
+    "beegfs",
+    "glusterfs", "pvfs2", "davfs", "orangefs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph",
+    "fuse.s3fs",
+    "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.davfs2", "fuse.smbnetfs", "fuse.cephfs",
+    "fuse.goofys",
+    "fuse.juicefs", "fuse.curlftpfs", "fuse.nfs", "fuse.lustre", "fuse.gpfs", "fuse.beegfs",
+    "fuse.moosefs",
+    "fuse.seaweedfs", "fuse.blobfuse2", "fuse.hdfs", "moosefs", "coda", "panfs", "gfs2", "ocfs2",
+    "vboxsf", "vmhgfs",
     "fuse.vmhgfs-fuse", "prl_fs", "drvfs",
 ))
 # fmt: on
 
 _REMOTE_SOURCE = re.compile(r"//[^/]+/.*|(\[[0-9a-fA-F:]+\]|[\w.@-]+):/.*")
-"""What a server's share is called, whatever its filesystem's type: ``//server/share``, ``host:/path``."""
+"""What a server's share is called, whatever its filesystem's type: ``//server/share``,
+``host:/path``.
+"""
 
 
 class Mount(NamedTuple):
-    """A line of the system's mount table: where, what type of filesystem, and of what device or server."""
+    """A line of the system's mount table: where, what type of filesystem, and of what device or
+    server.
+    """
 
     point: str
     kind: str
@@ -43,7 +52,8 @@ class Mount(NamedTuple):
 def is_network(mount: Mount) -> bool:
     """Whether other machines, or a machine around this one, may write to what is mounted there.
 
-    9p is how virtual machines and WSL show a folder of their host; as the root it is a sandbox's own.
+    9p is how virtual machines and WSL show a folder of their host; as the root it is a sandbox's
+    own.
     """
     if mount.kind == "9p":
         return mount.point != "/"
@@ -51,7 +61,9 @@ def is_network(mount: Mount) -> bool:
 
 
 def filesystem_of(path: Path, mounts: Path = MOUNTS) -> Mount:
-    """The mount that holds a resolved path; one of empty texts where the system has no mount table."""
+    """The mount that holds a resolved path; one of empty texts where the system has no mount
+    table.
+    """
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -82,11 +94,15 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
     mount = filesystem_of(path, mounts)
     if is_network(mount):
         raise StoreError(
-            f"store {path}: {mount.point} is a network filesystem ({mount.kind}), where locks and the write-ahead log "
+            f"store {path}: {mount.point} is a network filesystem ({mount.kind}), where locks "
+            "and the write-ahead log "
             "do not hold; put a store that is written on a local disk"
         )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        raise StoreError(f"store {path}: the file can not be written by this user; open it for reading, or copy it")
+        raise StoreError(
+            f"store {path}: the file can not be written by this user; open it for reading, or "
+            "copy it"
+        )
 
 
 def _check_readable(path: Path) -> None:

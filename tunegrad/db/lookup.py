@@ -1,12 +1,15 @@
 """What a lookup answers: Hit, Near or Miss, and for the last two which fields differ.
 
-    Hit    this kernel, this fingerprint, this space version: the stored winner.
-    Near   this kernel and this fingerprint, but its winners were found in another version of the space.
-    Miss   the kernel is unknown, has no OK trial, has them only on other machines, or its winner was withdrawn;
-           ``differences`` names the fields.
+    Hit   this kernel, this fingerprint, this space version: the stored winner.
+    Near  this kernel and this fingerprint, but its winners were found in another version of the
+          space.
+    Miss  the kernel is unknown, has no OK trial, has them only on other machines, or its winner was
+          withdrawn;
+          ``differences`` names the fields.
 
-The store knows no hardware, so it can not say that one fingerprint is good enough for another: any field that differs
-makes a Miss. ``nearest`` lists what a caller who asked for on_miss="nearest" may replay, closest first.
+The store knows no hardware, so it can not say that one fingerprint is good enough for another: any
+field that differs makes a Miss. ``nearest`` lists what a caller who asked for on_miss="nearest" may
+replay, closest first.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ _NEAREST = 8
 class Difference:
     """What kept a lookup from a hit.
 
-    ``field``: one of the fingerprint's, ``space_version``, ``kernel``, ``status``, or ``winner`` (it was withdrawn).
+    ``field``: one of the fingerprint's, ``space_version``, ``kernel``, ``status``, or ``winner``
+    (it was withdrawn).
     """
 
     field: str
@@ -46,7 +50,11 @@ class Difference:
         """As tables of kernels say it: ``field: here != stored``."""
         if self.field == "kernel":
             return "kernel: not in the store"
-        return f"winner: {self.stored}" if self.field == "winner" else f"{self.field}: {self.here} != {self.stored}"
+        return (
+            f"winner: {self.stored}"
+            if self.field == "winner"
+            else f"{self.field}: {self.here} != {self.stored}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A winner of this kernel on this machine, from another space version. ``nearest`` is not empty."""
+    """A winner of this kernel on this machine, from another space version.
+
+    ``nearest`` is not empty.
+    """
 
     differences: tuple[Difference, ...]
     nearest: tuple[Nearby, ...]
@@ -79,7 +90,10 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Nothing stored for this machine. ``differences`` are those of the nearest candidate, where there is one."""
+    """Nothing stored for this machine.
+
+    ``differences`` are those of the nearest candidate, where there is one.
+    """
 
     differences: tuple[Difference, ...]
     nearest: tuple[Nearby, ...] = ()
@@ -103,13 +117,17 @@ class WinnerSource(Protocol):
         """Whether any row names this kernel."""
 
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
+        first.
+        """
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> Sequence[Withdrawal]:
         """Trials of a kernel on a machine that shall not win again, oldest first."""
 
 
-def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
+def look_up(
+    source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, space_version: int
+) -> Lookup:
     """Ask ``source`` for a winner; on a miss say what differs and what is nearest."""
     trial = source.winner(kernel_key, fingerprint, space_version)
     if trial is not None:
@@ -117,7 +135,11 @@ def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, spa
     if not source.knows(kernel_key):
         return Miss((Difference("kernel", "", kernel_key),))
     nearest = _nearest(source, kernel_key, fingerprint, space_version)
-    withdrawn = [w for w in source.withdrawals(kernel_key, fingerprint) if w.trial.space_version == space_version]
+    withdrawn = [
+        w
+        for w in source.withdrawals(kernel_key, fingerprint)
+        if w.trial.space_version == space_version
+    ]
     if withdrawn:
         return Miss((Difference("winner", str(withdrawn[-1]), ""),), nearest)
     if not nearest:
@@ -127,7 +149,9 @@ def look_up(source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, spa
     return kind(first.differences, nearest)
 
 
-def _nearest(source: WinnerSource, key: str, fingerprint: Fingerprint, space_version: int) -> tuple[Nearby, ...]:
+def _nearest(
+    source: WinnerSource, key: str, fingerprint: Fingerprint, space_version: int
+) -> tuple[Nearby, ...]:
     """Winners elsewhere: this machine first, then by how many fields differ, then the newest."""
     ranked = []
     for age, (place, space) in enumerate(source.places(key)):
@@ -144,6 +168,10 @@ def _nearest(source: WinnerSource, key: str, fingerprint: Fingerprint, space_ver
     return tuple(found)
 
 
-def _differences(place: Fingerprint, space: int, fingerprint: Fingerprint, here: int) -> tuple[Difference, ...]:
+def _differences(
+    place: Fingerprint, space: int, fingerprint: Fingerprint, here: int
+) -> tuple[Difference, ...]:
     fields = tuple(Difference(*entry) for entry in place.differences(fingerprint))
-    return fields if space == here else (*fields, Difference("space_version", str(space), str(here)))
+    return (
+        fields if space == here else (*fields, Difference("space_version", str(space), str(here)))
+    )

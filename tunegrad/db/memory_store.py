@@ -1,4 +1,7 @@
-"""A store in memory: the same contract, no file. For tests, ``--store :memory:``, and the rest of a damaged file."""
+"""A store in memory: the same contract, no file.
+
+For tests, ``--store :memory:``, and the rest of a damaged file.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(MemoryTrials):
-    """Rows in dictionaries. ``problems`` is what ``verify`` reports: memory is not damaged, but its source may be."""
+    """Rows in dictionaries.
+
+    ``problems`` is what ``verify`` reports: memory is not damaged, but its source may be.
+    """
 
     def __init__(
         self,
@@ -74,20 +80,27 @@ class MemoryStore(MemoryTrials):
         self._decisions.append(decision)
         return len(self._decisions)
 
-    def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
+    def decision(
+        self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
+    ) -> Decision | None:
         """What stands of the decisions about one question here."""
         found = self.decisions(key, fingerprint, kind)
         return decided(d for d in found if d.space_version == space_version)
 
     def decisions(
-        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+        self,
+        key: str | None = None,
+        fingerprint: Fingerprint | None = None,
+        kind: Question | None = None,
     ) -> list[Decision]:
         """Every decision, oldest first; of one text, machine or kind of question where given."""
         self._check_open()
         return [
             d
             for d in self._decisions
-            if key in (None, d.key) and fingerprint in (None, d.fingerprint) and kind in (None, d.kind)
+            if key in (None, d.key)
+            and fingerprint in (None, d.fingerprint)
+            and kind in (None, d.kind)
         ]
 
     def record_latency(self, latency: Latency) -> int:
@@ -99,9 +112,14 @@ class MemoryStore(MemoryTrials):
         return len(self._latencies)
 
     def latencies(
-        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+        self,
+        model: str | None = None,
+        here: Fingerprint | None = None,
+        since_s: float | None = None,
     ) -> list[Latency]:
-        """Latencies of whole models, oldest first; of one model or machine, or not before a moment."""
+        """Latencies of whole models, oldest first; of one model or machine, or not before a
+        moment.
+        """
         self._check_open()
         found = [
             x
@@ -137,7 +155,9 @@ class MemoryStore(MemoryTrials):
         self._check_open()
         return self._spend.get((model_key, fingerprint, settings), 0.0)
 
-    def add_spend(self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float) -> float:
+    def add_spend(
+        self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float
+    ) -> float:
         """Add seconds to what was spent and return the new total."""
         self._check_writable()
         self._check_spend(model_key, seconds)
@@ -159,8 +179,12 @@ class MemoryStore(MemoryTrials):
         """Counts; a store in memory has no size."""
         self._check_open()
         counts = Counter(t.measurement.status for t in self._trials.values())
-        machines = {t.fingerprint for t in self._trials.values()} | {machine for _, machine, _ in self._spend}
-        machines |= {d.fingerprint for d in self._decisions} | {x.fingerprint for x in self._latencies}
+        machines = {t.fingerprint for t in self._trials.values()} | {
+            machine for _, machine, _ in self._spend
+        }
+        machines |= {d.fingerprint for d in self._decisions} | {
+            x.fingerprint for x in self._latencies
+        }
         return Stats(
             trials=len(self._trials),
             by_status=tuple((status, counts[status]) for status in Status),
@@ -172,12 +196,16 @@ class MemoryStore(MemoryTrials):
             withdrawals=len(self._withdrawn),
             decisions=len(self._decisions),
             latencies=len(self._latencies),
-            spent_s=sum(s for (_, _, settings), s in self._spend.items() if not settings.startswith(STOPPED)),
+            spent_s=sum(
+                s for (_, _, settings), s in self._spend.items() if not settings.startswith(STOPPED)
+            ),
             size_bytes=0,
             schema_version=SCHEMA_VERSION,
         )
 
     def verify(self) -> list[Problem]:
-        """What was wrong with the file that the rows came from; nothing, for a store that began in memory."""
+        """What was wrong with the file that the rows came from; nothing, for a store that began in
+        memory.
+        """
         self._check_open()
         return list(self._problems)

@@ -70,7 +70,9 @@ class MemoryTrials(BaseStore):
         measured.append(row)
         if wrong := wrong_of((n, self._trials[n]) for n in measured):
             number, found = wrong
-            self._strike(number, measured_again(found.measurement.error), found.session, found.created_s)
+            self._strike(
+                number, measured_again(found.measurement.error), found.session, found.created_s
+            )
         return row
 
     def _bare_session(self, session: str, started_s: float) -> None:
@@ -106,12 +108,16 @@ class MemoryTrials(BaseStore):
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy."""
         self._check_open()
-        return sum(t.session in sessions and t.policy.text == policy.text for t in self._trials.values())
+        return sum(
+            t.session in sessions and t.policy.text == policy.text for t in self._trials.values()
+        )
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
         """(key, text) of every kernel that has trials (of one fingerprint), by key."""
         self._check_open()
-        trials = (t for t in self._trials.values() if fingerprint is None or t.fingerprint == fingerprint)
+        trials = (
+            t for t in self._trials.values() if fingerprint is None or t.fingerprint == fingerprint
+        )
         return sorted({t.kernel_key: t.kernel_text for t in trials}.items())
 
     def id_of(self, trial: Trial) -> int | None:
@@ -124,15 +130,22 @@ class MemoryTrials(BaseStore):
         for trial, _ in reversed(self.promotions(kernel_key, fingerprint)):
             if trial.space_version == space_version:
                 return self._newest(trial)
-        place = [t for t in self.history(kernel_key, fingerprint) if t.space_version == space_version]
-        if any(w.trial.space_version == space_version for w in self.withdrawals(kernel_key, fingerprint)):
+        place = [
+            t for t in self.history(kernel_key, fingerprint) if t.space_version == space_version
+        ]
+        if any(
+            w.trial.space_version == space_version
+            for w in self.withdrawals(kernel_key, fingerprint)
+        ):
             return None
         found = fastest(place)
         return next((w.trial for w in found.values()), None)
 
     def _newest(self, trial: Trial) -> Trial:
         """The newest measurement that ran of what was promoted; from here before claimed."""
-        ran = [t for n in self._by_subject[subject(trial)] if (t := self._trials[n]).measurement.ran]
+        ran = [
+            t for n in self._by_subject[subject(trial)] if (t := self._trials[n]).measurement.ran
+        ]
         own = [t for t in ran if not t.origin.startswith(IMPORTED)]
         return (own or ran)[-1]
 
@@ -161,7 +174,9 @@ class MemoryTrials(BaseStore):
         """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
         self._check_open()
         pairs = ((self._trials[row], evidence) for row, evidence in self._promotions)
-        here = ((t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint)
+        here = (
+            (t, e) for t, e in pairs if t.kernel_key == kernel_key and t.fingerprint == fingerprint
+        )
         return [(t, e) for t, e in here if subject(t) not in self._withdrawn]
 
     def withdraw(self, trial_id: int, reason: str, session: str) -> int:
@@ -175,17 +190,25 @@ class MemoryTrials(BaseStore):
         trial = self._trials[trial_id]
         if subject(trial) not in self._withdrawn:
             self._bare_session(session, created_s)
-            self._withdrawn[subject(trial)] = Withdrawal(trial, self._reason(reason), session, created_s)
+            self._withdrawn[subject(trial)] = Withdrawal(
+                trial, self._reason(reason), session, created_s
+            )
         return 1 + list(self._withdrawn).index(subject(trial))
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
         """Every withdrawal of a kernel's trials on a machine, oldest first."""
         self._check_open()
         found = self._withdrawn.values()
-        return [w for w in found if w.trial.kernel_key == kernel_key and w.trial.fingerprint == fingerprint]
+        return [
+            w
+            for w in found
+            if w.trial.kernel_key == kernel_key and w.trial.fingerprint == fingerprint
+        ]
 
     def _seen(self, row: int) -> Trial:
         """A trial as it is seen from outside: wrong where it was withdrawn."""
         trial = self._trials[row]
         withdrawal = self._withdrawn.get(subject(trial))
-        return trial if withdrawal is None else withdrawn(trial, withdrawal.reason, withdrawal.session)
+        return (
+            trial if withdrawal is None else withdrawn(trial, withdrawal.reason, withdrawal.session)
+        )

@@ -1,23 +1,27 @@
-"""Contents of several stores as one, and contents of a stranger's file under those of a store: evidence wins.
+"""Contents of several stores as one, and contents of a stranger's file under those of a store:
+evidence wins.
 
-The same row twice (what was measured, by which session, when) is one row; where copies differ it is the one that comes
-first in this order: measured by a store's owner before imported; ``wrong`` before all other ends; ok before failures;
-more samples. Other measurements of the same are further rows. Where one of them ran and another was wrong, the same is
-withdrawn. What a file claims of something that an owner measured is left out.
+The same row twice (what was measured, by which session, when) is one row; where copies differ it is
+the one that comes first in this order: measured by a store's owner before imported; ``wrong``
+before all other ends; ok before failures; more samples. Other measurements of the same are further
+rows. Where one of them ran and another was wrong, the same is withdrawn. What a file claims of
+something that an owner measured is left out.
 
-Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time, but for one: the
-winner's comes last. The winner is one of those that the stores end with. One that another store has seen replaced is
-out: its successor won against it in person. A promotion whose trial any store has withdrawn is history and wins
-nothing. Of the others the first in this order wins: own before imported; tested against an incumbent before crowned
-without one; cold before warm; the lower median; the lower p-value; more samples; newer. A place without promotions has
-the winner that its trials give, which stand in the order of their time.
+Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time,
+but for one: the winner's comes last. The winner is one of those that the stores end with. One that
+another store has seen replaced is out: its successor won against it in person. A promotion whose
+trial any store has withdrawn is history and wins nothing. Of the others the first in this order
+wins: own before imported; tested against an incumbent before crowned without one; cold before warm;
+the lower median; the lower p-value; more samples; newer. A place without promotions has the winner
+that its trials give, which stand in the order of their time.
 
-Withdrawals are kept once for all measurements of the same, the oldest. An imported one only counts where the trial
-itself was imported. Decisions and latencies of all stores are kept, in the order of their time: what stands is what an
-owner chose last.
+Withdrawals are kept once for all measurements of the same, the oldest. An imported one only counts
+where the trial itself was imported. Decisions and latencies of all stores are kept, in the order of
+their time: what stands is what an owner chose last.
 
-An imported promotion never overrules what was measured here. Where a place has timed trials of its own and no promotion
-of its own, the best of its own is promoted by the test ``held``; where it has one, imported ones stand before it.
+An imported promotion never overrules what was measured here. Where a place has timed trials of its
+own and no promotion of its own, the best of its own is promoted by the test ``held``; where it has
+one, imported ones stand before it.
 """
 
 from __future__ import annotations
@@ -44,21 +48,30 @@ from tunegrad.trial import Measurement, Status, Trial
 __all__ = ["HELD", "merge_contents", "with_imported"]
 
 HELD = "held"
-"""The test of a promotion that keeps what was measured here before what a file claims; no samples were compared."""
+"""The test of a promotion that keeps what was measured here before what a file claims; no
+samples were compared.
+"""
 
 
 def merge_contents(stores: Sequence[Contents]) -> Contents:
-    """Everything that the stores hold. Their order does not matter; one that was merged before changes nothing."""
+    """Everything that the stores hold.
+
+    Their order does not matter; one that was merged before changes nothing.
+    """
     trials = _trials(t for store in stores for t in store.trials)
     given = (w for store in stores for w in store.withdrawals)
-    found = with_wrong_withdrawn(Contents(trials=tuple(trials.values()), withdrawals=tuple(given))).withdrawals
+    found = with_wrong_withdrawn(
+        Contents(trials=tuple(trials.values()), withdrawals=tuple(given))
+    ).withdrawals
     withdrawals = _withdrawals(found, trials)
     withdrawn = {w.trial.subject for w in withdrawals}
     merged = Contents(
         kernels=_kernels(stores),
         sessions=_sessions(s for store in stores for s in store.sessions),
         trials=tuple(sorted(trials.values(), key=_age)),
-        promotions=_promotions(stores, {i for i, t in trials.items() if t.measurement.ran}, withdrawn),
+        promotions=_promotions(
+            stores, {i for i, t in trials.items() if t.measurement.ran}, withdrawn
+        ),
         withdrawals=withdrawals,
         spends=_spends(s for store in stores for s in store.spends),
         decisions=_decisions(d for store in stores for d in store.decisions),
@@ -68,7 +81,8 @@ def merge_contents(stores: Sequence[Contents]) -> Contents:
 
 
 def with_imported(here: Contents, file: Contents) -> Contents:
-    """A store and what a file claims: rows of the store stay as they are, in their order; those of the file are new.
+    """A store and what a file claims: rows of the store stay as they are, in their order; those of
+    the file are new.
 
     Spent budget is only restored into an empty store: a file can not make a machine stop searching.
     """
@@ -102,7 +116,9 @@ def with_imported(here: Contents, file: Contents) -> Contents:
 
 
 def _settled(contents: Contents) -> Contents:
-    """With a promotion of its own for each place where imported rows would win against timed trials of its own."""
+    """With a promotion of its own for each place where imported rows would win against timed trials
+    of its own.
+    """
     void = {w.place for w in contents.withdrawals if not is_imported(w)}
     own = [t for t in contents.trials if not is_imported(t) and place_of(t) not in void]
     strangers = {place_of(t) for t in contents.trials if is_imported(t) and t.measurement.ran}
@@ -143,7 +159,12 @@ def _rank(trial: Trial) -> tuple[object, ...]:
 
 
 def _age(trial: Trial) -> tuple[object, ...]:
-    return trial.created_s, trial.kernel_key, dump_fingerprint(trial.fingerprint), _text(trial_row(trial))
+    return (
+        trial.created_s,
+        trial.kernel_key,
+        dump_fingerprint(trial.fingerprint),
+        _text(trial_row(trial)),
+    )
 
 
 def _text(row: dict[str, object]) -> str:
@@ -153,7 +174,9 @@ def _text(row: dict[str, object]) -> str:
 # ---- promotions
 
 
-def _promotions(stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set[Subject]) -> tuple[Promotion, ...]:
+def _promotions(
+    stores: Sequence[Contents], timed: Set[Identity], withdrawn: Set[Subject]
+) -> tuple[Promotion, ...]:
     own = {_claim(p) for store in stores for p in store.promotions if not is_imported(p)}
     chains: dict[Place, list[list[Promotion]]] = {}
     for store in stores:
@@ -180,11 +203,15 @@ def _chain(every_chain: Sequence[Sequence[Promotion]], withdrawn: Set[Subject]) 
 
 
 def _by_place(contents: Contents) -> Contents:
-    """Promotions sorted by place, and in each by time but for the last, which is the winner's and stays."""
+    """Promotions sorted by place, and in each by time but for the last, which is the winner's and
+    stays.
+    """
     places: dict[Place, list[Promotion]] = {}
     for p in contents.promotions:
         places.setdefault(p.place, []).append(p)
-    order = sorted(places, key=lambda at: (at.kernel_key, dump_fingerprint(at.fingerprint), at.space_version))
+    order = sorted(
+        places, key=lambda at: (at.kernel_key, dump_fingerprint(at.fingerprint), at.space_version)
+    )
     chains = (places[at] for at in order)
     ordered = (p for chain in chains for p in (*sorted(chain[:-1], key=_moment), chain[-1]))
     return replace(contents, promotions=tuple(ordered))
@@ -195,7 +222,15 @@ def _strength(promotion: Promotion) -> tuple[object, ...]:
     median_s = Measurement(Status.OK, e.challenger_samples_s).seconds
     samples = len(e.incumbent_samples_s) + len(e.challenger_samples_s)
     tested = bool(e.incumbent_samples_s)
-    return not is_imported(promotion), tested, e.cold, -median_s, -e.p_value, samples, *_moment(promotion)
+    return (
+        not is_imported(promotion),
+        tested,
+        e.cold,
+        -median_s,
+        -e.p_value,
+        samples,
+        *_moment(promotion),
+    )
 
 
 def _moment(promotion: Promotion) -> tuple[object, ...]:
@@ -210,8 +245,12 @@ def _claim(promotion: Promotion) -> tuple[object, ...]:
 # ---- the rest
 
 
-def _withdrawals(found: Iterable[Withdrawn], trials: Mapping[Identity, Trial]) -> tuple[Withdrawn, ...]:
-    """Of all measurements of the same the oldest withdrawal, own before imported; imported ones of imported trials."""
+def _withdrawals(
+    found: Iterable[Withdrawn], trials: Mapping[Identity, Trial]
+) -> tuple[Withdrawn, ...]:
+    """Of all measurements of the same the oldest withdrawal, own before imported; imported ones of
+    imported trials.
+    """
     kept: dict[Subject, Withdrawn] = {}
     for w in found:
         trial = trials.get(w.trial)
@@ -266,7 +305,9 @@ def _tells(x: Latency) -> str:
 
 
 def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
-    """Every kernel; of different names the first in the alphabet, so that the order of the stores does not matter."""
+    """Every kernel; of different names the first in the alphabet, so that the order of the stores
+    does not matter.
+    """
     names: dict[str, set[str]] = {}
     for text, name in (k for store in stores for k in store.kernels):
         names.setdefault(text, set()).add(name)
@@ -275,7 +316,9 @@ def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
 
 
 def _sessions(sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """Every session once: the known one before one that only its trials name, the ended before the running."""
+    """Every session once: the known one before one that only its trials name, the ended before the
+    running.
+    """
     found: dict[str, Session] = {}
     for session in sessions:
         known = found.get(session.id)
@@ -287,7 +330,8 @@ def _sessions(sessions: Iterable[Session]) -> tuple[Session, ...]:
 def _told(session: Session) -> tuple[object, ...]:
     ended_s = -1.0 if session.ended_s is None else session.ended_s
     return (
-        bool(session.command), ended_s, -session.started_s, session.command, session.seed, session.settings,
+        bool(session.command), ended_s, -session.started_s, session.command, session.seed,
+        session.settings,
         session.version, session.versions, session.state,
     )  # fmt: skip
 

@@ -1,8 +1,11 @@
-"""The schema, as the ordered steps that made it. A released step is never edited: a change is a new step.
+"""The schema, as the ordered steps that made it.
 
-Step N takes a store from version N to version N + 1 (``PRAGMA user_version``). All missing steps run in one
-transaction, so a store is at one version or at another, never between. What no SQL can convert is done by Python after
-all steps, in the same transaction (``CONVERSIONS``). ``tests/unit/store_schema_N.sql`` is a frozen store of version N.
+A released step is never edited: a change is a new step.
+
+Step N takes a store from version N to version N + 1 (``PRAGMA user_version``). All missing steps
+run in one transaction, so a store is at one version or at another, never between. What no SQL can
+convert is done by Python after all steps, in the same transaction (``CONVERSIONS``).
+``tests/unit/store_schema_N.sql`` is a frozen store of version N.
 """
 
 from __future__ import annotations
@@ -148,7 +151,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE r.place = 1""",
     ),
     (
-        # The same may be measured again: history is only added to. What it was timed beside is kept.
+        # The same may be measured again: history is only added to. What it was timed beside is
+        # kept.
         "DROP VIEW winners",
         """CREATE TABLE trials_3 (
             id INTEGER PRIMARY KEY,
@@ -202,7 +206,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
             created_s REAL NOT NULL,
             checksum INTEGER NOT NULL
         )""",
-        "CREATE INDEX decisions_by_question ON decisions (kernel, fingerprint, space_version, kind)",
+        (
+            "CREATE INDEX decisions_by_question ON decisions (kernel, fingerprint, "
+            "space_version, kind)"
+        ),
         """CREATE TABLE latencies (
             id INTEGER PRIMARY KEY,
             model TEXT NOT NULL,
@@ -267,18 +274,26 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 SCHEMA_VERSION = len(STEPS)
 
-CONVERSIONS: tuple[tuple[int, Callable[[sqlite3.Connection], None]], ...] = ((3, separate_decisions),)
-"""What a store of an older schema than this needs after all steps, by code that knows the newest schema only."""
+CONVERSIONS: tuple[tuple[int, Callable[[sqlite3.Connection], None]], ...] = (
+    (3, separate_decisions),
+)
+"""What a store of an older schema than this needs after all steps, by code that knows the
+newest schema only.
+"""
 
 _NO_WITHDRAWALS = """CREATE TEMP TABLE withdrawals (
     id INTEGER PRIMARY KEY, kernel, fingerprint, trial, reason, session, created_s
 )"""
 _TRIALS = (
-    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' AS reference_program,"
+    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' "
+    "AS reference_program,"
     " 0.0 AS reference_s"
 )
 _BEFORE_3 = (
-    "CREATE TEMP VIEW sessions AS SELECT rowid, *, '{}' AS versions, '{}' AS state FROM main.sessions",
+    (
+        "CREATE TEMP VIEW sessions AS SELECT rowid, *, '{}' AS versions, '{}' AS state FROM "
+        "main.sessions"
+    ),
     """CREATE TEMP TABLE decisions (
         id INTEGER PRIMARY KEY, kernel, fingerprint, kind, space_version, choice, chosen, evidence, status, error,
         policy, session, created_s, checksum
@@ -295,8 +310,8 @@ SALVAGED: tuple[tuple[str, ...], ...] = (
     (f"{_TRIALS} FROM main.trials", *_BEFORE_3),
     (),
 )
-"""What makes a damaged file, which can not be migrated, look like one of the newest version to a connection that reads
-it, by the file's version. Temporary names come before those of the file.
+"""What makes a damaged file, which can not be migrated, look like one of the newest version to a
+connection that reads it, by the file's version. Temporary names come before those of the file.
 """
 
 

@@ -34,12 +34,13 @@ def open_store(
 ) -> Store:
     """Open the store at ``path``, or a fresh one in memory for ``:memory:``.
 
-    "write" creates a missing file, migrates an old one and holds the writer's lock until closed. "read" never writes a
-    row, needs no lock and works beside a writer; of a damaged file it gives what can be read, with a logged warning and
-    the list from ``verify``. ``trace`` is called with every SQL statement. ``mounts`` is the system's mount table.
+    "write" creates a missing file, migrates an old one and holds the writer's lock until closed.
+    "read" never writes a row, needs no lock and works beside a writer; of a damaged file it gives
+    what can be read, with a logged warning and the list from ``verify``. ``trace`` is called with
+    every SQL statement. ``mounts`` is the system's mount table.
 
-    Raises StoreError, in one line: a missing directory, a missing, unreadable, foreign, newer or damaged file, another
-    writer, a network filesystem.
+    Raises StoreError, in one line: a missing directory, a missing, unreadable, foreign, newer or
+    damaged file, another writer, a network filesystem.
     """
     if mode not in ("read", "write"):
         raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
@@ -55,7 +56,9 @@ def open_store(
     return _open_reader(resolved, clock, trace)
 
 
-def _open_writer(path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None) -> SqliteStore:
+def _open_writer(
+    path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None
+) -> SqliteStore:
     lock = WriterLock(path)
     try:
         return SqliteStore(path, connect_writer(path, trace), lock, clock)
@@ -64,7 +67,9 @@ def _open_writer(path: Path, clock: Callable[[], float], trace: Callable[[str], 
         raise
 
 
-def _open_reader(path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None) -> Store:
+def _open_reader(
+    path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None
+) -> Store:
     try:
         return SqliteStore(path, connect_reader(path, trace), None, clock)
     except DamagedStore as error:

@@ -29,9 +29,10 @@ Mode = Literal["read", "write"]
 class Store(Protocol):
     """Trials, winners, decisions, latencies of whole models, sessions and spent budget.
 
-    Every method may raise StoreError; those that write do, when the store was opened for reading. What a method
-    wrote is committed before it returns. Damaged rows are skipped and reported by ``verify``, never returned.
-    A store belongs to the process that opened it; its threads may share it.
+    Every method may raise StoreError; those that write do, when the store was opened for reading.
+    What a method wrote is committed before it returns. Damaged rows are skipped and reported by
+    ``verify``, never returned. A store belongs to the process that opened it; its threads may share
+    it.
     """
 
     @property
@@ -45,23 +46,29 @@ class Store(Protocol):
         """The store itself."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Close it."""
 
     def add(self, trial: Trial) -> int:
         """Commit one trial and return its id, > 0 and rising.
 
-        Two trials measured the same when kernel, fingerprint, actions, policy text and space version
-        are equal: the later one is a further row. It is the same row when its session and moment are
-        equal, too: then nothing is written, and that row's id is returned. A damaged row is replaced
-        by a new measurement of the same, under the same id. Where one measurement of the same ran and
-        another was wrong, they are withdrawn. Raises InternalError for a trial that breaks its rules
-        (a key that is not the hash of the text, a time that is negative or not finite).
+        Two trials measured the same when kernel, fingerprint, actions, policy text and space
+        version are equal: the later one is a further row. It is the same row when its session and
+        moment are equal, too: then nothing is written, and that row's id is returned. A damaged row
+        is replaced by a new measurement of the same, under the same id. Where one measurement of
+        the same ran and another was wrong, they are withdrawn. Raises InternalError for a trial
+        that breaks its rules (a key that is not the hash of the text, a time that is negative or
+        not finite).
         """
 
     def together(self) -> AbstractContextManager[None]:
-        """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
+        """Trials that are added in the block are committed at its end, at the cost of one commit;
+        or none of them.
+        """
 
     def trials(
         self,
@@ -70,32 +77,42 @@ class Store(Protocol):
         policy: Policy | None = None,
         without: Collection[str] = (),
     ) -> list[Trial]:
-        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where given.
+        """Trials of a kernel, oldest first; of one fingerprint or one policy (by its text) where
+        given.
 
-        Of what was measured several times it is the measurement that counts: one from here before one of a file, a
-        wrong one before all others, a settled end before a crash that was seen once only, then the newest. A withdrawn
-        one reads as ``wrong``: it has no samples, and its error says who withdrew it, and why. It is as if the sessions
-        in ``without`` had measured nothing.
+        Of what was measured several times it is the measurement that counts: one from here before
+        one of a file, a wrong one before all others, a settled end before a crash that was seen
+        once only, then the newest. A withdrawn one reads as ``wrong``: it has no samples, and its
+        error says who withdrew it, and why. It is as if the sessions in ``without`` had measured
+        nothing.
         """
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
-        """Every measurement of a kernel, as it was measured, oldest first; of one fingerprint where given."""
+        """Every measurement of a kernel, as it was measured, oldest first; of one fingerprint where
+        given.
+        """
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy (by its text)."""
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> Sequence[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where given."""
+        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where
+        given.
+        """
 
     def id_of(self, trial: Trial) -> int | None:
-        """The id of the row that this trial is: the same measured by the same session at the same moment."""
+        """The id of the row that this trial is: the same measured by the same session at the same
+        moment.
+        """
 
     def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
-        """The trial promoted last; with no promotion, the fastest OK trial by median, the oldest of equals.
+        """The trial promoted last; with no promotion, the fastest OK trial by median, the oldest of
+        equals.
 
-        Figures of two policies do not compare: with no promotion, only the policy of the newest OK trial counts. A
-        withdrawn trial does not win; where one was withdrawn, only a promotion makes a winner, not speed. What was
-        promoted and measured again since comes with the figures of the newest measurement that ran.
+        Figures of two policies do not compare: with no promotion, only the policy of the newest OK
+        trial counts. A withdrawn trial does not win; where one was withdrawn, only a promotion
+        makes a winner, not speed. What was promoted and measured again since comes with the figures
+        of the newest measurement that ran.
         """
 
     def lookup(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
@@ -105,12 +122,16 @@ class Store(Protocol):
         """Whether any row names this kernel."""
 
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest first."""
+        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
+        first.
+        """
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
-        """Make a trial the winner of its kernel, fingerprint and space version; returns the promotion's id.
+        """Make a trial the winner of its kernel, fingerprint and space version; returns the
+        promotion's id.
 
-        Raises StoreError when there is no such trial, when it is not OK with samples, or when it was withdrawn.
+        Raises StoreError when there is no such trial, when it is not OK with samples, or when it
+        was withdrawn.
         """
 
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
@@ -125,7 +146,9 @@ class Store(Protocol):
         """
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were measured."""
+        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were
+        measured.
+        """
 
     def record_decision(self, decision: Decision) -> int:
         """Commit an alternative of a question, and whether it stands from now on; returns its id.
@@ -133,21 +156,34 @@ class Store(Protocol):
         Raises InternalError for one that breaks its rules: what failed does not stand.
         """
 
-    def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
+    def decision(
+        self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
+    ) -> Decision | None:
         """What stands of the decisions about one text here: own before imported, then the last."""
 
     def decisions(
-        self, key: str | None = None, fingerprint: Fingerprint | None = None, kind: Question | None = None
+        self,
+        key: str | None = None,
+        fingerprint: Fingerprint | None = None,
+        kind: Question | None = None,
     ) -> list[Decision]:
         """Every decision, oldest first; about one text, on one machine, of one kind where given."""
 
     def record_latency(self, latency: Latency) -> int:
-        """Commit what a whole model took; returns the row's id. Raises InternalError for one without samples."""
+        """Commit what a whole model took; returns the row's id.
+
+        Raises InternalError for one without samples.
+        """
 
     def latencies(
-        self, model: str | None = None, here: Fingerprint | None = None, since_s: float | None = None
+        self,
+        model: str | None = None,
+        here: Fingerprint | None = None,
+        since_s: float | None = None,
     ) -> list[Latency]:
-        """Latencies of whole models, oldest first; of one model, on one machine, from a moment on where given."""
+        """Latencies of whole models, oldest first; of one model, on one machine, from a moment on
+        where given.
+        """
 
     def session(
         self,
@@ -159,10 +195,12 @@ class Store(Protocol):
         versions: Properties = (),
         state: Properties = (),
     ) -> AbstractContextManager[Session]:
-        """Open a session row and, when the block ends however it ends, note the time. A fresh id where none is given.
+        """Open a session row and, when the block ends however it ends, note the time.
 
-        ``settings`` must be JSON; ``seed`` fits 64 bits. ``versions`` are of what measures, ``state`` is the machine's.
-        Raises StoreError when the id is taken.
+        A fresh id where none is given.
+
+        ``settings`` must be JSON; ``seed`` fits 64 bits. ``versions`` are of what measures,
+        ``state`` is the machine's. Raises StoreError when the id is taken.
         """
 
     def sessions(self) -> list[Session]:
@@ -174,7 +212,9 @@ class Store(Protocol):
     def spent(self, model_key: str, fingerprint: Fingerprint, settings: str) -> float:
         """Seconds of tuning budget already spent on a model under these settings; 0 where none."""
 
-    def add_spend(self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float) -> float:
+    def add_spend(
+        self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float
+    ) -> float:
         """Add seconds to what was spent and return the new total."""
 
     def name_kernel(self, kernel_text: str, name: str) -> None:

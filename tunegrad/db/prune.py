@@ -1,10 +1,10 @@
 """A store with fewer trials, and the same winners.
 
-Kept whatever is asked: every promoted trial with its evidence; every withdrawn one; the winner of every kernel,
-machine, space version and policy; the newest OK trial of each, which says which policy counts; of
-what is kept, the measurement that counts. Decisions, latencies, sessions, names of kept kernels and
-spent budget stay. What is removed was measured for nothing if it is needed again: a search would
-measure it once more.
+Kept whatever is asked: every promoted trial with its evidence; every withdrawn one; the winner of
+every kernel, machine, space version and policy; the newest OK trial of each, which says which
+policy counts; of what is kept, the measurement that counts. Decisions, latencies, sessions, names
+of kept kernels and spent budget stay. What is removed was measured for nothing if it is needed
+again: a search would measure it once more.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ __all__ = ["PruneRules", "prune_contents"]
 class PruneRules:
     """Which trials go: those that every rule given names.
 
-    ``keep_best``: all but the N fastest OK trials of each kernel, machine, space version and policy; failures too.
-    ``before_s``: those created before this moment. ``space_version``: those of this version of the space.
+    ``keep_best``: all but the N fastest OK trials of each kernel, machine, space version and
+    policy; failures too. ``before_s``: those created before this moment. ``space_version``: those
+    of this version of the space.
     """
 
     keep_best: int | None = None
@@ -34,7 +35,9 @@ class PruneRules:
 
     def __post_init__(self) -> None:
         if self.keep_best is None and self.before_s is None and self.space_version is None:
-            raise StoreError("prune: no rule says which trials go; give keep_best, before_s or space_version")
+            raise StoreError(
+                "prune: no rule says which trials go; give keep_best, before_s or space_version"
+            )
         if self.keep_best is not None and self.keep_best < 0:
             raise StoreError(f"prune: keep_best {self.keep_best} must be at least 0")
 
@@ -56,7 +59,9 @@ def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
     trials = tuple(t for t in contents.trials if identity(t) in stay)
     named = {t.kernel_key for t in trials} | {d.key for d in contents.decisions}
     gone = {t.kernel_text for t in contents.trials if t.kernel_key not in named}
-    return replace(contents, trials=trials, kernels=tuple(k for k in contents.kernels if k[0] not in gone))
+    return replace(
+        contents, trials=trials, kernels=tuple(k for k in contents.kernels if k[0] not in gone)
+    )
 
 
 def _protected(contents: Contents) -> set[Identity]:
@@ -69,10 +74,14 @@ def _protected(contents: Contents) -> set[Identity]:
 
 
 def _best(contents: Contents, count: int) -> set[Identity]:
-    """The fastest timed trials of every place and policy, the older of equals; only measurements that count."""
+    """The fastest timed trials of every place and policy, the older of equals; only measurements
+    that count.
+    """
     groups: dict[tuple[object, ...], list[Trial]] = {}
     for trial in standing(contents.trials):
         if trial.measurement.ran:
             groups.setdefault((place_of(trial), trial.policy.text), []).append(trial)
-    ranked = (sorted(group, key=lambda t: t.measurement.seconds)[:count] for group in groups.values())
+    ranked = (
+        sorted(group, key=lambda t: t.measurement.seconds)[:count] for group in groups.values()
+    )
     return {identity(t) for group in ranked for t in group}

@@ -1,4 +1,6 @@
-"""The contents of a store file, sound or damaged: every row that can be read, and what is wrong with the rest."""
+"""The contents of a store file, sound or damaged: every row that can be read, and what is wrong
+with the rest.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ __all__ = ["read_contents", "salvaged_contents", "sound_contents"]
 
 
 def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem, ...]]:
-    """What the store at ``path`` holds, and every problem that kept a row out. Raises StoreError; writes nothing."""
+    """What the store at ``path`` holds, and every problem that kept a row out.
+
+    Raises StoreError; writes nothing.
+    """
     try:
         resolved = Path(path).expanduser().resolve()
         check_location(resolved, write=False)
@@ -42,7 +47,10 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
 
 
 def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
-    """What can be read of a damaged store, of any released schema, and every problem. Raises StoreError."""
+    """What can be read of a damaged store, of any released schema, and every problem.
+
+    Raises StoreError.
+    """
     contents, problems = _read(connect_salvager(path), path)
     return apart(contents), problems
 
@@ -57,12 +65,16 @@ def _read(connection: sqlite3.Connection, path: Path) -> tuple[Contents, tuple[P
 
 
 def sound_contents(path: str | os.PathLike[str]) -> Contents:
-    """What a store holds that is to be rewritten. Raises StoreError when any of it is damaged: that would be lost."""
+    """What a store holds that is to be rewritten.
+
+    Raises StoreError when any of it is damaged: that would be lost.
+    """
     contents, problems = read_contents(path)
     if problems:
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise StoreError(
-            f"store {os.fspath(path)}: is damaged ({problems[0]}{more}), so it is not rewritten; copy what is sound "
+            f"store {os.fspath(path)}: is damaged ({problems[0]}{more}), so it is not "
+            "rewritten; copy what is sound "
             "with `tunegrad store verify --salvage NEW` and use that"
         )
     return contents
@@ -73,9 +85,17 @@ def _contents(connection: sqlite3.Connection) -> Contents:
     for row in _rows(connection, "trials"):
         if isinstance(trial := decode_trial(row), Trial):
             trials[row[0]] = trial
-    sessions = (s for row in _rows(connection, "sessions") if isinstance(s := decode_session(row), Session))
-    decisions = (d for row in _rows(connection, "decisions") if isinstance(d := decode_decision(row), Decision))
-    latencies = (x for row in _rows(connection, "latencies") if isinstance(x := decode_latency(row), Latency))
+    sessions = (
+        s for row in _rows(connection, "sessions") if isinstance(s := decode_session(row), Session)
+    )
+    decisions = (
+        d
+        for row in _rows(connection, "decisions")
+        if isinstance(d := decode_decision(row), Decision)
+    )
+    latencies = (
+        x for row in _rows(connection, "latencies") if isinstance(x := decode_latency(row), Latency)
+    )
     kernels = [row for row in _rows(connection, "kernels") if check_row("kernels", row) is None]
     spends = [
         Spend(row[1], load_fingerprint(row[2]), row[3], float(row[4]))
@@ -94,10 +114,16 @@ def _contents(connection: sqlite3.Connection) -> Contents:
     ).with_sound_promotions()
 
 
-def _promotions(connection: sqlite3.Connection, identities: dict[int, Identity]) -> Iterator[Promotion]:
+def _promotions(
+    connection: sqlite3.Connection, identities: dict[int, Identity]
+) -> Iterator[Promotion]:
     for row in _rows(connection, "promotions"):
         evidence = decode_evidence(row[0], row[1])
-        if check_row("promotions", row) is None and isinstance(evidence, Evidence) and row[2] in identities:
+        if (
+            check_row("promotions", row) is None
+            and isinstance(evidence, Evidence)
+            and row[2] in identities
+        ):
             yield Promotion(identities[row[2]], evidence, float(row[-1]))
 
 

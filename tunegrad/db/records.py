@@ -28,10 +28,14 @@ __all__ = [
 ]
 
 Properties = tuple[tuple[str, float | str], ...]
-"""Named numbers and words, sorted by name: the versions of what measured, the state of its machine."""
+"""Named numbers and words, sorted by name: the versions of what measured, the state of its
+machine.
+"""
 
 Question = Literal["images", "cut", "variant"]
-"""What a decision answers: the form of a graph's images, where a region is cut, how a kernel runs."""
+"""What a decision answers: the form of a graph's images, where a region is cut, how a kernel
+runs.
+"""
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
@@ -41,10 +45,14 @@ LatencyKind = Literal["tuned", "default"]
 LATENCY_KINDS: tuple[LatencyKind, ...] = get_args(LatencyKind)
 
 IMPORTED = "imported:"
-"""How the origin of a trial, and the test of a promotion, begin when they came out of an imported file."""
+"""How the origin of a trial, and the test of a promotion, begin when they came out of an
+imported file.
+"""
 
 STOPPED = "stopped: "
-"""How the settings of a spend begin that is no time spent, but the budget within which a search is over already."""
+"""How the settings of a spend begin that is no time spent, but the budget within which a search
+is over already.
+"""
 
 WITHDRAWN = "withdrawn by session "
 """How the error of a trial begins that was withdrawn."""
@@ -54,8 +62,9 @@ WITHDRAWN = "withdrawn by session "
 class Evidence:
     """Why a challenger replaced an incumbent: the two-sample test and the samples it saw.
 
-    ``test`` names the test, ``p_value`` is in [0, 1]. Samples are in seconds and interleaved; the incumbent's are
-    empty for the first winner of a kernel. ``cold`` says whether caches were evicted before each sample.
+    ``test`` names the test, ``p_value`` is in [0, 1]. Samples are in seconds and interleaved; the
+    incumbent's are empty for the first winner of a kernel. ``cold`` says whether caches were
+    evicted before each sample.
     """
 
     test: str
@@ -72,7 +81,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A trial that shall never win again, as it was measured; which session said so, and what it saw."""
+    """A trial that shall never win again, as it was measured; which session said so, and what it
+    saw.
+    """
 
     trial: Trial
     reason: str
@@ -90,10 +101,13 @@ def withdrawn_by(session: str, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of a command that measured. ``settings`` is JSON text; ``ended_s`` is None while it runs, or if killed.
+    """One run of a command that measured.
 
-    A session that only its trials' rows name (imported ones) has an empty command. Times are seconds since the epoch.
-    ``versions`` are of what measured, ``state`` is the machine's when it began; rows before schema 3 have neither.
+    ``settings`` is JSON text; ``ended_s`` is None while it runs, or if killed.
+
+    A session that only its trials' rows name (imported ones) has an empty command. Times are
+    seconds since the epoch. ``versions`` are of what measured, ``state`` is the machine's when it
+    began; rows before schema 3 have neither.
     """
 
     id: str
@@ -109,12 +123,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An alternative of a question, how it fared beside what stood before, and whether it stands since.
+    """An alternative of a question, how it fared beside what stood before, and whether it stands
+    since.
 
-    ``text`` is what the question is about: a graph's launches (images), a region (cut), a kernel (variant). ``choice``
-    names the alternative. ``evidence`` has the samples of both sides, in seconds; of what stood first, and of what
-    failed, the incumbent's are empty. ``status`` is OK or how the alternative failed, and ``error`` what was seen.
-    ``policy`` says in a policy's text how the samples were taken. ``created_s`` counts from the epoch.
+    ``text`` is what the question is about: a graph's launches (images), a region (cut), a kernel
+    (variant). ``choice`` names the alternative. ``evidence`` has the samples of both sides, in
+    seconds; of what stood first, and of what failed, the incumbent's are empty. ``status`` is OK or
+    how the alternative failed, and ``error`` what was seen. ``policy`` says in a policy's text how
+    the samples were taken. ``created_s`` counts from the epoch.
     """
 
     kind: Question
@@ -143,10 +159,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """What a whole model took, in seconds a run: when, where, by which versions, in which state of the machine.
+    """What a whole model took, in seconds a run: when, where, by which versions, in which state of
+    the machine.
 
-    ``model_key`` names its graph. ``default_samples_s`` were taken in the same turns with the default schedules; empty
-    where nothing ran beside it, else as many as ``samples_s``. ``created_s`` counts from the epoch.
+    ``model_key`` names its graph. ``default_samples_s`` were taken in the same turns with the
+    default schedules; empty where nothing ran beside it, else as many as ``samples_s``.
+    ``created_s`` counts from the epoch.
     """
 
     model: str
@@ -168,27 +186,43 @@ class Latency:
 
     @property
     def gain(self) -> float | None:
-        """How many times as long the default schedules take, turn by turn, by the median; None without them."""
-        turns = zip(self.samples_s, self.default_samples_s, strict=True) if self.default_samples_s else ()
+        """How many times as long the default schedules take, turn by turn, by the median; None
+        without them.
+        """
+        turns = (
+            zip(self.samples_s, self.default_samples_s, strict=True)
+            if self.default_samples_s
+            else ()
+        )
         ratios = [default / mine for mine, default in turns if mine > 0]
         return middle(ratios) if ratios else None
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A damaged row or file: found, reported and skipped. ``row`` is the row's id, None for a whole table or file."""
+    """A damaged row or file: found, reported and skipped.
+
+    ``row`` is the row's id, None for a whole table or file.
+    """
 
     table: str
     row: int | None
     text: str
 
     def __str__(self) -> str:
-        return f"{self.table}: {self.text}" if self.row is None else f"{self.table} row {self.row}: {self.text}"
+        return (
+            f"{self.table}: {self.text}"
+            if self.row is None
+            else f"{self.table} row {self.row}: {self.text}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a store holds. ``by_status`` lists every status; ``unknown_status`` counts rows with none of them."""
+    """What a store holds.
+
+    ``by_status`` lists every status; ``unknown_status`` counts rows with none of them.
+    """
 
     trials: int
     by_status: tuple[tuple[Status, int], ...]

@@ -1,7 +1,10 @@
-"""A trial as a row of the store, and back. Rows are data: JSON and numbers, checked again each time they are read.
+"""A trial as a row of the store, and back.
 
-Going in, a trial that breaks a rule is a bug of the caller (InternalError). Coming out, a row that breaks one is
-damaged (a Problem), and so is a row whose checksum does not match: a flipped bit in a sample must not make a winner.
+Rows are data: JSON and numbers, checked again each time they are read.
+
+Going in, a trial that breaks a rule is a bug of the caller (InternalError). Coming out, a row that
+breaks one is damaged (a Problem), and so is a row whose checksum does not match: a flipped bit in a
+sample must not make a winner.
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ TRIAL_COLUMNS = ", ".join(
     ("t.id", "k.key", "k.text", "f.fields", "p.text", "p.fields", *(f"t.{n}" for n in TRIAL_VALUES))
 )
 TRIAL_FROM = (
-    "trials t LEFT JOIN kernels k ON k.id = t.kernel LEFT JOIN fingerprints f ON f.id = t.fingerprint"
+    "trials t LEFT JOIN kernels k ON k.id = t.kernel LEFT JOIN fingerprints f ON f.id = "
+    "t.fingerprint"
     " LEFT JOIN policies p ON p.id = t.policy"
 )
 
@@ -90,19 +94,25 @@ key_of = lru_cache(maxsize=256)(keys.key_of)
 """The key of a kernel by its canonical text; the latest are remembered, since rows repeat them."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Rules
 
 
 def _faults(trial: Trial) -> Iterator[str]:
     """Every rule that a trial breaks."""
     if key_of(trial.kernel_text) != trial.kernel_key:
-        yield f"kernel key {trial.kernel_key!r} is not the hash {key_of(trial.kernel_text)} of its text"
+        yield (
+            f"kernel key {trial.kernel_key!r} is not the hash {key_of(trial.kernel_text)} of "
+            "its text"
+        )
     m = trial.measurement
     yield from sample_faults("samples_s", m.samples_s)
     yield from sample_faults("reference_samples_s", m.reference_samples_s)
     if m.reference_samples_s and len(m.reference_samples_s) != len(m.samples_s):
-        yield f"{len(m.reference_samples_s)} reference_samples_s stand beside {len(m.samples_s)} samples_s"
+        yield (
+            f"{len(m.reference_samples_s)} reference_samples_s stand beside "
+            f"{len(m.samples_s)} samples_s"
+        )
     for name in (*_DURATIONS, "reference_s"):
         value = getattr(m, name)
         if not (math.isfinite(value) and value >= 0):
@@ -145,16 +155,23 @@ def admit(trial: Trial) -> Trial:
         timing_s=real(m.timing_s),
         max_error=real(m.max_error),
     )
-    trial = replace(trial, measurement=measurement, created_s=real(trial.created_s), origin=clean_text(trial.origin))
+    trial = replace(
+        trial,
+        measurement=measurement,
+        created_s=real(trial.created_s),
+        origin=clean_text(trial.origin),
+    )
     faults = list(_faults(trial))
     if fault := _fingerprint_fault(trial.fingerprint):
         faults.append(fault)
     if faults:
-        raise InternalError(f"trial of kernel {trial.kernel_key}, actions {trial.actions!r}: {'; '.join(faults)}")
+        raise InternalError(
+            f"trial of kernel {trial.kernel_key}, actions {trial.actions!r}: {'; '.join(faults)}"
+        )
     return trial
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Into rows
 
 
@@ -164,7 +181,9 @@ def dump_fingerprint(fingerprint: Fingerprint) -> str:
 
 
 def dump_policy(policy: Policy) -> str:
-    """The fields of a policy as JSON, without ``timeout_s``, which its text leaves out and each trial carries."""
+    """The fields of a policy as JSON, without ``timeout_s``, which its text leaves out and each
+    trial carries.
+    """
     fields = asdict(policy)
     del fields["timeout_s"]
     return dump(fields)
@@ -202,7 +221,10 @@ def _checksum(trial: Trial) -> int:
 
 
 def encode_trial(trial: Trial) -> tuple[object, ...]:
-    """Values of an admitted trial for the columns TRIAL_VALUES. A NaN as max_error is NULL, as SQLite would have it."""
+    """Values of an admitted trial for the columns TRIAL_VALUES.
+
+    A NaN as max_error is NULL, as SQLite would have it.
+    """
     m = trial.measurement
     return (
         trial.actions,
@@ -229,7 +251,7 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Out of rows
 
 
@@ -269,7 +291,10 @@ def _samples_of(value: Mapping[str, Any], name: str) -> tuple[float, ...]:
 
 
 def decode_trial(row: Sequence[Any]) -> Trial | Problem:
-    """The trial of a row of TRIAL_COLUMNS, or what is wrong with it. Never raises for what a row may hold."""
+    """The trial of a row of TRIAL_COLUMNS, or what is wrong with it.
+
+    Never raises for what a row may hold.
+    """
     try:
         return _decode(row)
     except (RowFault, OverflowError) as error:
@@ -296,7 +321,9 @@ def _decode(row: Sequence[Any]) -> Trial:
             status=status,
             samples_s=_samples_of(value, "samples_s"),
             error=take_text("error", value["error"]),
-            max_error=math.nan if value["max_error"] is None else take_real("max_error", value["max_error"]),
+            max_error=math.nan
+            if value["max_error"] is None
+            else take_real("max_error", value["max_error"]),
             attempts=take_integer("attempts", value["attempts"]),
             lower_s=take_real("lower_s", value["lower_s"]),
             compile_s=take_real("compile_s", value["compile_s"]),

@@ -1,8 +1,9 @@
 """Decisions that stores before schema 3 kept as trials, as rows of their own.
 
-    trial ``images(FORM)`` of a graph's text     -->   decision images FORM
-    trial ``plan(NAME)`` of a region's text      -->   decision cut NAME
-    trial ``variant(NAME)`` of a kernel's text   -->   decision variant NAME; its promotions say that it stood
+    trial ``images(FORM)`` of a graph's text    -->  decision images FORM
+    trial ``plan(NAME)`` of a region's text     -->  decision cut NAME
+    trial ``variant(NAME)`` of a kernel's text  -->  decision variant NAME; its promotions say that
+                                                     it stood
 
 What stood stays: a choice that was promoted, or was the winner by speed alone. Where a schedule of
 the kernel was promoted after one of its variants, that is a decision as well, for the direct
@@ -43,7 +44,9 @@ def named_decision(actions: str) -> tuple[Question, str] | None:
 
 def apart(contents: Contents) -> Contents:
     """The same contents with decisions as decisions, and only schedules among the trials."""
-    named = {identity(t): (t, *found) for t in contents.trials if (found := named_decision(t.actions))}
+    named = {
+        identity(t): (t, *found) for t in contents.trials if (found := named_decision(t.actions))
+    }
     if not named:
         return contents
     won, withdrawn = winners(contents), {w.trial.subject: w for w in contents.withdrawals}
@@ -54,7 +57,9 @@ def apart(contents: Contents) -> Contents:
         if at not in promoted
     ]
     decisions += [
-        _promoted(*named[p.trial], p, withdrawn.get(p.trial.subject)) for p in contents.promotions if p.trial in named
+        _promoted(*named[p.trial], p, withdrawn.get(p.trial.subject))
+        for p in contents.promotions
+        if p.trial in named
     ]
     decisions += _back_to_direct(won, named, [d for d in decisions if d.chosen])
     return replace(
@@ -66,7 +71,9 @@ def apart(contents: Contents) -> Contents:
     )
 
 
-def _tried(trial: Trial, kind: Question, choice: str, winner: Winner | None, withdrawn: Withdrawn | None) -> Decision:
+def _tried(
+    trial: Trial, kind: Question, choice: str, winner: Winner | None, withdrawn: Withdrawn | None
+) -> Decision:
     """A choice that nothing promoted: it stands where it was the winner by speed alone."""
     m = trial.measurement
     won = winner is not None and winner.promotion is None and winner.trial.actions == trial.actions
@@ -76,7 +83,9 @@ def _tried(trial: Trial, kind: Question, choice: str, winner: Winner | None, wit
     return replace(made, chosen=won and withdrawn is None)
 
 
-def _promoted(trial: Trial, kind: Question, choice: str, promotion: Promotion, withdrawn: Withdrawn | None) -> Decision:
+def _promoted(
+    trial: Trial, kind: Question, choice: str, promotion: Promotion, withdrawn: Withdrawn | None
+) -> Decision:
     return _decision(trial, kind, choice, promotion.evidence, promotion.created_s, withdrawn)
 
 
@@ -110,9 +119,15 @@ def _back_to_direct(
     won: Mapping[Place, Winner], named: Mapping[Identity, object], chosen: list[Decision]
 ) -> Iterator[Decision]:
     """Where a schedule was promoted after a variant, the direct kernel was what ran."""
-    for d in {(d.key, d.fingerprint, d.space_version): d for d in chosen if d.kind == "variant"}.values():
+    for d in {
+        (d.key, d.fingerprint, d.space_version): d for d in chosen if d.kind == "variant"
+    }.values():
         winner = won.get(Place(d.key, d.fingerprint, d.space_version))
-        if winner is not None and winner.promotion is not None and identity(winner.trial) not in named:
+        if (
+            winner is not None
+            and winner.promotion is not None
+            and identity(winner.trial) not in named
+        ):
             p, t = winner.promotion, winner.trial
             yield replace(
                 d,
@@ -173,7 +188,11 @@ def _rows(connection: sqlite3.Connection) -> tuple[Contents, dict[Identity | Pla
     ]
     withdrawals = [
         Withdrawn(identity(trials[trial]), str(reason), str(session), 0.0)
-        for trial, reason, session in connection.execute("SELECT trial, reason, session FROM withdrawals").fetchall()
+        for trial, reason, session in connection.execute(
+            "SELECT trial, reason, session FROM withdrawals"
+        ).fetchall()
         if trial in trials
     ]
-    return Contents(trials=tuple(trials.values()), promotions=tuple(promotions), withdrawals=tuple(withdrawals)), ids
+    return Contents(
+        trials=tuple(trials.values()), promotions=tuple(promotions), withdrawals=tuple(withdrawals)
+    ), ids

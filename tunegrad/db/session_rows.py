@@ -47,7 +47,9 @@ def decode_session(row: Sequence[Any]) -> Session | Problem:
     try:
         if not isinstance(take_json("settings", settings), dict):
             raise RowFault("settings is not a JSON object")
-        if not all(math.isfinite(take_real("time", t)) for t in (started_s, ended_s) if t is not None):
+        if not all(
+            math.isfinite(take_real("time", t)) for t in (started_s, ended_s) if t is not None
+        ):
             raise RowFault(f"started_s {started_s!r} or ended_s {ended_s!r} is not a finite time")
         return Session(
             take_text("id", session_id),

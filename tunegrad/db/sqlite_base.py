@@ -25,7 +25,10 @@ _log = logging.getLogger(__name__)
 Run = Callable[..., sqlite3.Cursor]
 _Row = TypeVar("_Row")
 
-INSERT_SESSION = f"INSERT INTO sessions ({', '.join(SESSION_VALUES)}) VALUES ({', '.join('?' * len(SESSION_VALUES))})"
+INSERT_SESSION = (
+    f"INSERT INTO sessions ({', '.join(SESSION_VALUES)}) VALUES "
+    f"({', '.join('?' * len(SESSION_VALUES))})"
+)
 
 
 class SqliteBase(BaseStore):
@@ -64,7 +67,9 @@ class SqliteBase(BaseStore):
                 close_writer(self._connection)
                 self._writer_lock.release()
 
-    def _select(self, sql: str, values: Mapping[str, object] | tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    def _select(
+        self, sql: str, values: Mapping[str, object] | tuple[object, ...] = ()
+    ) -> list[tuple[Any, ...]]:
         self._check_open()
         with self._threads:
             try:
@@ -102,7 +107,9 @@ class SqliteBase(BaseStore):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
-                    raise StoreError(f"store {self.label}: can not be written: {error}; nothing was changed") from error
+                    raise StoreError(
+                        f"store {self.label}: can not be written: {error}; nothing was changed"
+                    ) from error
                 raise
 
     def _intern_trial(self, run: Run, trial: Trial) -> dict[tuple[str, str], int]:
@@ -122,9 +129,11 @@ class SqliteBase(BaseStore):
         self._intern_session(run, trial.session, trial.created_s)
         machine = self._intern_fingerprint(run, trial.fingerprint)
         return {
-            kernel: self._interned.get(kernel) or _id(run, "SELECT id FROM kernels WHERE key = ?", trial.kernel_key),
+            kernel: self._interned.get(kernel)
+            or _id(run, "SELECT id FROM kernels WHERE key = ?", trial.kernel_key),
             ("fingerprints", dump_fingerprint(trial.fingerprint)): machine,
-            policy: self._interned.get(policy) or _id(run, "SELECT id FROM policies WHERE text = ?", trial.policy.text),
+            policy: self._interned.get(policy)
+            or _id(run, "SELECT id FROM policies WHERE text = ?", trial.policy.text),
         }
 
     def _intern_session(self, run: Run, session: str, started_s: float) -> None:
@@ -137,7 +146,8 @@ class SqliteBase(BaseStore):
         """A row for a text: the right one, whatever a damaged row says, as its hash is the key."""
         if ("kernels", key) not in self._interned:
             run(
-                "INSERT INTO kernels (key, text) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET text = excluded.text",
+                "INSERT INTO kernels (key, text) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET "
+                "text = excluded.text",
                 (key, text),
             )
 

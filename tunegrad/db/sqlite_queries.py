@@ -42,17 +42,23 @@ _LIKE_T = (
 )
 _REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
 # The first withdrawal of what t measured; found by way of rows like t, which are few.
-STRUCK = f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
+STRUCK = (
+    f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
+)
 INSERT_TRIAL = (
     f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"
     f" VALUES ({', '.join('?' * (4 + len(TRIAL_VALUES)))})"
     " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
 )
 REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIAL_VALUES)} WHERE id = ?"
-SELECT = f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals w ON w.id = ({STRUCK})"
+SELECT = (
+    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals "
+    f"w ON w.id = ({STRUCK})"
+)
 MEASURED = f"SELECT {TRIAL_COLUMNS}, t.repeat FROM {TRIAL_FROM} WHERE {SAME} ORDER BY t.repeat"
 BY_SPEED = (
-    f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT}"
+    f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint "
+    f"= {FINGERPRINT}"
     f" AND t.space_version = :space AND {_TIMED} AND NOT EXISTS ("
     "SELECT 1 FROM withdrawals w CROSS JOIN trials x ON x.id = w.trial"
     f" WHERE w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} AND x.space_version = :space)"
@@ -64,16 +70,20 @@ PROMOTED = (
     f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({STRUCK}) IS NULL"
 )
 WITHDRAWN = (
-    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w JOIN {TRIAL_FROM}"
+    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w "
+    f"JOIN {TRIAL_FROM}"
     f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
 )
 WITHDRAW = (
     "INSERT INTO withdrawals (kernel, fingerprint, trial, reason, session, created_s)"
-    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT (trial) DO NOTHING"
+    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT "
+    "(trial) DO NOTHING"
 )
 PLACES = (
-    "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = t.fingerprint"
-    f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version ORDER BY MAX(t.id) DESC"
+    "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = "
+    "t.fingerprint"
+    f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version "
+    "ORDER BY MAX(t.id) DESC"
 )
 
 

@@ -97,7 +97,9 @@ class SqliteRecords(SqliteBase):
         machine = self._intern_fingerprint(run, d.fingerprint)
         return int(run(_INSERT_DECISION, (machine, *encode_decision(d), d.key)).lastrowid or 0)
 
-    def decision(self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int) -> Decision | None:
+    def decision(
+        self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
+    ) -> Decision | None:
         """What stands of the decisions about one question here."""
         where, wanted = conditions(
             _OF_DECISIONS,
@@ -119,7 +121,9 @@ class SqliteRecords(SqliteBase):
     ) -> list[Decision]:
         """Every decision, oldest first; of one text, machine or kind of question where given."""
         fields = None if fingerprint is None else dump_fingerprint(fingerprint)
-        return self._decisions(*conditions(_OF_DECISIONS, kernel=key, fingerprint=fields, kind=kind))
+        return self._decisions(
+            *conditions(_OF_DECISIONS, kernel=key, fingerprint=fields, kind=kind)
+        )
 
     def _decisions(self, where: str, wanted: dict[str, object]) -> list[Decision]:
         select = f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM} WHERE {where} ORDER BY d.id"
@@ -150,7 +154,9 @@ class SqliteRecords(SqliteBase):
         """Latencies of models, oldest first; of one model or machine, or not before a moment."""
         fields = None if here is None else dump_fingerprint(here)
         where, wanted = conditions(_OF_LATENCIES, model=model, fingerprint=fields, since=since_s)
-        select = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM} WHERE {where} ORDER BY l.created_s, l.id"
+        select = (
+            f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM} WHERE {where} ORDER BY l.created_s, l.id"
+        )
         return self._sound(map(decode_latency, self._select(select, wanted)))
 
     # Spent budget
@@ -172,7 +178,9 @@ class SqliteRecords(SqliteBase):
             self._report(Problem("spend", row, f"seconds is {seconds!r}, not a finite time >= 0"))
         return 0.0
 
-    def add_spend(self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float) -> float:
+    def add_spend(
+        self, model_key: str, fingerprint: Fingerprint, settings: str, seconds: float
+    ) -> float:
         """Add seconds to what was spent and return the new total."""
         self._check_writable()
         self._check_spend(model_key, seconds)

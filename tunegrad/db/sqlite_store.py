@@ -1,4 +1,6 @@
-"""The store in a SQLite file: one writer, any number of readers, every row committed before its method returns."""
+"""The store in a SQLite file: one writer, any number of readers, every row committed before its
+method returns.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ __all__ = ["SqliteStore"]
 
 # Those that others refer to come last.
 _TABLES = (
-    "spend", "withdrawals", "promotions", "decisions", "latencies", "trials", "sessions", "policies",
+    "spend", "withdrawals", "promotions", "decisions", "latencies", "trials", "sessions",
+    "policies",
     "fingerprints", "kernels",
 )  # fmt: skip
 
@@ -37,7 +40,10 @@ class SqliteStore(SqliteTrials, SqliteRecords):
     # Everything at once
 
     def replace_contents(self, contents: Contents) -> None:
-        """Hold exactly this from now on: all of it is committed, or nothing changes. Ids are new, in order."""
+        """Hold exactly this from now on: all of it is committed, or nothing changes.
+
+        Ids are new, in order.
+        """
         try:
             with self._transaction() as run:
                 self._forget_ids()
@@ -55,7 +61,9 @@ class SqliteStore(SqliteTrials, SqliteRecords):
             try:
                 self._connection.execute("VACUUM")
             except sqlite3.Error as error:
-                raise StoreError(f"store {self.label}: can not be compacted: {error}; no row was changed") from error
+                raise StoreError(
+                    f"store {self.label}: can not be compacted: {error}; no row was changed"
+                ) from error
 
     def _forget_ids(self) -> None:
         self._interned.clear()
@@ -96,7 +104,11 @@ class SqliteStore(SqliteTrials, SqliteRecords):
             run(
                 "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
                 " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?",
-                (dump_evidence(admit_evidence(p.evidence)), p.created_s, self._named("promotion", p.trial, ids)),
+                (
+                    dump_evidence(admit_evidence(p.evidence)),
+                    p.created_s,
+                    self._named("promotion", p.trial, ids),
+                ),
             )
         for w in contents.withdrawals:
             number = self._named("withdrawal", w.trial, ids)
@@ -107,14 +119,19 @@ class SqliteStore(SqliteTrials, SqliteRecords):
     def _named(self, what: str, trial: Identity, ids: dict[Identity, int]) -> int:
         if trial not in ids:
             actions = trial.subject.actions
-            raise InternalError(f"store {self.label}: a {what} names a trial that is not there: {actions!r}")
+            raise InternalError(
+                f"store {self.label}: a {what} names a trial that is not there: {actions!r}"
+            )
         return ids[trial]
 
-    # The store about itself -------------------------------------------------------------------------------------------
+    # The store about itself
+    # -------------------------------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """Counts and size."""
-        counts: dict[object, int] = dict(self._select("SELECT status, COUNT(*) FROM trials GROUP BY status"))
+        counts: dict[object, int] = dict(
+            self._select("SELECT status, COUNT(*) FROM trials GROUP BY status")
+        )
         rows = {
             table: self._select(f"SELECT COUNT(*) FROM {table}")[0][0]
             for table in (
@@ -129,7 +146,8 @@ class SqliteStore(SqliteTrials, SqliteRecords):
         }
         known = {status: counts.pop(status.value, 0) for status in Status}
         ((spent,),) = self._select(
-            "SELECT TOTAL(seconds) FROM spend WHERE seconds >= 0 AND seconds < 9e999 AND substr(settings, 1, ?) != ?",
+            "SELECT TOTAL(seconds) FROM spend WHERE seconds >= 0 AND seconds < 9e999 AND "
+            "substr(settings, 1, ?) != ?",
             (len(STOPPED), STOPPED),
         )
         ((version,),) = self._select("PRAGMA user_version")
@@ -138,7 +156,9 @@ class SqliteStore(SqliteTrials, SqliteRecords):
             by_status=tuple(known.items()),
             unknown_status=sum(counts.values()),
             spent_s=float(spent),
-            size_bytes=sum(p.stat().st_size for p in (self._path, Path(f"{self._path}-wal")) if p.exists()),
+            size_bytes=sum(
+                p.stat().st_size for p in (self._path, Path(f"{self._path}-wal")) if p.exists()
+            ),
             schema_version=int(version),
             **rows,
         )

@@ -104,28 +104,39 @@ class SqliteTrials(SqliteBase):
         )
         rows = self._select(f"{SELECT} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._usable, rows) if t is not None]
-        return standing(t for t in found if t.session not in without and _answers(t, kernel_key, fingerprint))
+        return standing(
+            t for t in found if t.session not in without and _answers(t, kernel_key, fingerprint)
+        )
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
         """Every measurement of a kernel as it was, oldest first; of one fingerprint where given."""
         fields = None if fingerprint is None else dump_fingerprint(fingerprint)
         where, wanted = conditions(_OF_TRIALS, kernel=kernel_key, fingerprint=fields)
-        rows = self._select(f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE {where} ORDER BY t.id", wanted)
+        rows = self._select(
+            f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE {where} ORDER BY t.id", wanted
+        )
         found = [t for t in map(self._decoded, rows) if t is not None]
         return [t for t in found if _answers(t, kernel_key, fingerprint)]
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
         """How many trials these sessions measured under a policy."""
-        wanted = "SELECT COUNT(*) FROM trials t WHERE t.policy = (SELECT id FROM policies WHERE text = ?)"
+        wanted = (
+            "SELECT COUNT(*) FROM trials t WHERE t.policy = (SELECT id FROM policies "
+            "WHERE text = ?)"
+        )
         marks = ", ".join("?" * len(sessions))
-        return int(self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0])
+        return int(
+            self._select(f"{wanted} AND t.session IN ({marks})", (policy.text, *sessions))[0][0]
+        )
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
         """(key, text) of every kernel that has trials (of one fingerprint), by key."""
         fields = None if fingerprint is None else dump_fingerprint(fingerprint)
         where, wanted = conditions(_OF_TRIALS, fingerprint=fields)
         trials = f"SELECT 1 FROM trials t WHERE t.kernel = k.id AND {where}"
-        rows = self._select(f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted)
+        rows = self._select(
+            f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted
+        )
         return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
 
     def id_of(self, trial: Trial) -> int | None:
@@ -141,9 +152,12 @@ class SqliteTrials(SqliteBase):
     def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
         """The trial promoted last, else the fastest OK trial of the newest OK trial's policy."""
         wanted = {
-            "kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint), "space": space_version,
+            "kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint),
+            "space": space_version,
         }  # fmt: skip
-        for *row, repeated in self._select(f"{PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", wanted):
+        for *row, repeated in self._select(
+            f"{PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", wanted
+        ):
             entry = self._usable_promotion(row)
             if entry is not None and _answers(entry[0], kernel_key, fingerprint, space_version):
                 return self._newest(entry[0]) if repeated else entry[0]
@@ -235,7 +249,9 @@ class SqliteTrials(SqliteBase):
 
     # Inside
 
-    def _add_again(self, run: Run, trial: Trial, owners: tuple[int, ...], values: tuple[object, ...]) -> int:
+    def _add_again(
+        self, run: Run, trial: Trial, owners: tuple[int, ...], values: tuple[object, ...]
+    ) -> int:
         """The id of a trial of which the same was measured before.
 
         It is that of its row, if it is there; of a damaged row, which it replaces; or of a further

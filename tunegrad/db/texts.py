@@ -1,4 +1,6 @@
-"""Kernels of a store whose texts are no kernel's to this version: their rows are found by key, and teach nothing."""
+"""Kernels of a store whose texts are no kernel's to this version: their rows are found by key, and
+teach nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class UnreadText:
 
 
 def unread_texts(store: Store) -> Iterator[UnreadText]:
-    """Every kernel with trials whose text does not parse, by key. No damage: of another version, or by hand."""
+    """Every kernel with trials whose text does not parse, by key.
+
+    No damage: of another version, or by hand.
+    """
     for key, text in store.kernels():
         try:
             parse_kernel(text)

@@ -45,7 +45,9 @@ class RowFault(StoreError):
 
 
 def clean_text(text: str, limit: int | None = None) -> str:
-    """Text as valid UTF-8, lone surrogates as escapes, cut to ``limit`` characters, and saying so."""
+    """Text as valid UTF-8, lone surrogates as escapes, cut to ``limit`` characters, and saying
+    so.
+    """
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if limit is None or len(text) <= limit:
         return text
@@ -162,7 +164,10 @@ def take_properties(name: str, value: object) -> Properties:
     found = take_json(name, value)
     if not isinstance(found, dict):
         raise RowFault(f"{name} is {value!r}, not a JSON object")
-    pairs = tuple((key, v if isinstance(v, str) else take_real(f"{name} {key}", v)) for key, v in found.items())
+    pairs = tuple(
+        (key, v if isinstance(v, str) else take_real(f"{name} {key}", v))
+        for key, v in found.items()
+    )
     if faults := list(properties_faults(name, pairs)):
         raise RowFault("; ".join(faults))
     return pairs

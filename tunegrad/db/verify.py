@@ -1,4 +1,6 @@
-"""Every check on a store file: its structure, the links between rows, and the content of every row."""
+"""Every check on a store file: its structure, the links between rows, and the content of every
+row.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from tunegrad.db.decision_rows import DECISION_COLUMNS, DECISION_FROM, decode_de
 from tunegrad.db.evidence_rows import decode_evidence
 from tunegrad.db.latency_rows import LATENCY_COLUMNS, LATENCY_FROM, decode_latency
 from tunegrad.db.records import Problem
-from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, decode_trial, key_of, load_fingerprint, load_policy
+from tunegrad.db.rows import (
+    TRIAL_COLUMNS,
+    TRIAL_FROM,
+    decode_trial,
+    key_of,
+    load_fingerprint,
+    load_policy,
+)
 from tunegrad.db.scan import scan
 from tunegrad.db.session_rows import SESSION_COLUMNS, decode_session
 from tunegrad.db.values import RowFault
@@ -20,7 +29,8 @@ from tunegrad.db.values import RowFault
 __all__ = ["SELECTS", "check_row", "verify_store"]
 
 _PROMOTIONS = (
-    "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND t.fingerprint = r.fingerprint,"
+    "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND "
+    "t.fingerprint = r.fingerprint,"
     " r.created_s FROM promotions r LEFT JOIN trials t ON t.id = r.trial"
 )
 _SPENDS = (
@@ -125,9 +135,13 @@ def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
     if trial is None:
         return Problem("promotions", promotion, f"orphan: its trial {named!r} is missing")
     if not agrees:
-        return Problem("promotions", promotion, f"its kernel or fingerprint is not that of its trial {trial}")
+        return Problem(
+            "promotions", promotion, f"its kernel or fingerprint is not that of its trial {trial}"
+        )
     if status != "ok":
-        return Problem("promotions", promotion, f"its trial {trial} has status {status!r}, not 'ok'")
+        return Problem(
+            "promotions", promotion, f"its trial {trial} has status {status!r}, not 'ok'"
+        )
     if not (isinstance(created_s, int | float) and isfinite(created_s)):
         return Problem("promotions", promotion, f"created_s is {created_s!r}, not a finite time")
     decoded = decode_evidence(promotion, evidence)
@@ -137,7 +151,9 @@ def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
 def _dangling_sessions(connection: sqlite3.Connection) -> Iterator[Problem]:
     """Rows whose session is unknown: readable, but nobody can say how they came about."""
     for table in ("trials", "decisions", "latencies"):
-        select = f"SELECT t.id, t.session, s.id FROM {table} t LEFT JOIN sessions s ON s.id = t.session"
+        select = (
+            f"SELECT t.id, t.session, s.id FROM {table} t LEFT JOIN sessions s ON s.id = t.session"
+        )
         for row in scan(connection, table, select, "t.id"):
             if not isinstance(row, Problem) and row[2] is None:
                 yield Problem(table, row[0], f"orphan: its session {row[1]!r} is missing")

@@ -20,7 +20,9 @@ __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field of the key: what the nearest winner was stored with, what is asked for, and whether they agree."""
+    """One field of the key: what the nearest winner was stored with, what is asked for, and whether
+    they agree.
+    """
 
     field: str
     stored: str
@@ -33,7 +35,10 @@ class FieldRow:
 
 @dataclass(frozen=True, slots=True)
 class PromotionRow:
-    """One promotion. Medians are of the interleaved samples; the incumbent's is None for a first winner."""
+    """One promotion.
+
+    Medians are of the interleaved samples; the incumbent's is None for a first winner.
+    """
 
     actions: str
     test: str
@@ -69,10 +74,13 @@ class WithdrawalRow:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The answer. ``fields`` compare with the nearest winner's place, or this one on a hit; ``candidates`` by status.
+    """The answer.
 
-    ``decisions`` about its text are of the machine that asks, oldest first.
-    ``winner`` is the stored winner that is spoken of: the one here on a hit, else the nearest. ``rule`` says by which
+    ``fields`` compare with the nearest winner's place, or this one on a hit; ``candidates`` by
+    status.
+
+    ``decisions`` about its text are of the machine that asks, oldest first. ``winner`` is the
+    stored winner that is spoken of: the one here on a hit, else the nearest. ``rule`` says by which
     rule it won, ``fastest_ms`` is the fastest candidate of its place whatever the tests said.
     """
 
@@ -109,12 +117,18 @@ class _Source:
         return any(key_of(text) == kernel_key for text, _ in self.contents.kernels)
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        timed = (t for t in reversed(self.contents.trials) if t.kernel_key == kernel_key and t.measurement.ran)
+        timed = (
+            t
+            for t in reversed(self.contents.trials)
+            if t.kernel_key == kernel_key and t.measurement.ran
+        )
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
         trials = self.contents.by_identity()
-        found = [w for w in self.contents.withdrawals if w.trial.subject[:2] == (kernel_key, fingerprint)]
+        found = [
+            w for w in self.contents.withdrawals if w.trial.subject[:2] == (kernel_key, fingerprint)
+        ]
         return [Withdrawal(trials[w.trial], w.reason, w.session, w.created_s) for w in found]
 
 
@@ -135,7 +149,8 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
         kernel=name,
         key=key,
         text=text,
-        outcome="hit" if isinstance(answer, Hit) else "near" if isinstance(answer, Near) else "miss",
+        outcome="hit" if isinstance(answer, Hit) else "near" if isinstance(answer,
+            Near) else "miss",
         reason="" if isinstance(answer, Hit) else answer.reason,
         fields=_fields(place, here, space_version) if winner is not None else (),
         winner=winner_facts(winner),
@@ -143,7 +158,8 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
         rule="" if winner is None else _rule(winner, trials),
         command="" if winner is None else commands.get(winner.trial.session, ""),
         candidates=_candidates(trials),
-        fastest_ms=min((1e3 * t.measurement.seconds for t in trials if t.measurement.ran), default=None),
+        fastest_ms=min((1e3 * t.measurement.seconds for t in trials if t.measurement.ran),
+            default=None),
         promotions=tuple(_promotion(p, by_identity[p.trial]) for p in promotions),
         withdrawals=tuple(
             WithdrawalRow(w.trial.subject.actions, w.reason, w.session, is_imported(w), w.created_s)
@@ -151,10 +167,12 @@ def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) 
             if w.place in (place, asked)
         ),
         nearest=() if isinstance(answer, Hit) else tuple(
-            NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds, tuple(map(str, n.differences)))
+            NearRow(n.trial.actions, 1e3 * n.trial.measurement.seconds,
+                tuple(map(str, n.differences)))
             for n in answer.nearest
         ),
-        decisions=tuple(decision_view(d) for d in contents.decisions if (d.key, d.fingerprint) == (key, here)),
+        decisions=tuple(decision_view(d) for d in contents.decisions if (d.key,
+            d.fingerprint) == (key, here)),
     )  # fmt: skip
 
 
@@ -167,15 +185,23 @@ def _place(answer: Lookup, asked: Place) -> Place:
 
 def _fields(place: Place, here: Fingerprint, space_version: int) -> tuple[FieldRow, ...]:
     stored, asked = dict(place.fingerprint.fields), dict(here.fields)
-    rows = [FieldRow(n, stored.get(n, ""), asked.get(n, "")) for n in sorted(stored.keys() | asked.keys())]
+    rows = [
+        FieldRow(n, stored.get(n, ""), asked.get(n, ""))
+        for n in sorted(stored.keys() | asked.keys())
+    ]
     return (*rows, FieldRow("space_version", str(place.space_version), str(space_version)))
 
 
 def _rule(winner: Winner, trials: list[Trial]) -> str:
     if winner.promotion is not None:
-        return "promoted last" + (", by a file that was imported" if winner.promotion.evidence.imported else "")
+        return "promoted last" + (
+            ", by a file that was imported" if winner.promotion.evidence.imported else ""
+        )
     rivals = [t for t in trials if t.measurement.ran and t.policy.text == winner.trial.policy.text]
-    return f"no promotion: the fastest by median of {len(rivals)} under the policy of the newest ok trial"
+    return (
+        f"no promotion: the fastest by median of {len(rivals)} under the policy of the "
+        "newest ok trial"
+    )
 
 
 def _candidates(trials: list[Trial]) -> tuple[tuple[str, int], ...]:

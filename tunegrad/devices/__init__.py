@@ -1,6 +1,7 @@
 """Devices: what they are, how they are opened, and how candidates are measured on them.
 
-``open("opencl:1")`` gives a ``Device``. Its modules are imported when one of its names is asked for.
+``open("opencl:1")`` gives a ``Device``. Its modules are imported when one of its names is asked
+for.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ _HOMES = {
     "host.facts": ("default_threads",),
     "host.single": ("run_on_host",),
     "job": (
-        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO", "Limits", "Lowered",
+        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO",
+        "Limits", "Lowered",
         "Outcome", "Parameter", "Reference",
     ),
     "limits": ("MachineLimits",),

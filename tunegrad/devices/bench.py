@@ -1,10 +1,14 @@
-"""The bench: it loads one candidate at a time, runs it on each input set, and times it on an open device.
+"""The bench: it loads one candidate at a time, runs it on each input set, and times it on an open
+device.
 
-    load, run    the candidate on private copies of the inputs --> how long, guard zones, a digest of its outputs
-    time         samples, in turns with a sound program        --> guard zones, a digest of its outputs
-    hand_in      copies of the outputs, for the referee
+    load, run  the candidate on private copies of the inputs --> how long, guard zones, a digest of
+                                                                 its outputs
+    time       samples, in turns with a sound program        --> guard zones, a digest of its
+                                                             outputs
+    hand_in    copies of the outputs, for the referee
 
-What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen them (``examine``).
+What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen
+them (``examine``).
 """
 
 from __future__ import annotations
@@ -59,7 +63,9 @@ class _Bound:
         return [buffer for p, buffer in pairs if p.role not in _READ]
 
     def damage(self, index: int) -> str:
-        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did not."""
+        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did
+        not.
+        """
         for memory in self.scratch:
             if damage := memory.damage():
                 return f"workspace: {damage}"
@@ -70,12 +76,16 @@ class _Bound:
 
 
 class Bench:
-    """Everything that the process keeps between candidates. One per process; nothing here survives a crash.
+    """Everything that the process keeps between candidates.
+
+    One per process; nothing here survives a crash.
 
     ``memory`` is shared with the referee.
     """
 
-    def __init__(self, device: Device, limits: Limits, memory: Bytes, watching: bool = False) -> None:
+    def __init__(
+        self, device: Device, limits: Limits, memory: Bytes, watching: bool = False
+    ) -> None:
         self._limits, self._memory, self._watching = limits, memory, watching
         self.engine = device.open(pin=True)
         self._datasets = DatasetCache(limits.cache_bytes)
@@ -87,10 +97,15 @@ class Bench:
     def prepare(self, kernel_key: str, places: Places) -> None:
         """Copy a kernel's inputs from the shared memory."""
         self.release()
-        self._datasets.put(kernel_key, Dataset(tuple(InputSet(s, {}) for s in take(places, self._memory))))
+        self._datasets.put(
+            kernel_key, Dataset(tuple(InputSet(s, {}) for s in take(places, self._memory)))
+        )
 
-    def load(self, kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None = None) -> Ran:
-        """Load a candidate, which takes the place of the one before it, and run it once on the first input set.
+    def load(
+        self, kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None = None
+    ) -> Ran:
+        """Load a candidate, which takes the place of the one before it, and run it once on the
+        first input set.
 
         What it is to be timed ``beside`` is loaded as well, and stays.
         """
@@ -122,13 +137,18 @@ class Bench:
             self.engine.fill(memory, _POISON)
         once_s = self.engine.time(bound.launches[index], 1)[0]
         damage, written = bound.damage(index), self.engine.digest(bound.written(index))
-        return Ran(identity(bound.digest, bound.kernel_key, index), once_s=once_s, damage=damage, written=written)
+        return Ran(
+            identity(bound.digest, bound.kernel_key, index),
+            once_s=once_s,
+            damage=damage,
+            written=written,
+        )
 
     def time(self, policy: Policy, best_s: float, standing_s: float = 0.0) -> Timed:
         """Time what is loaded, on the first input set, in turns with what is beside it.
 
-        ``best_s`` is the time to beat: a clear loser is not timed to the end. ``standing_s`` are the seconds that the
-        program beside it stands for.
+        ``best_s`` is the time to beat: a clear loser is not timed to the end. ``standing_s`` are
+        the seconds that the program beside it stands for.
         """
         bound = self._loaded()
         pairs = self._pairs(bound, policy, best_s, standing_s)
@@ -166,9 +186,15 @@ class Bench:
             self._beside = None if beside is None else self._bind(kernel_key, beside, dataset)
 
     def compare(
-        self, kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
+        self,
+        kernel_key: str,
+        pair: tuple[CompiledCandidate, CompiledCandidate],
+        rounds: int,
+        cache: Cache,
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not prepared."""
+        """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not
+        prepared.
+        """
         self.release()
         dataset = self._datasets.get(kernel_key)
         if dataset is None:
@@ -179,12 +205,17 @@ class Bench:
         try:
             for each in bound:
                 dataset.fill(0, each.io, self.engine)
-            first = [min(self.engine.time(b.launches[0], 2, 1, d)) for b, d in zip(bound, dropped, strict=True)]
+            first = [
+                min(self.engine.time(b.launches[0], 2, 1, d))
+                for b, d in zip(bound, dropped, strict=True)
+            ]
             inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
             samples: tuple[list[float], list[float]] = ([], [])
             for turn in range(rounds):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    samples[side].extend(self.engine.time(bound[side].launches[0], 1, inner[side], dropped[side]))
+                    samples[side].extend(
+                        self.engine.time(bound[side].launches[0], 1, inner[side], dropped[side])
+                    )
         finally:
             for each in bound:
                 each.code.close()
@@ -197,16 +228,23 @@ class Bench:
 
     def _bind(self, kernel_key: str, compiled: CompiledCandidate, dataset: Dataset) -> _Bound:
         scratch = tuple(self.engine.allocate(n, touched=False) for n in compiled.scratch_bytes)
-        buffers = tuple(dataset.buffers(compiled.io, index, self.engine) for index in range(len(dataset.sets)))
+        buffers = tuple(
+            dataset.buffers(compiled.io, index, self.engine) for index in range(len(dataset.sets))
+        )
         code = self.engine.load(compiled, compiled.image)
         launches = tuple(self.engine.launch(code, each, scratch) for each in buffers)
         if self._watching:
             roles = [p.role for p in compiled.io.params]
             self.engine.watch(
-                [b if role in _READ else None for each in buffers for role, b in zip(roles, each, strict=True)]
+                [
+                    b if role in _READ else None
+                    for each in buffers
+                    for role, b in zip(roles, each, strict=True)
+                ]
             )
         return _Bound(
-            kernel_key, compiled.program_hash, digest(compiled.image), code, scratch, compiled.io, dataset, buffers,
+            kernel_key, compiled.program_hash, digest(compiled.image), code, scratch, compiled.io,
+            dataset, buffers,
             launches,
         )  # fmt: skip
 

@@ -1,9 +1,10 @@
 """What a device is, in the two halves that every device has.
 
-    Device    a value that travels: facts, identity, how programs become images     compiles anywhere
-    Engine    a device that is open in this process: memory, code, launches, times   runs
+    Device   a value that travels: facts, identity, how programs become images     compiles anywhere
+    Engine   a device that is open in this process: memory, code, launches, times   runs
 
-    program --Device.lower--> text --Device.compile--> image --Engine.load--> code --Engine.launch--> runs
+    program --Device.lower--> text --Device.compile--> image --Engine.load--> code
+    --Engine.launch--> runs
 
 Pool, workers, data, verifying, timing and whole models stand beside the devices and know these two
 alone. What a process may do that runs candidates is the device's to say (``confinement``): a driver
@@ -28,7 +29,9 @@ from tunegrad.reports import CodeFacts
 from tunegrad.trial import Fingerprint
 
 Own = Any
-"""Memory, code or launches of an engine: they go back to the one that made them, and to no other."""
+"""Memory, code or launches of an engine: they go back to the one that made them, and to no
+other.
+"""
 
 __all__ = ["BoundPlan", "Code", "Device", "Engine", "Inspection", "Launch", "Memory"]
 
@@ -86,7 +89,9 @@ class BoundPlan(Protocol):
         """Run all, in order, and wait."""
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without ``each``)."""
+        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without
+        ``each``).
+        """
 
 
 class Engine(Protocol):
@@ -115,7 +120,8 @@ class Engine(Protocol):
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
     def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Memory | None:
-        """An array of this process as kernels can use it; None where they can not, as it lies there.
+        """An array of this process as kernels can use it; None where they can not, as it lies
+        there.
 
         ``anywhere``: however its start is aligned.
         """
@@ -124,7 +130,9 @@ class Engine(Protocol):
         """Copy a contiguous array to the start of memory."""
 
     def pack(self, pack: Pack, source: Array, memory: Own, rest: int = 0) -> None:
-        """Fill memory with a packed constant, made of its source, and then with the byte ``rest``."""
+        """Fill memory with a packed constant, made of its source, and then with the byte
+        ``rest``.
+        """
 
     def fill(self, memory: Own, byte: int) -> None:
         """Set every byte."""
@@ -155,7 +163,9 @@ class Engine(Protocol):
 
     # ---- time
 
-    def time(self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()) -> tuple[float, ...]:
+    def time(
+        self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()
+    ) -> tuple[float, ...]:
         """Seconds of ``samples`` samples by the device's own clock.
 
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
@@ -229,7 +239,8 @@ class Device(Protocol):
         """What the text becomes; None for a device that does not show it."""
 
     def open(self, pin: bool = False) -> Engine:
-        """Open it in this process; ``pin``: this thread does nothing else, and may be kept on a core.
+        """Open it in this process; ``pin``: this thread does nothing else, and may be kept on a
+        core.
 
         Raises DeviceError where it is not there.
         """

@@ -1,14 +1,17 @@
-"""One candidate from its code to its row, between two processes: the bench runs it, the referee judges what it wrote.
+"""One candidate from its code to its row, between two processes: the bench runs it, the referee
+judges what it wrote.
 
     bench: run on the first set --> right? --> bench: time --> contends: still right?
                                                                          the other sets, one by one
 
-    right?   the digest of the outputs is one that was right before, or the bench hands them in and the referee judges;
-             who beats the best time is judged on everything after the timing
+    right?  the digest of the outputs is one that was right before, or the bench hands them in and
+            the referee judges;
+            who beats the best time is judged on everything after the timing
 
-Nothing is timed that was not found right. What the bench says is held against what it was asked, since it runs
-candidates; what the referee says is believed, since it runs none. Neither is told which digests were right. The same
-bytes come again after the timing, from candidates that sum in the same order, and wherever results are exact.
+Nothing is timed that was not found right. What the bench says is held against what it was asked,
+since it runs candidates; what the referee says is believed, since it runs none. Neither is told
+which digests were right. The same bytes come again after the timing, from candidates that sum in
+the same order, and wherever results are exact.
 """
 
 from __future__ import annotations
@@ -32,29 +35,35 @@ __all__ = ["Caller", "Examination", "Result", "Rights", "Unprepared"]
 
 _HOPELESS = 8.0
 _HOPELESS_S = 2e-3
-"""A candidate whose verified run takes this many times the best time, and this long, is not run again.
-
-A short one may have waited for threads to wake up.
+"""A candidate whose verified run takes this many times the best time, and this long, is not run
+again. A short one may have waited for threads to wake up.
 """
 
 
 class Caller(Protocol):
     """What is asked of the process of the bench, and of the referee's: see ``IsolatedWorker``."""
 
-    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+    def call(
+        self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
+    ) -> Ending:
         """Run a function there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unprepared:
-    """A process has nothing for the kernel yet, or none any more; ``why`` says more of it, if there is more."""
+    """A process has nothing for the kernel yet, or none any more; ``why`` says more of it, if there
+    is more.
+    """
 
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A measurement. ``damaged``: the candidate wrote where it must not, so the bench is not to be trusted any more."""
+    """A measurement.
+
+    ``damaged``: the candidate wrote where it must not, so the bench is not to be trusted any more.
+    """
 
     measurement: Measurement
     damaged: bool = False
@@ -78,14 +87,26 @@ _MOST_RIGHTS = 1 << 17
 
 @dataclass(slots=True)
 class Rights:
-    """What the referee found right, by the digest of the outputs. Mutable: it learns with every verdict.
+    """What the referee found right, by the digest of the outputs.
 
-    For as long as inputs are drawn from one seed. When there are many, the oldest is forgotten for each new one.
+    Mutable: it learns with every verdict.
+
+    For as long as inputs are drawn from one seed. When there are many, the oldest is forgotten for
+    each new one.
     """
 
-    verdicts: dict[tuple[str, int, tuple[Parameter, ...], str], Verdict] = field(default_factory=dict)
+    verdicts: dict[tuple[str, int, tuple[Parameter, ...], str], Verdict] = field(
+        default_factory=dict
+    )
 
-    def add(self, kernel_key: str, index: int, outputs: tuple[Parameter, ...], written: str, verdict: Verdict) -> None:
+    def add(
+        self,
+        kernel_key: str,
+        index: int,
+        outputs: tuple[Parameter, ...],
+        written: str,
+        verdict: Verdict,
+    ) -> None:
         """Remember a verdict without an error."""
         self.verdicts[kernel_key, index, outputs, written] = verdict
         if len(self.verdicts) > _MOST_RIGHTS:
@@ -94,7 +115,10 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a run is wrong; no error where it is not. The greatest error is of this run and those before it."""
+    """Why a run is wrong; no error where it is not.
+
+    The greatest error is of this run and those before it.
+    """
 
     error: str = ""
     damaged: bool = False
@@ -105,8 +129,9 @@ class _Fault:
 class Examination:
     """One candidate. Mutable: it learns how many input sets there are once the referee has told.
 
-    ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of its code.
-    ``trusted``: the bench is believed what its outputs' digest is. ``beside`` is what it is timed in turns with.
+    ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of
+    its code. ``trusted``: the bench is believed what its outputs' digest is. ``beside`` is what it
+    is timed in turns with.
     """
 
     bench: Caller
@@ -127,10 +152,14 @@ class Examination:
         """What came of it; an ending of the bench's process stands for itself."""
         start = time.monotonic()
         self.end_s, self.code = start + self.policy.timeout_s, digest(self.compiled.image)
-        facts = Measurement(Status.OK, lower_s=self.compiled.lower_s, compile_s=self.compiled.compile_s)
+        facts = Measurement(
+            Status.OK, lower_s=self.compiled.lower_s, compile_s=self.compiled.compile_s
+        )
         try:
             beside = None if self.beside is None else self.beside.compiled
-            first = self._ask(worker.load, self.kernel_key, self.compiled, beside, reply=Ran, index=0)
+            first = self._ask(
+                worker.load, self.kernel_key, self.compiled, beside, reply=Ran, index=0
+            )
             if first.state == "unprepared":
                 return Unprepared()
             if first.state != "ran":
@@ -160,26 +189,41 @@ class Examination:
         return Result(found, damaged=fault.damaged)
 
     def _timed(self, best_s: float, facts: Measurement) -> tuple[Timed, Measurement]:
-        """What the bench says of its time, in turns with what it is timed beside; and that as a measurement."""
+        """What the bench says of its time, in turns with what it is timed beside; and that as a
+        measurement.
+        """
         began = time.monotonic()
         standing_s = 0.0 if self.beside is None else self.beside.seconds
-        timed: Timed = self._ask(worker.time_loaded, self.policy, best_s, standing_s, reply=Timed, index=0)
+        timed: Timed = self._ask(
+            worker.time_loaded, self.policy, best_s, standing_s, reply=Timed, index=0
+        )
         timing_s = time.monotonic() - began
         self._hold_against((*timed.samples_s, *timed.reference_samples_s), timing_s)
         if len(timed.reference_samples_s) != (0 if self.beside is None else len(timed.samples_s)):
-            raise _Ended(Died(0, f"{len(timed.reference_samples_s)} samples of what it was timed beside"))
+            raise _Ended(
+                Died(0, f"{len(timed.reference_samples_s)} samples of what it was timed beside")
+            )
         found = replace(facts, samples_s=timed.samples_s, timing_s=timing_s)
         if self.beside is None:
             return timed, found
         beside, program = timed.reference_samples_s, self.beside.compiled.program_hash
-        return timed, replace(found, reference_samples_s=beside, reference_program=program, reference_s=standing_s)
+        return timed, replace(
+            found, reference_samples_s=beside, reference_program=program, reference_s=standing_s
+        )
 
     def _after(self, timed: Timed, before: _Fault) -> _Fault:
-        """What the launches that were timed made of the outputs. An inout is another value after each of them."""
+        """What the launches that were timed made of the outputs.
+
+        An inout is another value after each of them.
+        """
         if not timed.damage and any(p.role == "inout" for p in self.compiled.io.params):
             return before
         fault = self._judge(timed, 0, before)
-        return replace(fault, error=f"after {len(timed.samples_s)} samples: {fault.error}") if fault.error else fault
+        return (
+            replace(fault, error=f"after {len(timed.samples_s)} samples: {fault.error}")
+            if fault.error
+            else fault
+        )
 
     def _others(self, fault: _Fault) -> _Fault:
         """The input sets after the first: for who may win."""
@@ -206,7 +250,9 @@ class Examination:
     def _verdict(self, outputs: tuple[Parameter, ...], index: int) -> Verdict:
         """What the referee says of the outputs that were handed in."""
         began, limit_s = time.monotonic(), self.limits.reference_s
-        ending = self.referee.call(referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict)
+        ending = self.referee.call(
+            referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict
+        )
         self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
         if isinstance(ending, Died):  # of nothing that a candidate did: another one starts
             raise _Missing(f"referee: {ending.text}")
@@ -232,4 +278,6 @@ class Examination:
     def _hold_against(self, samples: tuple[float, ...], timing_s: float) -> None:
         """No process has had more samples, or longer ones, than there was time for."""
         if not samples or sum(samples) > timing_s:
-            raise _Ended(Died(0, f"{len(samples)} samples of {sum(samples):.3g} s within {timing_s:.3g} s"))
+            raise _Ended(
+                Died(0, f"{len(samples)} samples of {sum(samples):.3g} s within {timing_s:.3g} s")
+            )

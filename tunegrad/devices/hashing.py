@@ -1,4 +1,6 @@
-"""What tells two generated programs apart: the one definition for workers, stored rows, and models that are loaded."""
+"""What tells two generated programs apart: the one definition for workers, stored rows, and models
+that are loaded.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ __all__ = ["program_hash"]
 def program_hash(lowered: Lowered) -> str:
     """32 hex digits of the BLAKE2 hash of the text and of all that a launch needs beside it.
 
-    The machine and the compiler are not in it: rows of a store have them in their fingerprint, objects in their key.
+    The machine and the compiler are not in it: rows of a store have them in their fingerprint,
+    objects in their key.
     """
     g, scratch = lowered.geometry, lowered.scratch_bytes
     words = [lowered.entry, sum(scratch), g.groups]

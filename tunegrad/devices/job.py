@@ -1,4 +1,8 @@
-"""What travels to and from the workers: a candidate to measure, what it was lowered to, what came of it. Plain data."""
+"""What travels to and from the workers: a candidate to measure, what it was lowered to, what came
+of it.
+
+Plain data.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +35,19 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 CONTENDING = 1.25
-"""A candidate of up to this much of the best time is verified on every input set; slower ones on the first alone."""
+"""A candidate of up to this much of the best time is verified on every input set; slower ones
+on the first alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One entry of a kernel's buffer table: ``elements`` of ``dtype`` (a name of ``ir.dtypes``).
 
-    Inputs and constants must come back unchanged; outputs are poisoned before each run; an ``inout`` is drawn like an
-    input and compared like an output; a ``pack`` is filled from the ``Pack`` of the same name. ``bound`` is for
-    integers used as indices: values are drawn from 0 to ``bound`` - 1 (0: small integers of both signs).
+    Inputs and constants must come back unchanged; outputs are poisoned before each run; an
+    ``inout`` is drawn like an input and compared like an output; a ``pack`` is filled from the
+    ``Pack`` of the same name. ``bound`` is for integers used as indices: values are drawn from 0 to
+    ``bound`` - 1 (0: small integers of both signs).
     """
 
     name: str
@@ -118,7 +125,9 @@ class CompiledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What candidates of a kernel are timed in turns with: a sound program, and the ``seconds`` it stands for."""
+    """What candidates of a kernel are timed in turns with: a sound program, and the ``seconds`` it
+    stands for.
+    """
 
     compiled: CompiledCandidate
     seconds: float
@@ -126,7 +135,9 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to measure. ``payload`` is any picklable value that the hooks understand; without hooks, a ``Lowered``.
+    """What to measure.
+
+    ``payload`` is any picklable value that the hooks understand; without hooks, a ``Lowered``.
 
     Candidates of one ``kernel_key`` compute the same thing: they share inputs and references.
     """
@@ -145,11 +156,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an output must be: float64 (integers: int64) values of the whole buffer, or of the elements ``indices``.
+    """What an output must be: float64 (integers: int64) values of the whole buffer, or of the
+    elements ``indices``.
 
-    The tolerance follows from ``terms``, the fold steps behind one element that round, and from ``roundings``, those of
-    the result itself: 0 where it is exact, None where terms may cancel. ``fault``: why nothing can be compared with it,
-    in words; no candidate is right then.
+    The tolerance follows from ``terms``, the fold steps behind one element that round, and from
+    ``roundings``, those of the result itself: 0 where it is exact, None where terms may cancel.
+    ``fault``: why nothing can be compared with it, in words; no candidate is right then.
     """
 
     values: Array
@@ -168,10 +180,11 @@ class Hooks:
     """Functions the workers import, as ``package.module:function``; an empty one means the default.
 
     ``lower(payload) -> Lowered`` runs in the compile workers. In the referee, once per kernel:
-    ``kinds(payload) -> kinds of its input sets``, the first of which is timed (default: ``inputs.KINDS``). Once per
-    kernel and input set: ``inputs(payload, io, seed, kind) -> dict of flat arrays`` (default: drawn by
-    ``inputs.draw_inputs``), and ``reference(payload, inputs) -> dict of Reference per output`` (no default: without it
-    a candidate is timed and not compared, which only tests of the device do).
+    ``kinds(payload) -> kinds of its input sets``, the first of which is timed (default:
+    ``inputs.KINDS``). Once per kernel and input set: ``inputs(payload, io, seed, kind) -> dict of
+    flat arrays`` (default: drawn by ``inputs.draw_inputs``), and ``reference(payload, inputs) ->
+    dict of Reference per output`` (no default: without it a candidate is timed and not compared,
+    which only tests of the device do).
     """
 
     lower: str = ""
@@ -190,9 +203,9 @@ class Hooks:
 class Limits:
     """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
 
-    Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in them.
-    ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee keeps (and
-    a quarter as much of inputs), and those that this process does.
+    Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in
+    them. ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee
+    keeps (and a quarter as much of inputs), and those that this process does.
     """
 
     compile_s: float = 5.0

@@ -9,10 +9,12 @@ __all__ = ["MachineLimits"]
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """Measured peaks by thread count, as sorted (threads, value) pairs: FLOP/s of f32 FMA, and bytes per second.
+    """Measured peaks by thread count, as sorted (threads, value) pairs: FLOP/s of f32 FMA, and
+    bytes per second.
 
-    Read counts the bytes read; triad (``a = b + s*c``) counts three arrays, without the write-allocate traffic of
-    plain stores. DRAM arrays are dropped from all caches first; L2 arrays are half an L2 per thread.
+    Read counts the bytes read; triad (``a = b + s*c``) counts three arrays, without the
+    write-allocate traffic of plain stores. DRAM arrays are dropped from all caches first; L2 arrays
+    are half an L2 per thread.
     """
 
     fma_f32: tuple[tuple[int, float], ...]
@@ -32,7 +34,9 @@ class MachineLimits:
     def best(self, other: MachineLimits) -> MachineLimits:
         """The better of two measurements of one machine, figure by figure."""
         both = zip(astuple(self), astuple(other), strict=True)
-        return MachineLimits(*(tuple(max(pair) for pair in zip(a, b, strict=True)) for a, b in both))
+        return MachineLimits(
+            *(tuple(max(pair) for pair in zip(a, b, strict=True)) for a, b in both)
+        )
 
 
 def _at(table: tuple[tuple[int, float], ...], threads: int) -> float:

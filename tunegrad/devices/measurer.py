@@ -1,11 +1,13 @@
 """Measuring on a device: candidates are compiled in parallel, then verified and timed one by one.
 
-    begin_compile  -->  Compiling, on all cores, while the caller does something else  -->  wait: the code, in order
-    measure_compiled, compare, machine_limits    where the device shares cores with what compiles, they wait for that
+    begin_compile --> Compiling, on all cores, while the caller goes on --> wait: the code, in order
+    measure_compiled, compare, machine_limits    where the device shares cores with what compiles,
+                                                 they wait for that
 
-Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and the referee, which
-has what they must compute. A crash is tried once more, in a fresh bench, and so is whatever failed in a bench that had
-run another candidate: what does not come again was the machine's doing, or that of the candidate before.
+Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and
+the referee, which has what they must compute. A crash is tried once more, in a fresh bench, and so
+is whatever failed in a bench that had run another candidate: what does not come again was the
+machine's doing, or that of the candidate before.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from tunegrad.devices import worker
 from tunegrad.devices.device import Device
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import default_threads
-from tunegrad.devices.job import Beside, Candidate, CompiledCandidate, Hooks, KernelIO, Limits, Outcome
+from tunegrad.devices.job import (
+    Beside,
+    Candidate,
+    CompiledCandidate,
+    Hooks,
+    KernelIO,
+    Limits,
+    Outcome,
+)
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
@@ -36,7 +46,9 @@ from tunegrad.trial import Cache, Measurement, Policy, Status
 __all__ = ["Compiling", "DeviceMeasurer"]
 
 _COPY_S = 60.0
-"""For copying a kernel's inputs into the bench: far more than memory takes for as much as there is."""
+"""For copying a kernel's inputs into the bench: far more than memory takes for as much as there
+is.
+"""
 
 
 class Compiling:
@@ -47,14 +59,20 @@ class Compiling:
         self._made: list[CompiledCandidate | Outcome] | None = None
 
     def wait(self) -> list[CompiledCandidate | Outcome]:
-        """The code of each candidate, in order; failures are Outcomes. Left by an interrupt, the batch is given up.
+        """The code of each candidate, in order; failures are Outcomes.
+
+        Left by an interrupt, the batch is given up.
 
         One whose worker died is compiled once more, in another one.
         """
         if self._made is None:
             endings = self._started.wait()
             made = [_compiled(ending) for ending in endings]
-            died = [at for at, e in enumerate(endings) if isinstance(e, Died) and e.code != worker.EXIT_MEMORY]
+            died = [
+                at
+                for at, e in enumerate(endings)
+                if isinstance(e, Died) and e.code != worker.EXIT_MEMORY
+            ]
             if died:
                 self._workers.settle()  # of a later batch
                 calls = [self._started.calls[at] for at in died]
@@ -72,9 +90,10 @@ class Compiling:
 class DeviceMeasurer:
     """Measures candidates on a device in processes that can be killed. Use it as a context manager.
 
-    Workers start with the first call and are gone after ``close``, also when this process is killed. Calls are not to
-    be made from two threads at once, and all but ``begin_compile`` block. On an exclusive device no
-    compile runs while something is timed: what is under way is waited for first.
+    Workers start with the first call and are gone after ``close``, also when this process is
+    killed. Calls are not to be made from two threads at once, and all but ``begin_compile`` block.
+    On an exclusive device no compile runs while something is timed: what is under way is waited for
+    first.
     """
 
     def __init__(
@@ -93,7 +112,9 @@ class DeviceMeasurer:
         start_s = self.limits.worker_start_s
         count = default_threads() if compile_workers is None else compile_workers
         confinement = device.confinement
-        self._compilers = WorkerPool(count, worker.start_compiler, (self.limits, confinement.driver), start_s)
+        self._compilers = WorkerPool(
+            count, worker.start_compiler, (self.limits, confinement.driver), start_s
+        )
         self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
         self._bench = IsolatedWorker(
             worker.start_bench,
@@ -111,7 +132,9 @@ class DeviceMeasurer:
         self._rights = Rights()
         self._used = 0
 
-    def begin_compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> Compiling:
+    def begin_compile(
+        self, candidates: Sequence[Candidate], known: Iterable[str] = ()
+    ) -> Compiling:
         """Begin to lower and compile a batch on all cores, after what is under way.
 
         Programs whose hash is in ``known`` are lowered and not compiled: their ``image`` is empty.
@@ -122,14 +145,19 @@ class DeviceMeasurer:
         started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
         return Compiling(started, self._compilers)
 
-    def compile(self, candidates: Sequence[Candidate], known: Iterable[str] = ()) -> list[CompiledCandidate | Outcome]:
+    def compile(
+        self, candidates: Sequence[Candidate], known: Iterable[str] = ()
+    ) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
         return self.begin_compile(candidates, known).wait()
 
-    def begin(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Started:
+    def begin(
+        self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
+    ) -> Started:
         """Begin to run a function of tunegrad's own in the compile workers, once per argument list.
 
-        It begins after what is under way; what is compiled or measured next waits until it has ended.
+        It begins after what is under way; what is compiled or measured next waits until it has
+        ended.
         """
         self.settle()
         return self._compilers.start(function, calls, limit_s)
@@ -144,9 +172,11 @@ class DeviceMeasurer:
             self.settle()
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
-        """Let the referee compute what kernels' outputs must be, on all cores, ahead of their measuring.
+        """Let the referee compute what kernels' outputs must be, on all cores, ahead of their
+        measuring.
 
-        Where that fails it is computed once more when the kernel is measured, and fails for that kernel alone.
+        Where that fails it is computed once more when the kernel is measured, and fails for that
+        kernel alone.
         """
         self.settle()
         if kernels:
@@ -161,7 +191,9 @@ class DeviceMeasurer:
         best_s: float = math.inf,
         beside: Beside | None = None,
     ) -> Measurement:
-        """Verify and time one candidate. ``best_s`` is the time to beat, in seconds; clear losers are stopped early.
+        """Verify and time one candidate.
+
+        ``best_s`` is the time to beat, in seconds; clear losers are stopped early.
 
         It is timed in turns with ``beside``, a program of the kernel that was measured OK before.
         """
@@ -186,10 +218,11 @@ class DeviceMeasurer:
         best_s: float = math.inf,
         known: Iterable[str] = (),
     ) -> list[Outcome | None]:
-        """Compile a batch, then verify and time each: one Outcome per candidate, None for a known program.
+        """Compile a batch, then verify and time each: one Outcome per candidate, None for a known
+        program.
 
-        A program that occurs twice in the batch is measured once; the second is None. The time to beat falls as the
-        batch goes on.
+        A program that occurs twice in the batch is measured once; the second is None. The time to
+        beat falls as the batch goes on.
         """
         seen = set(known)
         outcomes: list[Outcome | None] = []
@@ -206,9 +239,15 @@ class DeviceMeasurer:
         return outcomes
 
     def compare(
-        self, candidate: Candidate, a: CompiledCandidate, b: CompiledCandidate, rounds: int = 15, cache: Cache = "cold"
+        self,
+        candidate: Candidate,
+        a: CompiledCandidate,
+        b: CompiledCandidate,
+        rounds: int = 15,
+        cache: Cache = "cold",
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Interleaved samples in seconds of two candidates of one kernel that were both measured OK before.
+        """Interleaved samples in seconds of two candidates of one kernel that were both measured OK
+        before.
 
         Raises CandidateTimeout or CandidateCrashed when one of them fails after all.
         """
@@ -230,13 +269,16 @@ class DeviceMeasurer:
             else:
                 self._prepare(candidate, a)
             if len(crashes) > 1:
-                raise CandidateCrashed(f"{a.entry} against {b.entry}, in two processes: {crashes[-1]}")
+                raise CandidateCrashed(
+                    f"{a.entry} against {b.entry}, in two processes: {crashes[-1]}"
+                )
         raise InternalError(f"{candidate.kernel_key}: the bench keeps no inputs")
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """This machine's measured peaks; measured once, with nothing else of ours running.
 
-        ``again`` measures them once more and keeps the better of each: one look may fall into a busy moment.
+        ``again`` measures them once more and keeps the better of each: one look may fall into a
+        busy moment.
         """
         if self._peaks is None or again:
             self._quiet()
@@ -266,7 +308,10 @@ class DeviceMeasurer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -278,12 +323,16 @@ class DeviceMeasurer:
         best_s: float,
         beside: Beside | None,
     ) -> tuple[Result | Died | TimedOut, bool]:
-        """One try, and whether the bench's process had run no other candidate. A damaged bench is gone afterwards."""
+        """One try, and whether the bench's process had run no other candidate.
+
+        A damaged bench is gone afterwards.
+        """
         for missed in range(3):  # one may have nothing yet, and one may die of the machine's doing
             if missed:
                 self._prepare(candidate, compiled)
             examination = Examination(
-                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy, best_s, beside,
+                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy,
+                best_s, beside,
                 self._rights,
             )  # fmt: skip
             found = examination.run()
@@ -302,16 +351,22 @@ class DeviceMeasurer:
 
         Neither runs a candidate meanwhile: a process that dies of something else is replaced, once.
         """
-        if self._try_to_prepare(candidate, compiled) and (failed := self._try_to_prepare(candidate, compiled)):
+        if self._try_to_prepare(candidate, compiled) and (
+            failed := self._try_to_prepare(candidate, compiled)
+        ):
             raise InternalError(failed)
 
     def _try_to_prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> str:
         """What failed; '' where nothing did."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
-        drawn = self._referee.call(referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places)
+        drawn = self._referee.call(
+            referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places
+        )
         if not isinstance(drawn, Finished):
             return f"reference of kernel {key}: {drawn.text}"
-        copied = self._bench.call(worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None)
+        copied = self._bench.call(
+            worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None
+        )
         self._memory.clear()
         return "" if isinstance(copied, Finished) else f"inputs of kernel {key}: {copied.text}"
 
@@ -356,7 +411,13 @@ def _ended(
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
     elif io is not None and _wrote(ending.code):
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]
-        status, error = Status.WRONG, f"{param.name}: the candidate wrote to this {param.role} buffer"
+        status, error = (
+            Status.WRONG,
+            f"{param.name}: the candidate wrote to this {param.role} buffer",
+        )
     else:
-        status, error = Status.CRASHED, f"{doing}: {ending.why or f'the worker ended with {ending.text}'}"
+        status, error = (
+            Status.CRASHED,
+            f"{doing}: {ending.why or f'the worker ended with {ending.text}'}",
+        )
     return Measurement(status, error=error, lower_s=lower_s, compile_s=compile_s, timing_s=timing_s)

@@ -1,4 +1,5 @@
-"""Single programs on a device, with arrays in and out: what tests, references and tools need of one.
+"""Single programs on a device, with arrays in and out: what tests, references and tools need of
+one.
 
 with Programs(device) as programs:
     made = programs.compile(program)
@@ -39,7 +40,10 @@ class Compiled:
 
 
 class Programs:
-    """Compiles, runs and times programs, one at a time. The device is opened when the first one runs."""
+    """Compiles, runs and times programs, one at a time.
+
+    The device is opened when the first one runs.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -68,15 +72,21 @@ class Programs:
     def run(self, compiled: Compiled, buffers: Buffers) -> None:
         """Run once and wait. Writes the outputs; missing packs are filled first.
 
-        Buffers are flat and contiguous, by parameter name. Raises ShapeError for one that is missing or does not fit,
-        DeviceError on a device that runs nothing.
+        Buffers are flat and contiguous, by parameter name. Raises ShapeError for one that is
+        missing or does not fit, DeviceError on a device that runs nothing.
         """
         self.time(compiled, buffers, 1)
 
     def time(self, compiled: Compiled, buffers: Buffers, samples: int) -> tuple[float, ...]:
-        """Seconds of each of ``samples`` runs by the device's own clock. Writes the outputs, raises as ``run`` does."""
+        """Seconds of each of ``samples`` runs by the device's own clock.
+
+        Writes the outputs, raises as ``run`` does.
+        """
         if not self.runs:
-            raise DeviceError(f"device {self.name} ({self.target.name}): it runs nothing, not {compiled.program.name}")
+            raise DeviceError(
+                f"device {self.name} ({self.target.name}): it runs nothing, not "
+                f"{compiled.program.name}"
+            )
         full = checked_buffers(compiled, buffers)
         if self._engine is None:
             self._engine = self.device.open()
@@ -112,7 +122,8 @@ class Programs:
 def checked_buffers(compiled: Compiled, buffers: Buffers) -> dict[str, NDArray[Any]]:
     """A buffer for every parameter: the caller's, and packs filled from their sources.
 
-    Raises ShapeError, naming the buffer, for one that is missing or has another dtype, size or rank.
+    Raises ShapeError, naming the buffer, for one that is missing or has another dtype, size or
+    rank.
     """
     full, name = dict(buffers), compiled.program.name
     packs = {k.name for k in compiled.program.packs}

@@ -18,7 +18,8 @@ __all__ = ["DEFAULT", "found", "host_device", "known", "open"]
 
 
 def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open
-    """The device of a name, as ``family`` or ``family:part``, where the part is a number or in the name.
+    """The device of a name, as ``family`` or ``family:part``, where the part is a number or in the
+    name.
 
     ``threads`` bounds what a CPU may use; other devices have no such thing. Nothing is started: the
     device is a value. Raises DeviceError for a name that is unknown, and where the device, its
@@ -68,7 +69,9 @@ def _cpu(part: str, threads: int | None) -> Device:
     from tunegrad.devices.cpu.device import device_of
 
     if part:
-        raise DeviceError(f"device 'cpu:{part}': there is one CPU; valid: cpu, and --threads says how much of it")
+        raise DeviceError(
+            f"device 'cpu:{part}': there is one CPU; valid: cpu, and --threads says how much of it"
+        )
     return device_of(threads)
 
 

@@ -1,7 +1,8 @@
 """What the bench and the referee may say: plain values within bounds, and nothing else is read.
 
-A bench has run candidates, so what it says is held against what was asked: ``measured`` must be the ``identity`` of the
-code and the input set. A reply that does not fit costs the candidate, see ``examine``.
+A bench has run candidates, so what it says is held against what was asked: ``measured`` must be the
+``identity`` of the code and the input set. A reply that does not fit costs the candidate, see
+``examine``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ def identity(code: bytes, kernel_key: str, index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run on one input set, ``once_s`` seconds long. ``damage``: what it wrote outside its buffers, in words.
+    """One run on one input set, ``once_s`` seconds long.
 
-    ``written``: the digest of its outputs. ``unprepared``: this process has no inputs for the kernel. In the last two
-    states ``damage`` says why.
+    ``damage``: what it wrote outside its buffers, in words.
+
+    ``written``: the digest of its outputs. ``unprepared``: this process has no inputs for the
+    kernel. In the last two states ``damage`` says why.
     """
 
     measured: Digest

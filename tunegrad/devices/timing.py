@@ -1,7 +1,7 @@
 """How many samples to take, and what they say: adaptive repeats and order-statistic intervals.
 
-    beside B:   B C  C B  B C      every sample of a candidate C stands next to one of B of the same turn
-    alone:        C  C      C
+    beside B:  B C  C B  B C  every sample of a candidate C stands next to one of B of the same turn
+    alone:       C  C      C
 
 Samplers are functions from inner repeats to seconds, so all of this is tested with no clock.
 """
@@ -48,8 +48,12 @@ class Pairs:
 
     @property
     def value_s(self) -> float:
-        """What the fastest turns say of the candidate, in seconds: what is beside it took as long as it stands for."""
-        slowness = max(min(self.reference_s), _LEAST_S) / self.standing_s if self.reference_s else 1.0
+        """What the fastest turns say of the candidate, in seconds: what is beside it took as long
+        as it stands for.
+        """
+        slowness = (
+            max(min(self.reference_s), _LEAST_S) / self.standing_s if self.reference_s else 1.0
+        )
         return min(self.samples_s) / slowness
 
     @property
@@ -57,7 +61,10 @@ class Pairs:
         """What each turn took of what is beside it; alone, its seconds."""
         if not self.reference_s:
             return self.samples_s
-        return tuple(mine / max(b, _LEAST_S) for mine, b in zip(self.samples_s, self.reference_s, strict=True))
+        return tuple(
+            mine / max(b, _LEAST_S)
+            for mine, b in zip(self.samples_s, self.reference_s, strict=True)
+        )
 
     def latest(self, count: int) -> Pairs:
         """The last turns alone."""
@@ -107,7 +114,9 @@ class _Turns:
     after: bool = False
 
     def take(self, count: int) -> None:
-        """So many more turns, in alternating order: what disturbs the cores may keep step with turns."""
+        """So many more turns, in alternating order: what disturbs the cores may keep step with
+        turns.
+        """
         for _ in range(count):
             if self.beside is not None and not self.after:
                 self.pairs.reference_s += (self.beside(self.inner[1]),)
@@ -142,7 +151,8 @@ def sample_pairs(
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
 ) -> Pairs:
-    """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate is losing.
+    """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate
+    is losing.
 
     ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran
     before it. Losing: the turns so far say more than ``losing_s``, and there were several, but of a
@@ -151,15 +161,17 @@ def sample_pairs(
 
     Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
     more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
-    turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of a
-    few turns a candidate seems to be the best, and of hundreds one always is.
+    turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of
+    a few turns a candidate seems to be the best, and of hundreds one always is.
     """
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
     _sample(turns, policy, best_s, losing_s, clock)
     return turns.end()
 
 
-def _sample(turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock: Callable[[], float]) -> None:
+def _sample(
+    turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock: Callable[[], float]
+) -> None:
     start = clock()
     turns.take(1)
     tries = _TRIES if turns.beside is None else 2

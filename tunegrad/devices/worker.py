@@ -1,6 +1,8 @@
-"""What runs inside the compile workers and the bench's process: how they start, and the calls they answer.
+"""What runs inside the compile workers and the bench's process: how they start, and the calls they
+answer.
 
-A worker is told everything through its arguments; module state is only what one process keeps between calls.
+A worker is told everything through its arguments; module state is only what one process keeps
+between calls.
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, Wro
 from tunegrad.trial import Cache, Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "hand_in", "load", "machine_limits", "prepare_bench", "run",
+    "EXIT_MEMORY", "compare_pair", "compile_candidate", "hand_in", "load", "machine_limits",
+    "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
 _STDOUT = 1
 
 _COLLECT = 100_000
-"""New objects between two collections in a compile worker: lowering makes many, and hardly any cycle."""
+"""New objects between two collections in a compile worker: lowering makes many, and hardly any
+cycle.
+"""
 
 _bench: Bench | None = None
 
@@ -61,7 +66,8 @@ def start_compiler(limits: Limits, driver: bool = False) -> None:
 def start_bench(device: Device, limits: Limits, memory: Mapped) -> None:
     """Make this process the bench: it opens the device before it is confined.
 
-    Its memory is limited by address space alone: a watching thread would run on a core that is timed.
+    Its memory is limited by address space alone: a watching thread would run on a core that is
+    timed.
     """
     global _bench  # noqa: PLW0603  # the one thing this process keeps
     _bench = Bench(device, limits, memory.bytes, watching=True)
@@ -74,7 +80,9 @@ def compile_candidate(
     limits: Limits,
     known: frozenset[str],
 ) -> CompiledCandidate | Outcome:
-    """Lower and compile one candidate; its failure comes back as an Outcome, also where lowering has a bug."""
+    """Lower and compile one candidate; its failure comes back as an Outcome, also where lowering
+    has a bug.
+    """
     program, lower_s = "", 0.0
     start = time.monotonic()
     try:
@@ -86,7 +94,9 @@ def compile_candidate(
         image, compile_s = b"", 0.0
         if program not in known:
             if len(lowered.text) > limits.text_bytes:
-                raise OutOfResources(f"program of {len(lowered.text)} bytes of text: at most {limits.text_bytes}")
+                raise OutOfResources(
+                    f"program of {len(lowered.text)} bytes of text: at most {limits.text_bytes}"
+                )
             start = time.monotonic()
             image = device.compile(lowered, killable=True)
             compile_s = time.monotonic() - start
@@ -101,14 +111,20 @@ def compile_candidate(
             compile_s,
         )
     except MemoryError:
-        error, status = f"compiling needs more than {limits.compile_memory_bytes} bytes", Status.OUT_OF_RESOURCES
+        error, status = (
+            f"compiling needs more than {limits.compile_memory_bytes} bytes",
+            Status.OUT_OF_RESOURCES,
+        )
     except CandidateFailure as failure:
         error, status = str(failure), _status(failure)
     except Exception as bug:  # a bug in one candidate's lowering must cost that candidate only
         logging.getLogger(__name__).exception("lowering failed")
         where = "".join(traceback.format_exception(bug, limit=-3)).strip()
         error, status = f"{type(bug).__name__}: {bug}\n{where}", Status.COMPILE_ERROR
-    return Outcome(program, Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start))
+    return Outcome(
+        program,
+        Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start),
+    )
 
 
 def prepare_bench(kernel_key: str, places: Places) -> None:

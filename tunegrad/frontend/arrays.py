@@ -29,7 +29,9 @@ def bf16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
     """Values as bf16 bit patterns, rounded to nearest even; a NaN stays a NaN."""
     floats = np.asarray(values, dtype=np.float32)
     bits = floats.view(np.uint32).astype(np.uint64)
-    rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
+    rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype(
+        np.uint16
+    )
     return np.where(np.isnan(floats), np.uint16(0x7FC0), rounded)
 
 
@@ -41,9 +43,9 @@ def bf16_values(bits: NDArray[np.generic]) -> NDArray[np.float32]:
 def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.generic], DType]:
     """A read-only, contiguous array that nobody else writes to, and its dtype.
 
-    An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the values are converted;
-    ``uint16`` data with ``dtype="bf16"`` are bit patterns. Arrays of other libraries on the CPU come in by DLPack.
-    Copies unless the array is contiguous and read-only.
+    An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the
+    values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns. Arrays of other
+    libraries on the CPU come in by DLPack. Copies unless the array is contiguous and read-only.
 
     Raises:
         DTypeError: the data are not numbers, or of a type tunegrad does not have.

@@ -37,9 +37,13 @@ def ones(shape: int | Sequence[int], dtype: DTypeLike = F32) -> Tensor:
 
 
 def arange(
-    start: int | float, stop: int | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None
+    start: int | float,
+    stop: int | float | None = None,
+    step: int | float = 1,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """start, start + step, ... below stop; ``arange(n)`` counts from zero. i64 for ints, f32 otherwise.
+    """start, start + step, ... below stop; ``arange(n)`` counts from zero. i64 for ints, f32
+    otherwise.
 
     Raises:
         ShapeError: a step of zero.
@@ -87,6 +91,9 @@ def _joined(op: str, tensors: Sequence[TensorLike], axis: int) -> Tensor:
     function = movement.cat if op == "cat" else movement.stack
 
     def nodes(*operands: Node | Scalar) -> Node:
-        return function([x if isinstance(x, Node) else ew.constant(x, (), ew.result_type(x)) for x in operands], axis)
+        return function(
+            [x if isinstance(x, Node) else ew.constant(x, (), ew.result_type(x)) for x in operands],
+            axis,
+        )
 
     return apply(op, nodes, *tensors)

@@ -1,8 +1,9 @@
-"""Elementwise operations on graph nodes: broadcasting, promotion, and the type that arithmetic happens in.
+"""Elementwise operations on graph nodes: broadcasting, promotion, and the type that arithmetic
+happens in.
 
-An operand is a Node or a Python number. Numbers are weak: they take the tensors' dtype, except that a float with
-integers gives f32 and an int with bools gives i64. f16 and bf16 are computed in f32 and rounded to be stored.
-On bools, + and maximum are "or", * and minimum are "and", as in numpy.
+An operand is a Node or a Python number. Numbers are weak: they take the tensors' dtype, except that
+a float with integers gives f32 and an int with bools gives i64. f16 and bf16 are computed in f32
+and rounded to be stored. On bools, + and maximum are "or", * and minimum are "and", as in numpy.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from tunegrad.ir.graph import Node
 from .arrays import representable
 
 __all__ = [
-    "Operand", "Scalar", "binary", "bitwise", "broadcast", "broadcast_shapes", "compare", "constant", "divide",
-    "float_function", "floor_divide", "invert", "negate", "power", "remainder", "result_type", "unary", "where",
+    "Operand", "Scalar", "binary", "bitwise", "broadcast", "broadcast_shapes", "compare",
+    "constant", "divide",
+    "float_function", "floor_divide", "invert", "negate", "power", "remainder", "result_type",
+    "unary", "where",
 ]  # fmt: skip
 
 Scalar = bool | int | float
@@ -58,7 +61,9 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     for extents in zip(*padded, strict=True):
         wide = {e for e in extents if e != 1}
         if len(wide) > 1:
-            raise ShapeError(f"{op}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast")
+            raise ShapeError(
+                f"{op}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast"
+            )
         result.append(wide.pop() if wide else 1)
     return tuple(result)
 
@@ -109,14 +114,18 @@ def remainder(a: Operand, b: Operand) -> Node:
 
 
 def power(a: Operand, b: Operand) -> Node:
-    """``a ** b``; squares, reciprocals and powers of integers by a number are products and a reciprocal.
+    """``a ** b``; squares, reciprocals and powers of integers by a number are products and a
+    reciprocal.
 
-    Raises DTypeError for integers to a power that is negative, a tensor, or more than 64: no kernel computes it.
+    Raises DTypeError for integers to a power that is negative, a tensor, or more than 64: no kernel
+    computes it.
     """
     kind = result_type(a, b)
     kind = I64 if kind.is_bool else kind
     if kind.is_int and not isinstance(b, Node) and b < 0:
-        raise DTypeError(f"pow: {kind} to the negative power {b} is not an integer; cast to f32 first")
+        raise DTypeError(
+            f"pow: {kind} to the negative power {b} is not an integer; cast to f32 first"
+        )
     if isinstance(a, Node) and not isinstance(b, Node):
         if b == 1:
             return graph.cast(a, kind)
@@ -132,9 +141,13 @@ def power(a: Operand, b: Operand) -> Node:
 def _integer_power(a: Operand, b: Operand, kind: DType) -> Node:
     """``a ** b`` as products, which wrap around."""
     if not isinstance(a, Node) or isinstance(b, Node):
-        raise DTypeError(f"pow: {kind} to a power that is a tensor is not defined; cast to f64 first")
+        raise DTypeError(
+            f"pow: {kind} to a power that is a tensor is not defined; cast to f64 first"
+        )
     if b > _MOST_FACTORS:
-        raise DTypeError(f"pow: {kind} to the power {b}: at most {_MOST_FACTORS}; cast to f64 first")
+        raise DTypeError(
+            f"pow: {kind} to the power {b}: at most {_MOST_FACTORS}; cast to f64 first"
+        )
     base = graph.cast(a, kind)
     found = graph.full(1, base.shape, kind) if b == 0 else base
     for _ in range(1, int(b)):
@@ -164,7 +177,9 @@ def compare(name: str, a: Operand, b: Operand) -> Node:
     if name != "le":
         return graph.elementwise(Op(name), x, y)
     if kind.is_float:
-        return graph.elementwise(Op.OR, graph.elementwise(Op.LT, x, y), graph.elementwise(Op.EQ, x, y))
+        return graph.elementwise(
+            Op.OR, graph.elementwise(Op.LT, x, y), graph.elementwise(Op.EQ, x, y)
+        )
     return graph.elementwise(Op.NOT, graph.elementwise(Op.LT, y, x))
 
 
@@ -175,9 +190,13 @@ def where(condition: Node, a: Operand, b: Operand) -> Node:
         DTypeError: the condition is not bool.
     """
     if not condition.dtype.is_bool:
-        raise DTypeError(f"where: the condition is {condition.dtype}, it must be bool (compare with something)")
+        raise DTypeError(
+            f"where: the condition is {condition.dtype}, it must be bool (compare with something)"
+        )
     kind = result_type(a, b)
-    shape = broadcast_shapes("where", condition.shape, *(x.shape for x in (a, b) if isinstance(x, Node)))
+    shape = broadcast_shapes(
+        "where", condition.shape, *(x.shape for x in (a, b) if isinstance(x, Node))
+    )
     x, y = (_to(v, shape, kind.compute, "where") for v in (a, b))
     return graph.cast(graph.elementwise(Op.WHERE, broadcast(condition, shape), x, y), kind)
 

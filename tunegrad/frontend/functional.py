@@ -1,7 +1,8 @@
 """Operations made of others: activations, statistics, softmax, norms, convolution and pooling.
 
-All are reached as methods of Tensor. f16 and bf16 are computed in f32 throughout and rounded once, at the end.
-A convolution is pad, two windows, multiply, and one sum over (channel, row, column) of the window, in this order.
+All are reached as methods of Tensor. f16 and bf16 are computed in f32 throughout and rounded once,
+at the end. A convolution is pad, two windows, multiply, and one sum over (channel, row, column) of
+the window, in this order.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = [
-    "Pair", "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "conv2d", "gelu", "global_avg_pool2d", "layer_norm",
-    "leaky_relu", "linear", "log_softmax", "max_pool2d", "mean", "one_hot", "sigmoid", "softmax", "std", "var",
+    "Pair", "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "conv2d", "gelu",
+    "global_avg_pool2d", "layer_norm",
+    "leaky_relu", "linear", "log_softmax", "max_pool2d", "mean", "one_hot", "sigmoid", "softmax",
+    "std", "var",
 ]  # fmt: skip
 
 Pair = int | tuple[int, int]
@@ -46,7 +49,9 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-    """x * P(Z <= x) of a standard normal Z: by erf, or by the tanh formula of Hendrycks and Gimpel 2016."""
+    """x * P(Z <= x) of a standard normal Z: by erf, or by the tanh formula of Hendrycks and Gimpel
+    2016.
+    """
     v = _float(x)
     if approximate == "none":
         result = v * 0.5 * ((v * math.sqrt(0.5)).erf() + 1)
@@ -67,7 +72,9 @@ def _count(x: Tensor, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[a] for a in axes)
 
 
-def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
+def mean(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None
+) -> Tensor:
     """The average; NaN of no elements. Integers and bools give f32."""
     axes = axes_of("mean", axis, x.shape)
     wide = x.cast(accumulator("mean", _float_type(x), accumulate))
@@ -111,8 +118,11 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     return (shifted - shifted.exp().sum(at, keepdims=True).log()).cast(_float_type(x))
 
 
-def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, axes: Axes) -> Tensor:
-    """Zero mean and unit variance over ``axes``, then ``* weight + bias``, both of the shape of those axes.
+def layer_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, axes: Axes
+) -> Tensor:
+    """Zero mean and unit variance over ``axes``, then ``* weight + bias``, both of the shape of
+    those axes.
 
     Raises:
         ShapeError: ``weight`` or ``bias`` has another shape.
@@ -128,19 +138,35 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
         if p is None:
             continue
         if p.shape != inner:
-            raise ShapeError(f"layer_norm: {what} {p.shape} for input {x.shape} over axes {over}, must be {inner}")
-        result = result * _float(p).reshape(spread) if what == "weight" else result + _float(p).reshape(spread)
+            raise ShapeError(
+                f"layer_norm: {what} {p.shape} for input {x.shape} over axes {over}, must be "
+                f"{inner}"
+            )
+        result = (
+            result * _float(p).reshape(spread)
+            if what == "weight"
+            else result + _float(p).reshape(spread)
+        )
     return result.cast(_float_type(x))
 
 
-def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float) -> Tensor:
-    """Inference form, channels in axis 1: ``x * scale + shift``, scale and shift being expressions of constants."""
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> Tensor:
+    """Inference form, channels in axis 1: ``x * scale + shift``, scale and shift being expressions
+    of constants.
+    """
     if len(x.shape) < 2:
-        raise ShapeError(f"batch_norm: input {x.shape} has no channel axis; its shape must be (batch, channels, ...)")
+        raise ShapeError(
+            f"batch_norm: input {x.shape} has no channel axis; its shape must be (batch, "
+            "channels, ...)"
+        )
     channels = (x.shape[1],)
     for what, p in (("weight", weight), ("bias", bias), ("mean", mean), ("var", var)):
         if p is not None and p.shape != channels:
-            raise ShapeError(f"batch_norm: {what} {p.shape} for input {x.shape}, must be {channels}")
+            raise ShapeError(
+                f"batch_norm: {what} {p.shape} for input {x.shape}, must be {channels}"
+            )
     scale = (_float(var) + eps).sqrt().reciprocal()
     scale = scale if weight is None else scale * _float(weight)
     shift = -_float(mean) * scale
@@ -149,19 +175,27 @@ def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tens
     return (_float(x) * scale.reshape(spread) + shift.reshape(spread)).cast(_float_type(x))
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, accumulate: DTypeLike | None = None) -> Tensor:
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, accumulate: DTypeLike | None = None
+) -> Tensor:
     """``x @ weight.T + bias``: (.., in) with weight (out, in) and bias (out,) gives (.., out).
 
     The bias is added in the accumulator's dtype.
     """
     if len(weight.shape) != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
-        raise ShapeError(f"linear: input {x.shape} and weight {weight.shape} must be (.., in) and (out, in)")
+        raise ShapeError(
+            f"linear: input {x.shape} and weight {weight.shape} must be (.., in) and (out, in)"
+        )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ShapeError(f"linear: bias {bias.shape} for weight {weight.shape}, must be {weight.shape[:1]}")
+        raise ShapeError(
+            f"linear: bias {bias.shape} for weight {weight.shape}, must be {weight.shape[:1]}"
+        )
     kind = promote(x.dtype, weight.dtype)
     acc = accumulator("linear", kind, accumulate)
     result = x.cast(acc) @ weight.cast(acc).T
-    return (result if bias is None else result + bias.cast(acc)).cast(kind if kind.is_float else acc)
+    return (result if bias is None else result + bias.cast(acc)).cast(
+        kind if kind.is_float else acc
+    )
 
 
 def _pair(op: str, what: str, value: Pair, least: int) -> tuple[int, int]:
@@ -176,7 +210,9 @@ def _pair(op: str, what: str, value: Pair, least: int) -> tuple[int, int]:
 Ends = tuple[tuple[int, int], tuple[int, int]]
 
 
-def _padding(padding: Pair | Literal["same", "valid"], size: Pair, stride: Pair, dilation: Pair) -> Ends:
+def _padding(
+    padding: Pair | Literal["same", "valid"], size: Pair, stride: Pair, dilation: Pair
+) -> Ends:
     """Zeros before and after rows and columns; "same" keeps the extent, the odd one after."""
     if padding == "valid":
         return (0, 0), (0, 0)
@@ -194,7 +230,12 @@ def _padding(padding: Pair | Literal["same", "valid"], size: Pair, stride: Pair,
 
 
 def _windows(
-    op: str, x: Tensor, size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], ends: Ends
+    op: str,
+    x: Tensor,
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    ends: Ends,
 ) -> Tensor:
     """(N, C, H, W) padded with zeros, as (N, C, rows, columns, window row, window column)."""
     y = x.pad(((0, 0), (0, 0), *ends))
@@ -203,7 +244,8 @@ def _windows(
         span = dilation[i] * (size[i] - 1) + 1
         if y.shape[axis] < span:
             raise ShapeError(
-                f"{op}: window {size} with dilation {dilation} spans {span} elements of axis {axis}, "
+                f"{op}: window {size} with dilation {dilation} spans {span} elements of axis "
+                f"{axis}, "
                 f"input {x.shape} padded has {y.shape[axis]}"
             )
         y = y.window(axis, size[i], stride[i], dilation[i])
@@ -243,7 +285,9 @@ def conv2d(
         left = y.permute(0, 2, 3, 1, 4, 5).reshape(n, 1, *size, *taps)
         right = w.reshape(out, 1, 1, *taps)
     else:  # (N, G, 1, y, x, c, kh, kw) * (G, O / G, 1, 1, c, kh, kw)
-        left = y.reshape(n, groups, channels // groups, *size, rows, columns).permute(0, 1, 3, 4, 2, 5, 6)
+        left = y.reshape(n, groups, channels // groups, *size, rows, columns).permute(
+            0, 1, 3, 4, 2, 5, 6
+        )
         left = left.reshape(n, groups, 1, *size, *taps)
         right = w.reshape(groups, out // groups, 1, 1, *taps)
     result = (left * right).sum((-3, -2, -1)).cast(acc).reshape(n, out, *size)
@@ -260,9 +304,13 @@ def _check_conv(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> 
     if x.shape[1] % groups or weight.shape[0] % groups:
         raise ShapeError(f"conv2d: groups={groups} does not divide the channels of {shapes}")
     if weight.shape[1] * groups != x.shape[1]:
-        raise ShapeError(f"conv2d: {shapes} with groups={groups}: {x.shape[1]} channels, {weight.shape[1]} taken")
+        raise ShapeError(
+            f"conv2d: {shapes} with groups={groups}: {x.shape[1]} channels, {weight.shape[1]} taken"
+        )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ShapeError(f"conv2d: bias {bias.shape} for weight {weight.shape}, must be {weight.shape[:1]}")
+        raise ShapeError(
+            f"conv2d: bias {bias.shape} for weight {weight.shape}, must be {weight.shape[:1]}"
+        )
     if x.dtype.is_bool or weight.dtype.is_bool:
         raise DTypeError(f"conv2d: not defined for {x.dtype} and {weight.dtype}; cast them")
 
@@ -277,7 +325,9 @@ def _pool(
     strides = sizes if stride is None else _pair(op, "stride", stride, 1)
     pads, spread = _pair(op, "padding", padding, 0), _pair(op, "dilation", dilation, 1)
     if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
-        raise ShapeError(f"{op}: padding {pads} is more than half of window {sizes} on input {x.shape}")
+        raise ShapeError(
+            f"{op}: padding {pads} is more than half of window {sizes} on input {x.shape}"
+        )
     ends = (pads[0], pads[0]), (pads[1], pads[1])
     windows = _windows(op, x, sizes, strides, spread, ends)
     if pads == (0, 0):
@@ -291,8 +341,13 @@ def _lowest(dtype: DType) -> float | int | bool:
     return False if dtype.is_bool else int(np.iinfo(dtype.numpy.name).min)
 
 
-def max_pool2d(x: Tensor, size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> Tensor:
-    """The largest element of each window; padding never wins. The stride is the size unless given."""
+def max_pool2d(
+    x: Tensor, size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
+) -> Tensor:
+    """The largest element of each window; padding never wins.
+
+    The stride is the size unless given.
+    """
     windows, mask = _pool("max_pool2d", x, size, stride, padding, dilation)
     if mask is not None:
         windows = mask.where(windows, _lowest(x.dtype))
@@ -300,7 +355,11 @@ def max_pool2d(x: Tensor, size: Pair, stride: Pair | None = None, padding: Pair 
 
 
 def avg_pool2d(
-    x: Tensor, size: Pair, stride: Pair | None = None, padding: Pair = 0, count_include_pad: bool = True
+    x: Tensor,
+    size: Pair,
+    stride: Pair | None = None,
+    padding: Pair = 0,
+    count_include_pad: bool = True,
 ) -> Tensor:
     """The average of each window, padding counted as zeros, or not at all."""
     windows, mask = _pool("avg_pool2d", _float(x), size, stride, padding)
@@ -322,14 +381,18 @@ def adaptive_avg_pool2d(x: Tensor, size: Pair) -> Tensor:
     """Averages of equal windows, as many as ``size`` says; it must divide the extents."""
     rows, columns = _pair("adaptive_avg_pool2d", "size", size, 1)
     if len(x.shape) != 4 or x.shape[2] % rows or x.shape[3] % columns:
-        raise ShapeError(f"adaptive_avg_pool2d: size {(rows, columns)} does not divide the last two of {x.shape}")
+        raise ShapeError(
+            f"adaptive_avg_pool2d: size {(rows, columns)} does not divide the last two of {x.shape}"
+        )
     return avg_pool2d(x, (x.shape[2] // rows, x.shape[3] // columns))
 
 
 def one_hot(x: Tensor, classes: int) -> Tensor:
     """i64 ones at the positions that ``x`` holds, along a new last axis."""
     if not x.dtype.is_int:
-        raise DTypeError(f"one_hot: positions of shape {x.shape} are {x.dtype}, they must be integers")
+        raise DTypeError(
+            f"one_hot: positions of shape {x.shape} are {x.dtype}, they must be integers"
+        )
     count = integer("one_hot", "classes", classes, 0)
     positions = type(x).of(graph.iota((count,), 0, x.dtype))
     return x.unsqueeze(-1).equal(positions).cast(I64)

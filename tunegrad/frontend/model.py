@@ -1,12 +1,13 @@
 """A model: named inputs, named parameters, and how to build its graph.
 
-A user's own model is ``package.module:function``. The function returns a Model, or a pair ``(fn, examples)``: ``fn``
-takes tensors and returns one or several, ``examples`` are arrays of the shapes and dtypes it will be called with.
-Arrays that ``fn`` brings along (weights) become constants.
+A user's own model is ``package.module:function``. The function returns a Model, or a pair ``(fn,
+examples)``: ``fn`` takes tensors and returns one or several, ``examples`` are arrays of the shapes
+and dtypes it will be called with. Arrays that ``fn`` brings along (weights) become constants.
 
-    def tiny() -> Model:                                 def tiny():
-        return Model.of(                                     w = np.load("w.npy")
-            "tiny", Tiny, (InputSpec("x", (1, 8)),)          return lambda x: (x @ w).relu(), [np.zeros((1, 8), "f4")]
+    def tiny() -> Model:                             def tiny():
+        return Model.of(                                 w = np.load("w.npy")
+            "tiny", Tiny, (InputSpec("x", (1, 8)),)      return lambda x: (x @ w).relu(),
+                                                         [np.zeros((1, 8), "f4")]
         )
 """
 
@@ -47,7 +48,9 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the module's."""
+    """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the
+    module's.
+    """
 
     name: str
     make: Callable[[], Function]
@@ -70,7 +73,8 @@ class Model:
 
     @staticmethod
     def of_function(name: str, function: Function, examples: Sequence[ArrayLike | Tensor]) -> Model:
-        """The model of a plain function, with inputs like ``examples``, named by its parameters or x0, x1, ...
+        """The model of a plain function, with inputs like ``examples``, named by its parameters or
+        x0, x1, ...
 
         Raises:
             ModelError: the function does not take as many.
@@ -81,11 +85,12 @@ class Model:
         return Model(name, partial(_same, function), inputs)
 
     def build(self, weights: Weights) -> tuple[Tensor, ...]:
-        """The outputs as graphs of INPUT nodes (named as in ``inputs``) and constants; weights are checked.
+        """The outputs as graphs of INPUT nodes (named as in ``inputs``) and constants; weights are
+        checked.
 
         Raises:
-            WeightsError: missing, unexpected or misshapen weights.
-            ModelError: the function returns something else than tensors, or depends on an input of its own.
+            WeightsError: missing, unexpected or misshapen weights. ModelError: the function returns
+            something else than tensors, or depends on an input of its own.
         """
         function = self.make()
         arrays = check_weights(self.parameters, weights, self.name)
@@ -94,7 +99,9 @@ class Model:
         result = function(*(Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs))
         return _closed(self, _outputs(self.name, result))
 
-    def weights(self, source: Weights | str | Path | None = None, seed: int = 0) -> dict[str, Array]:
+    def weights(
+        self, source: Weights | str | Path | None = None, seed: int = 0
+    ) -> dict[str, Array]:
         """Its weights from a dict or ``.safetensors`` file, or drawn from the seed."""
         return load_weights(self.parameters, source, seed, self.name)
 
@@ -107,7 +114,9 @@ def _outputs(name: str, result: object) -> tuple[Tensor, ...]:
     listed = result if isinstance(result, list | tuple) else (result,)
     outputs = tuple(t for t in listed if isinstance(t, Tensor))
     if not outputs or len(outputs) != len(listed):
-        raise ModelError(f"model {name} returns {type(result).__name__}, it must return a tensor or several")
+        raise ModelError(
+            f"model {name} returns {type(result).__name__}, it must return a tensor or several"
+        )
     return outputs
 
 
@@ -120,7 +129,10 @@ def _closed(model: Model, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         if node.op is GraphOp.INPUT and node.arg not in own:
             array = bindings.get(str(node.arg))
             if array is None:
-                raise ModelError(f"model {model.name} depends on input {node.arg!r}, which is not one of {sorted(own)}")
+                raise ModelError(
+                    f"model {model.name} depends on input {node.arg!r}, which is not one of "
+                    f"{sorted(own)}"
+                )
             constants[node] = graph.const(array, node.dtype)
     return tuple(Tensor.of(n) for n in substitute(tuple(t.node for t in outputs), constants))
 
@@ -130,7 +142,9 @@ def _input_names(name: str, function: Function, count: int) -> list[str]:
         signature = inspect.signature(function)
         signature.bind(*range(count))
     except TypeError as error:
-        raise ModelError(f"model {name}: {count} example inputs do not fit the function: {error}") from None
+        raise ModelError(
+            f"model {name}: {count} example inputs do not fit the function: {error}"
+        ) from None
     except ValueError:  # a builtin without a signature
         return [f"x{i}" for i in range(count)]
     plain = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -145,13 +159,22 @@ def as_model(value: object, name: str) -> Model:
     """
     if isinstance(value, Model):
         return value
-    if isinstance(value, tuple) and len(value) == 2 and callable(value[0]) and isinstance(value[1], list | tuple):
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and callable(value[0])
+        and isinstance(value[1], list | tuple)
+    ):
         return Model.of_function(name, value[0], value[1])
-    raise ModelError(f"model {name} is a {type(value).__name__}; it must be a Model or a pair (function, [examples])")
+    raise ModelError(
+        f"model {name} is a {type(value).__name__}; it must be a Model or a pair (function, "
+        "[examples])"
+    )
 
 
 def find_model(reference: str, arguments: Mapping[str, object] | None = None) -> Model:
-    """Import ``package.module:function``, call it with ``arguments``, and take what it returns as a Model.
+    """Import ``package.module:function``, call it with ``arguments``, and take what it returns as a
+    Model.
 
     Raises:
         ModelError: no such module or function, or arguments it does not take.

@@ -1,7 +1,8 @@
-"""Movement operations on graph nodes: axes from the end, extents of -1, slices, padding with any value, joining.
+"""Movement operations on graph nodes: axes from the end, extents of -1, slices, padding with any
+value, joining.
 
-Nothing here moves data. Padding with a value and joining select with a padded mask, so that NaN and infinity in one
-place never reach another.
+Nothing here moves data. Padding with a value and joining select with a padded mask, so that NaN and
+infinity in one place never reach another.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tunegrad.ir.graph import Node
 from .elementwise import Scalar, broadcast, where
 
 __all__ = [
-    "Axes", "axes_of", "axis_of", "broadcast_to", "cat", "extents", "flat", "flip", "index", "integer", "pad",
+    "Axes", "axes_of", "axis_of", "broadcast_to", "cat", "extents", "flat", "flip", "index",
+    "integer", "pad",
     "permute", "reshape", "shrink", "squeeze", "stack", "swap", "unsqueeze", "window",
 ]  # fmt: skip
 
@@ -88,7 +90,10 @@ def reshape(x: Node, shape: Sequence[int]) -> Node:
     if unknown:
         rest = prod(s for s in sizes if s != -1)
         if rest == 0 or x.size % rest:
-            raise ShapeError(f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} takes multiples of {rest}")
+            raise ShapeError(
+                f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} takes multiples of "
+                f"{rest}"
+            )
         sizes[unknown[0]] = x.size // rest
     return graph.reshape(x, tuple(sizes))
 
@@ -97,7 +102,9 @@ def permute(x: Node, order: Sequence[int]) -> Node:
     """Dimensions in another order."""
     axes = tuple(axis_of("permute", a, x.shape) for a in order)
     if sorted(axes) != list(range(len(x.shape))):
-        raise ShapeError(f"permute: {tuple(order)} is not an order of the {len(x.shape)} dimensions of {x.shape}")
+        raise ShapeError(
+            f"permute: {tuple(order)} is not an order of the {len(x.shape)} dimensions of {x.shape}"
+        )
     return graph.permute(x, axes)
 
 
@@ -129,10 +136,16 @@ def pad(x: Node, widths: Sequence[object], value: Scalar = 0) -> Node:
     pairs: list[tuple[int, int]] = []
     for width in widths:
         if not isinstance(width, Sequence) or len(width) != 2:
-            raise ShapeError(f"pad: width {width!r} of shape {x.shape} must be a pair (before, after)")
-        pairs.append((integer("pad", "a width", width[0], 0), integer("pad", "a width", width[1], 0)))
+            raise ShapeError(
+                f"pad: width {width!r} of shape {x.shape} must be a pair (before, after)"
+            )
+        pairs.append(
+            (integer("pad", "a width", width[0], 0), integer("pad", "a width", width[1], 0))
+        )
     if len(pairs) != len(x.shape):
-        raise ShapeError(f"pad: {len(pairs)} pairs of widths for the {len(x.shape)} dimensions of {x.shape}")
+        raise ShapeError(
+            f"pad: {len(pairs)} pairs of widths for the {len(x.shape)} dimensions of {x.shape}"
+        )
     padded = graph.pad(x, tuple(pairs))
     if padded is x or (value == 0 and str(value) != "-0.0"):
         return padded
@@ -146,8 +159,15 @@ def pad(x: Node, widths: Sequence[object], value: Scalar = 0) -> Node:
 def shrink(x: Node, limits: Sequence[Sequence[int]]) -> Node:
     """The part ``begin <= i < end`` of each dimension."""
     if len(limits) != len(x.shape) or any(len(pair) != 2 for pair in limits):
-        raise ShapeError(f"shrink: {limits} must be one pair (begin, end) for each dimension of {x.shape}")
-    return graph.shrink(x, tuple((integer("shrink", "a limit", a), integer("shrink", "a limit", b)) for a, b in limits))
+        raise ShapeError(
+            f"shrink: {limits} must be one pair (begin, end) for each dimension of {x.shape}"
+        )
+    return graph.shrink(
+        x,
+        tuple(
+            (integer("shrink", "a limit", a), integer("shrink", "a limit", b)) for a, b in limits
+        ),
+    )
 
 
 def flip(x: Node, axis: Axes) -> Node:
@@ -175,7 +195,10 @@ def unsqueeze(x: Node, axis: int) -> Node:
 def window(x: Node, axis: int, size: int, stride: int, dilation: int) -> Node:
     """Sliding windows along ``axis``, the position inside a window as a new last dimension."""
     dim = axis_of("window", axis, x.shape)
-    numbers = (integer("window", w, v, 1) for w, v in (("size", size), ("stride", stride), ("dilation", dilation)))
+    numbers = (
+        integer("window", w, v, 1)
+        for w, v in (("size", size), ("stride", stride), ("dilation", dilation))
+    )
     return graph.window(x, dim, *numbers)
 
 
@@ -190,14 +213,19 @@ def cat(nodes: Sequence[Node], axis: int, op: str = "cat") -> Node:
             a == b for i, (a, b) in enumerate(zip(x.shape, nodes[0].shape, strict=True)) if i != dim
         )
         if not same:
-            raise ShapeError(f"{op}: shapes {nodes[0].shape} and {x.shape} differ outside axis {dim}")
+            raise ShapeError(
+                f"{op}: shapes {nodes[0].shape} and {x.shape} differ outside axis {dim}"
+            )
         kind, total = promote(kind, x.dtype), total + x.shape[dim]
     result: Node | None = None
     begin = 0
     for x in (n for n in nodes if n.shape[dim]):
         end = begin + x.shape[dim]
         place = tuple((begin, total - end) if i == dim else (0, 0) for i in range(len(x.shape)))
-        value, mask = graph.pad(graph.cast(x, kind), place), graph.pad(graph.full(True, x.shape, BOOL), place)
+        value, mask = (
+            graph.pad(graph.cast(x, kind), place),
+            graph.pad(graph.full(True, x.shape, BOOL), place),
+        )
         result = value if result is None else where(mask, value, result)
         begin = end
     return graph.cast(nodes[0], kind) if result is None else result
@@ -254,7 +282,9 @@ def _position(item: Whole, extent: int, dim: int, shape: tuple[int, ...]) -> int
     """A position along one dimension, counted from the front."""
     at = int(item)
     if not -extent <= at < extent:
-        raise ShapeError(f"getitem: index {at} is out of range for extent {extent} of dimension {dim} of {shape}")
+        raise ShapeError(
+            f"getitem: index {at} is out of range for extent {extent} of dimension {dim} of {shape}"
+        )
     return at % extent
 
 
@@ -271,14 +301,18 @@ def _full_key(x: Node, key: object) -> list[Whole | slice | None]:
     for item in items:
         basic = item is None or item is Ellipsis or isinstance(item, slice | int | np.integer)
         if isinstance(item, bool) or not basic:
-            raise DTypeError(f"getitem: index {item!r} on shape {x.shape} is not an integer, slice, None or ...")
+            raise DTypeError(
+                f"getitem: index {item!r} on shape {x.shape} is not an integer, slice, None or ..."
+            )
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise ShapeError(f"getitem: more than one ... in an index of shape {x.shape}")
     used = sum(item is not None and item is not Ellipsis for item in items)
     missing = len(x.shape) - used
     if missing < 0:
-        raise ShapeError(f"getitem: {used} indices for the {len(x.shape)} dimensions of shape {x.shape}")
+        raise ShapeError(
+            f"getitem: {used} indices for the {len(x.shape)} dimensions of shape {x.shape}"
+        )
     at = dots[0] if dots else len(items)
     filled = items[:at] + [slice(None)] * missing + items[at + len(dots) :]
     return [i for i in filled if i is None or isinstance(i, slice | int | np.integer)]

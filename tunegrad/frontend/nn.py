@@ -1,7 +1,8 @@
 """Layers: small modules that hold named parameters and build graphs.
 
-Parameter names are torch's: attributes joined by dots, list positions as numbers (``layer1.0.conv1.weight``). A module
-has no weights until ``load``; then they are CONST nodes. A module is the one mutable thing in the front end.
+Parameter names are torch's: attributes joined by dots, list positions as numbers
+(``layer1.0.conv1.weight``). A module has no weights until ``load``; then they are CONST nodes. A
+module is the one mutable thing in the front end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ __all__ = ["BatchNorm2d", "Conv2d", "LayerNorm", "Linear", "Module", "Parameter"
 
 
 class Parameter:
-    """A place for one array: its spec (named by the module that is loaded) and, once loaded, its tensor."""
+    """A place for one array: its spec (named by the module that is loaded) and, once loaded, its
+    tensor.
+    """
 
     __slots__ = ("_tensor", "spec")
 
@@ -45,7 +48,10 @@ class Parameter:
             WeightsError: nothing was loaded.
         """
         if self._tensor is None:
-            raise WeightsError(f"a parameter of shape {self.spec.shape} has no value yet; call load() on its module")
+            raise WeightsError(
+                f"a parameter of shape {self.spec.shape} has no value yet; call load() on its "
+                "module"
+            )
         return self._tensor
 
     def fill(self, tensor: Tensor) -> None:
@@ -54,7 +60,10 @@ class Parameter:
 
 
 class Module:
-    """Base of all layers. Parameters and modules in attributes, lists and tuples are found by name."""
+    """Base of all layers.
+
+    Parameters and modules in attributes, lists and tuples are found by name.
+    """
 
     __call__: Callable[..., Tensor]
 
@@ -89,7 +98,11 @@ def _named(name: str, value: object) -> Iterator[tuple[str, Parameter]]:
 
 
 def _kaiming(fan_in: int, gain: float) -> float:
-    """Standard deviation that keeps the mean square of activations at ``gain`` times the input's (He et al. 2015)."""
+    """Standard deviation that keeps the mean square of activations at ``gain`` times the input's
+    (He et al.
+
+    2015).
+    """
     return float((gain / max(1, fan_in)) ** 0.5)
 
 
@@ -108,10 +121,14 @@ class Conv2d(Module):
         bias: bool = True,
     ) -> None:
         if groups < 1 or channels_in % groups or channels_out % groups:
-            raise ShapeError(f"Conv2d: groups={groups} does not divide channels {channels_in} and {channels_out}")
+            raise ShapeError(
+                f"Conv2d: groups={groups} does not divide channels {channels_in} and {channels_out}"
+            )
         rows, columns = (size, size) if isinstance(size, int) else size
         part = channels_in // groups
-        self.weight = Parameter(channels_out, part, rows, columns, spread=_kaiming(part * rows * columns, 2.0))
+        self.weight = Parameter(
+            channels_out, part, rows, columns, spread=_kaiming(part * rows * columns, 2.0)
+        )
         self.bias = Parameter(channels_out, spread=0.1) if bias else None
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
@@ -144,11 +161,13 @@ class BatchNorm2d(Module):
 
 
 def conv_norm(x: Tensor, conv: Conv2d, norm: BatchNorm2d) -> Tensor:
-    """``norm(conv(x))`` with the scale folded into the convolution's weight and the shift into its bias.
+    """``norm(conv(x))`` with the scale folded into the convolution's weight and the shift into its
+    bias.
 
         conv(x, w, b) * scale + shift    -->    conv(x, w * scale, b * scale + shift)
 
-    Both constants are expressions of constants; folding evaluates them once, when the model is loaded.
+    Both constants are expressions of constants; folding evaluates them once, when the model is
+    loaded.
     """
     scale, shift = norm.scale_and_shift()
     weight = conv.weight.tensor * scale.reshape(-1, 1, 1, 1)

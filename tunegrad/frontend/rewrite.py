@@ -11,7 +11,9 @@ __all__ = ["substitute"]
 
 
 def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
-    """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and dtype."""
+    """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and
+    dtype.
+    """
     done: dict[Node, Node] = {}
     for node in graph.topological(outputs):
         srcs = tuple(done[s] for s in node.srcs)

@@ -1,12 +1,13 @@
 """Tensor: an immutable handle on a graph node, with numpy's operators.
 
-Nothing is computed until ``numpy()``. Data given to ``Tensor(data)`` become an INPUT node with a name of its own, and
-the handle carries the array (``bindings``): kernels depend on shapes and dtypes, never on values. Weights are made by
-``Tensor.constant``: their values are part of the graph.
+Nothing is computed until ``numpy()``. Data given to ``Tensor(data)`` become an INPUT node with a
+name of its own, and the handle carries the array (``bindings``): kernels depend on shapes and
+dtypes, never on values. Weights are made by ``Tensor.constant``: their values are part of the
+graph.
 
-    x = Tensor(a)                          INPUT #0, bindings {"#0": a}
-    w = Tensor.constant(b, name="w")       CONST w
-    y = (x @ w).relu()                     MAP max(REDUCE add(MAP mul(..)), FULL 0), bindings {"#0": a}
+    x = Tensor(a)                       INPUT #0, bindings {"#0": a}
+    w = Tensor.constant(b, name="w")    CONST w
+    y = (x @ w).relu()                  MAP max(REDUCE add(MAP mul(..)), FULL 0), bindings {"#0": a}
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Tensor:
-    """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are already known.
+    """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
+    already known.
 
-    ``Tensor(data, dtype=None)`` copies an array, list or number (bf16: values, or bit patterns in ``uint16``).
+    ``Tensor(data, dtype=None)`` copies an array, list or number (bf16: values, or bit patterns in
+    ``uint16``).
     """
 
     node: Node
@@ -64,7 +67,10 @@ class Tensor:
         else:
             array, kind = held(data, dtype)
             name = f"#{next(_NUMBERS)}"
-            node, bindings = graph.graph_input(name, array.shape, kind), MappingProxyType({name: array})
+            node, bindings = (
+                graph.graph_input(name, array.shape, kind),
+                MappingProxyType({name: array}),
+            )
         object.__setattr__(self, "node", node)
         object.__setattr__(self, "bindings", bindings)
 
@@ -120,7 +126,9 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise DTypeError(f"bool: {self!r} has no truth value before it is computed; use where, or .item()")
+        raise DTypeError(
+            f"bool: {self!r} has no truth value before it is computed; use where, or .item()"
+        )
 
     def __hash__(self) -> int:
         return id(self)
@@ -140,12 +148,16 @@ class Tensor:
             return self.bindings[str(self.node.arg)].copy()
         for node in graph.topological((self.node,)):
             if node.op is GraphOp.INPUT and node.arg not in self.bindings:
-                raise ModelError(f"numpy: input {node.arg!r} of {self!r} has no value; compile it and pass one")
+                raise ModelError(
+                    f"numpy: input {node.arg!r} of {self!r} has no value; compile it and pass one"
+                )
         # inference stands above the front end, and is the only place where the stages are composed
         inference = importlib.import_module("tunegrad.inference")
         return cast("NDArray[np.generic]", inference.realize([self])[0])
 
-    def __array__(self, dtype: np.dtype[np.generic] | None = None, copy: bool | None = None) -> NDArray[np.generic]:
+    def __array__(
+        self, dtype: np.dtype[np.generic] | None = None, copy: bool | None = None
+    ) -> NDArray[np.generic]:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=bool(copy))
 
@@ -348,8 +360,13 @@ class Tensor:
 
     # ---- reductions
 
-    def sum(self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
-        """Sums over ``axis``; None is all axes. Integers and bools give i64, or what they accumulate in."""
+    def sum(
+        self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None
+    ) -> Tensor:
+        """Sums over ``axis``; None is all axes.
+
+        Integers and bools give i64, or what they accumulate in.
+        """
         return self._with(reduction.fold(Op.ADD, self.node, axis, keepdims, accumulate))
 
     def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -364,7 +381,9 @@ class Tensor:
         """The smallest over ``axis``; NaN if one is."""
         return self._with(reduction.fold(Op.MIN, self.node, axis, keepdims))
 
-    def mean(self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None) -> Tensor:
+    def mean(
+        self, axis: Axes = None, keepdims: bool = False, accumulate: DTypeLike | None = None
+    ) -> Tensor:
         """The average over ``axis``."""
         return functional.mean(self, axis, keepdims, accumulate)
 
@@ -385,7 +404,9 @@ class Tensor:
         return functional.log_softmax(self, axis)
 
     def matmul(self, other: TensorLike, accumulate: DTypeLike | None = None) -> Tensor:
-        """``self @ other``, its sums in ``accumulate``: f32 or f64 for floats, at least as wide as the operands."""
+        """``self @ other``, its sums in ``accumulate``: f32 or f64 for floats, at least as wide as
+        the operands.
+        """
         fold = functools.partial(reduction.matmul, accumulate=accumulate)
         return apply("matmul", fold, self, _tensor(other, "matmul"))
 
@@ -449,8 +470,8 @@ class Tensor:
     def __dlpack__(self, **options: object) -> object:
         """The values for another library (DLPack; bf16 goes as its bit patterns).
 
-        What is computed goes out as the kernels stored it, without another copy. What a tensor holds goes out as a
-        copy: who takes it may write to it, and tensors do not change.
+        What is computed goes out as the kernels stored it, without another copy. What a tensor
+        holds goes out as a copy: who takes it may write to it, and tensors do not change.
         """
         return cast("Any", self.numpy()).__dlpack__(**options)
 
@@ -458,15 +479,18 @@ class Tensor:
         """The CPU, in DLPack's words."""
         return 1, 0
 
-    def contiguous(self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None) -> Tensor:
+    def contiguous(
+        self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None
+    ) -> Tensor:
         """A fence: this tensor is written to memory by a kernel of its own.
 
-        ``layout``: the order in which its dimensions are stored, the last one contiguous ((0, 2, 3, 1) keeps an image
-        channels-last), or a Layout of its shape; default: as fusion chooses. ``schedule``: the action text of that
-        kernel, which is then not searched. An output is row-major, whatever is asked: the fence is copied to it.
+        ``layout``: the order in which its dimensions are stored, the last one contiguous ((0, 2, 3,
+        1) keeps an image channels-last), or a Layout of its shape; default: as fusion chooses.
+        ``schedule``: the action text of that kernel, which is then not searched. An output is
+        row-major, whatever is asked: the fence is copied to it.
 
-        Raises ShapeError for a layout that does not fit, IllegalAction for a schedule that does not parse; one that is
-        not legal for the kernel raises when the model is compiled.
+        Raises ShapeError for a layout that does not fit, IllegalAction for a schedule that does not
+        parse; one that is not legal for the kernel raises when the model is compiled.
         """
         from tunegrad.opts import Schedule
 
@@ -479,23 +503,41 @@ class Tensor:
 
     # ---- networks
 
-    def linear(self, weight: TensorLike, bias: TensorLike | None = None, accumulate: DTypeLike | None = None) -> Tensor:
+    def linear(
+        self,
+        weight: TensorLike,
+        bias: TensorLike | None = None,
+        accumulate: DTypeLike | None = None,
+    ) -> Tensor:
         """``self @ weight.T + bias``."""
-        return functional.linear(self, _tensor(weight, "linear"), _optional(bias, "linear"), accumulate)
+        return functional.linear(
+            self, _tensor(weight, "linear"), _optional(bias, "linear"), accumulate
+        )
 
     def layer_norm(
-        self, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5, axes: Axes = -1
+        self,
+        weight: TensorLike | None = None,
+        bias: TensorLike | None = None,
+        eps: float = 1e-5,
+        axes: Axes = -1,
     ) -> Tensor:
         """Zero mean and unit variance over ``axes``, then ``* weight + bias``."""
         p, q = _optional(weight, "layer_norm"), _optional(bias, "layer_norm")
         return functional.layer_norm(self, p, q, eps, axes)
 
     def batch_norm(
-        self, weight: TensorLike | None, bias: TensorLike | None, mean: TensorLike, var: TensorLike, eps: float = 1e-5
+        self,
+        weight: TensorLike | None,
+        bias: TensorLike | None,
+        mean: TensorLike,
+        var: TensorLike,
+        eps: float = 1e-5,
     ) -> Tensor:
         """Normalised by known statistics of the channels (axis 1)."""
         p, q = _optional(weight, "batch_norm"), _optional(bias, "batch_norm")
-        return functional.batch_norm(self, p, q, _tensor(mean, "batch_norm"), _tensor(var, "batch_norm"), eps)
+        return functional.batch_norm(
+            self, p, q, _tensor(mean, "batch_norm"), _tensor(var, "batch_norm"), eps
+        )
 
     def conv2d(
         self,
@@ -511,12 +553,18 @@ class Tensor:
         w, b = _tensor(weight, "conv2d"), _optional(bias, "conv2d")
         return functional.conv2d(self, w, b, stride, padding, dilation, groups, accumulate)
 
-    def max_pool2d(self, size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> Tensor:
+    def max_pool2d(
+        self, size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
+    ) -> Tensor:
         """The largest element of each window."""
         return functional.max_pool2d(self, size, stride, padding, dilation)
 
     def avg_pool2d(
-        self, size: Pair, stride: Pair | None = None, padding: Pair = 0, count_include_pad: bool = True
+        self,
+        size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        count_include_pad: bool = True,
     ) -> Tensor:
         """The average of each window."""
         return functional.avg_pool2d(self, size, stride, padding, count_include_pad)
@@ -557,11 +605,15 @@ def apply(op: str, function: Callable[..., Node], *operands: TensorLike) -> Tens
     if not any(isinstance(x, Tensor) for x in lifted):
         lifted[0] = _tensor(operands[0], op)
     tensors = [x for x in lifted if isinstance(x, Tensor)]
-    return Tensor.of(function(*(x.node if isinstance(x, Tensor) else x for x in lifted)), joined(tensors))
+    return Tensor.of(
+        function(*(x.node if isinstance(x, Tensor) else x for x in lifted)), joined(tensors)
+    )
 
 
 def _operand(x: TensorLike, op: str) -> Tensor | Scalar:
-    """Python numbers stay; arrays and lists become tensors, numpy scalars constants of their dtype."""
+    """Python numbers stay; arrays and lists become tensors, numpy scalars constants of their
+    dtype.
+    """
     if isinstance(x, Tensor | bool | int | float):
         return x
     if isinstance(x, np.generic) and x.dtype.kind in "biuf":
@@ -573,7 +625,11 @@ def _operand(x: TensorLike, op: str) -> Tensor | Scalar:
 
 def _tensor(x: TensorLike, op: str) -> Tensor:
     lifted = _operand(x, op)
-    return lifted if isinstance(lifted, Tensor) else Tensor.of(ew.constant(lifted, (), ew.result_type(lifted), op))
+    return (
+        lifted
+        if isinstance(lifted, Tensor)
+        else Tensor.of(ew.constant(lifted, (), ew.result_type(lifted), op))
+    )
 
 
 def _optional(x: TensorLike | None, op: str) -> Tensor | None:
@@ -601,4 +657,6 @@ def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
         if n.op is GraphOp.INPUT and n.arg in names
     }
     (root,) = substitute((node,), renamed)
-    return Tensor.of(root, MappingProxyType({names[name]: array for name, array in bindings.items()}))
+    return Tensor.of(
+        root, MappingProxyType({names[name]: array for name, array in bindings.items()})
+    )

@@ -1,6 +1,7 @@
 """Weights: what a model needs, drawn from a seed or read from a file, and checked.
 
-A parameter's values depend on the seed and its own name only, so that neither order nor other parameters matter.
+A parameter's values depend on the seed and its own name only, so that neither order nor other
+parameters matter.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from tunegrad.ir.dtypes import BF16, F32, DType
 
 from .arrays import bf16_bits, bf16_values
 
-__all__ = ["Array", "ParameterSpec", "Weights", "check_weights", "draw", "load_weights", "read_safetensors"]
+__all__ = [
+    "Array",
+    "ParameterSpec",
+    "Weights",
+    "check_weights",
+    "draw",
+    "load_weights",
+    "read_safetensors",
+]
 
 Array = NDArray[np.generic]
 Weights = Mapping[str, Array]
@@ -28,9 +37,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ParameterSpec:
-    """A named array that a model needs, and the distribution it is drawn from when there is no file.
+    """A named array that a model needs, and the distribution it is drawn from when there is no
+    file.
 
-    ``spread`` is the standard deviation of a normal, or the half width of a uniform distribution around ``mean``.
+    ``spread`` is the standard deviation of a normal, or the half width of a uniform distribution
+    around ``mean``.
     """
 
     name: str
@@ -60,9 +71,13 @@ def _drawn(p: ParameterSpec, seed: int) -> Array:
 
 
 def load_weights(
-    parameters: Sequence[ParameterSpec], source: Weights | str | Path | None = None, seed: int = 0, owner: str = "model"
+    parameters: Sequence[ParameterSpec],
+    source: Weights | str | Path | None = None,
+    seed: int = 0,
+    owner: str = "model",
 ) -> dict[str, Array]:
-    """The parameters from a dict or a ``.safetensors`` file, checked; drawn from the seed without either.
+    """The parameters from a dict or a ``.safetensors`` file, checked; drawn from the seed without
+    either.
 
     Raises:
         WeightsError: an unreadable file, or missing, unexpected or misshapen parameters.
@@ -74,20 +89,29 @@ def load_weights(
     return check_weights(parameters, read_safetensors(Path(source)), f"{owner} in {source}")
 
 
-def check_weights(parameters: Sequence[ParameterSpec], weights: Weights, owner: str = "model") -> dict[str, Array]:
-    """Exactly the parameters, in their order and dtypes; ``num_batches_tracked`` counters are ignored.
+def check_weights(
+    parameters: Sequence[ParameterSpec], weights: Weights, owner: str = "model"
+) -> dict[str, Array]:
+    """Exactly the parameters, in their order and dtypes; ``num_batches_tracked`` counters are
+    ignored.
 
     Floats of another width are converted.
 
     Raises:
-        WeightsError: names the first few missing, unexpected and misshapen ones, and how many there are.
+        WeightsError: names the first few missing, unexpected and misshapen ones, and how many there
+        are.
     """
     known = {p.name: p for p in parameters}
-    given = {name: _as_array(name, w) for name, w in weights.items() if not name.endswith("num_batches_tracked")}
+    given = {
+        name: _as_array(name, w)
+        for name, w in weights.items()
+        if not name.endswith("num_batches_tracked")
+    }
     wrong = [
         f"{p.name} is {_described(given[p.name])}, must be {p.dtype} {p.shape}"
         for p in parameters
-        if p.name in given and (given[p.name].shape != p.shape or not _converts(given[p.name], p.dtype))
+        if p.name in given
+        and (given[p.name].shape != p.shape or not _converts(given[p.name], p.dtype))
     ]
     problems = (
         _counted("missing", [n for n in known if n not in given]),
@@ -124,8 +148,14 @@ _SAFETENSORS = {
 
 def _decoded(path: Path, name: str, entry: Mapping[str, object]) -> Array:
     kind, shape, data = str(entry["dtype"]), entry["shape"], entry["data"]
-    if kind not in _SAFETENSORS or not isinstance(shape, list) or not isinstance(data, bytes | bytearray):
-        raise WeightsError(f"weights file {path}: {name} has dtype {kind}; valid: {', '.join(_SAFETENSORS)}")
+    if (
+        kind not in _SAFETENSORS
+        or not isinstance(shape, list)
+        or not isinstance(data, bytes | bytearray)
+    ):
+        raise WeightsError(
+            f"weights file {path}: {name} has dtype {kind}; valid: {', '.join(_SAFETENSORS)}"
+        )
     array = np.frombuffer(data, dtype=_SAFETENSORS[kind]).reshape(shape)
     return bf16_values(array) if kind == "BF16" else array
 
@@ -133,7 +163,9 @@ def _decoded(path: Path, name: str, entry: Mapping[str, object]) -> Array:
 def _as_array(name: str, value: object) -> Array:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
-        raise WeightsError(f"weights: {name} is of type {type(value).__name__}, it must be an array of numbers")
+        raise WeightsError(
+            f"weights: {name} is of type {type(value).__name__}, it must be an array of numbers"
+        )
     return array
 
 

@@ -1,1 +1,3 @@
-"""The forms of a program: graph, kernel, loop tree, program; index algebra, fusion, interpreters, verifiers."""
+"""The forms of a program: graph, kernel, loop tree, program; index algebra, fusion, interpreters,
+verifiers.
+"""

@@ -2,10 +2,11 @@
 
     97*m + 32*n0 + n1     with 0 <= 32*n0+n1 < 97 and 0 <= n1 < 32      -->      digits m, n0, n1
 
-A sum ``g*high + low`` with ``0 <= low < g`` is the same number only where ``high`` and ``low`` both are. So two
-accesses that split by the same moduli touch one element only where all their digits are equal, and a digit ``v`` that
-both have says that they are in the same iteration of loop ``v``. Bounds of ``low`` come from the variables' ranges, and
-from the masks, stops and branches around the access (``prove``).
+A sum ``g*high + low`` with ``0 <= low < g`` is the same number only where ``high`` and ``low`` both
+are. So two accesses that split by the same moduli touch one element only where all their digits are
+equal, and a digit ``v`` that both have says that they are in the same iteration of loop ``v``.
+Bounds of ``low`` come from the variables' ranges, and from the masks, stops and branches around the
+access (``prove``).
 
 The accesses of a register tile differ by constants: they are one family, and split at once.
 """
@@ -28,8 +29,8 @@ _Terms = tuple[tuple[Atom, int], ...]
 class Family:
     """Addresses ``terms + constant``, at which ``facts`` hold.
 
-    ``split`` sets ``digits``, the terms of each digit, most significant first, and ``constants_of``, theirs for each
-    address.
+    ``split`` sets ``digits``, the terms of each digit, most significant first, and
+    ``constants_of``, theirs for each address.
     """
 
     terms: _Terms
@@ -47,7 +48,9 @@ def split(families: Sequence[Family]) -> None:
     digits: list[list[_Terms]] = [[] for _ in families]
     constants: list[list[list[int]]] = [[] for _ in families]
     for g in sorted(moduli - {1}, reverse=True):
-        if not any(c % g == 0 for terms, _ in rests for _, c in terms) and all(0 <= c < g for _, x in rests for c in x):
+        if not any(c % g == 0 for terms, _ in rests for _, c in terms) and all(
+            0 <= c < g for _, x in rests for c in x
+        ):
             continue
         parts: list[_Terms] = []
         for (terms, x), f in zip(rests, families, strict=True):
@@ -67,7 +70,9 @@ def split(families: Sequence[Family]) -> None:
 
 
 def _steps(constants: set[int]) -> set[int]:
-    """Where the constants of a register tile begin a new row: after a wider gap than any before it."""
+    """Where the constants of a register tile begin a new row: after a wider gap than any before
+    it.
+    """
     ordered = sorted(constants)
     found, widest = set(), 0
     for a, b in pairwise(ordered):
@@ -95,7 +100,9 @@ def _below(index: Index, limit: int, facts: Callable[[], Facts]) -> bool:
 
 
 def narrowed(index: Index, facts: Facts) -> Index:
-    """The sum where the facts hold: each variable has the range that one fact at a time leaves it."""
+    """The sum where the facts hold: each variable has the range that one fact at a time leaves
+    it.
+    """
     limits: dict[str, tuple[int, int]] = {}
     for fact in facts:
         for v, k in fact.terms:
@@ -103,12 +110,17 @@ def narrowed(index: Index, facts: Facts) -> Index:
                 lo, hi = limits.get(v.name, (v.lo, v.hi))
                 rest = fact.hi - max(k * v.lo, k * v.hi)
                 limits[v.name] = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k))
-    known = {n: Index(((Var(n, lo, hi), 1),), 0) if lo < hi else Index((), lo) for n, (lo, hi) in limits.items()}
+    known = {
+        n: Index(((Var(n, lo, hi), 1),), 0) if lo < hi else Index((), lo)
+        for n, (lo, hi) in limits.items()
+    }
     return index.substitute(known)
 
 
 def pinned(family: Family) -> dict[str, int]:
-    """The variables of its terms that facts leave one value, with it; they are taken out of the terms."""
+    """The variables of its terms that facts leave one value, with it; they are taken out of the
+    terms.
+    """
     facts = family.facts()
     found = {}
     for v, _ in family.terms:
@@ -133,7 +145,9 @@ def told(sums: Iterable[_Terms]) -> frozenset[str]:
 
 
 def _alone(terms: _Terms) -> Iterable[Atom]:
-    """The atoms of a sum that are digits of its own: ``g*high + low`` tells both where ``low`` spans less than g."""
+    """The atoms of a sum that are digits of its own: ``g*high + low`` tells both where ``low``
+    spans less than g.
+    """
     for g in sorted({abs(c) for _, c in terms} - {1}, reverse=True) if len(terms) > 1 else ():
         low = tuple([t for t in terms if t[1] % g])
         index = Index(low, 0)
@@ -147,11 +161,17 @@ def _alone(terms: _Terms) -> Iterable[Atom]:
 
 
 def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
-    """n, where n // d and m % d are known, n - m is the same modulo d always, and ``new`` is one of them"""
+    """n, where n // d and m % d are known, n - m is the same modulo d always, and ``new`` is one of
+    them
+    """
     found = []
     for m in [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]:
         if atoms.issuperset(a for a, _ in (m.num // m.den).terms):
             found.append(m.num.terms)
-        quotients = [a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)]
-        found += [q.num.terms for q in quotients if q.den == m.den and not ((q.num - m.num) % m.den).terms]
+        quotients = [
+            a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)
+        ]
+        found += [
+            q.num.terms for q in quotients if q.den == m.den and not ((q.num - m.num) % m.den).terms
+        ]
     return found

@@ -1,10 +1,11 @@
-"""Sums of products of a kernel as matrix products in float64: what makes numpy fast enough to be a full reference.
+"""Sums of products of a kernel as matrix products in float64: what makes numpy fast enough to be a
+full reference.
 
     v0 = add over ra: mul(x[a, ra], w[ra, b])    -->    for each batch:  X[m, k] @ W[k, n]
 
-An axis that both factors read is one of the batch (shared) or of the fold (reduce); one that a single factor reads is a
-row or a column, or is folded within that factor beforehand. Which elements the factors read is for the interpreter to
-say: nothing of lowering or rendering is involved.
+An axis that both factors read is one of the batch (shared) or of the fold (reduce); one that a
+single factor reads is a row or a column, or is folded within that factor beforehand. Which elements
+the factors read is for the interpreter to say: nothing of lowering or rendering is involved.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from .numeric import Array
 
 __all__ = ["Contraction", "contraction_of", "one_blas_thread"]
 
-_SET_THREADS = tuple(f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", ""))
+_SET_THREADS = tuple(
+    f"{prefix}openblas_set_num_threads{suffix}"
+    for prefix in ("scipy_", "")
+    for suffix in ("64_", "")
+)
 """What the OpenBLAS in numpy's wheels calls its setter."""
 
 _MOST = 1 << 24
@@ -38,8 +43,8 @@ Evaluate = Callable[[Expr, tuple[Axis, ...]], Array]
 class Contraction:
     """A reduction as a product of two factors over their axes.
 
-    ``rows`` and ``columns`` are shared axes of one factor alone, ``inner`` the reduce axes of both. ``left_own`` and
-    ``right_own`` are the reduce axes of one.
+    ``rows`` and ``columns`` are shared axes of one factor alone, ``inner`` the reduce axes of both.
+    ``left_own`` and ``right_own`` are the reduce axes of one.
     """
 
     reduce: Reduce
@@ -54,7 +59,9 @@ class Contraction:
 
     @property
     def steps(self) -> int:
-        """What it takes, in steps of the interpreter: it gathers four elements in one, and multiplies 512."""
+        """What it takes, in steps of the interpreter: it gathers four elements in one, and
+        multiplies 512.
+        """
         sizes = self._extents()
         products = prod(_extent(a) for a in (self.batch, self.rows, self.columns, self.inner))
         return sum(sizes) // 4 + products // 512
@@ -73,19 +80,25 @@ class Contraction:
         """The folded value at every point of the shared axes, flat, in float64."""
         batch, inner = _extent(self.batch), _extent(self.inner)
         left = _factor(self.left, (*self.batch, *self.rows, *self.inner), self.left_own, evaluate)
-        right = _factor(self.right, (*self.batch, *self.inner, *self.columns), self.right_own, evaluate)
+        right = _factor(
+            self.right, (*self.batch, *self.inner, *self.columns), self.right_own, evaluate
+        )
         with np.errstate(all="ignore"):
             product = np.matmul(left.reshape(batch, -1, inner), right.reshape(batch, inner, -1))
         order = (*self.batch, *self.rows, *self.columns)
         at = [order.index(a) for a in shared]
-        return np.ascontiguousarray(product.reshape([a.extent for a in order]).transpose(at)).reshape(-1)
+        return np.ascontiguousarray(
+            product.reshape([a.extent for a in order]).transpose(at)
+        ).reshape(-1)
 
 
 @functools.cache
 def one_blas_thread() -> None:
-    """Let numpy's matrix products run on one thread in this process from now on, where its BLAS is OpenBLAS.
+    """Let numpy's matrix products run on one thread in this process from now on, where its BLAS is
+    OpenBLAS.
 
-    Each core has a worker of its own; with two threads in each, products took two to four times as long.
+    Each core has a worker of its own; with two threads in each, products took two to four times as
+    long.
     """
     numpys = ctypes.CDLL(_umath_linalg.__file__)
     for name in _SET_THREADS:
@@ -94,7 +107,9 @@ def one_blas_thread() -> None:
 
 
 def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
-    """A sum of products as a contraction; None for another reduction, or where a factor reads an earlier one."""
+    """A sum of products as a contraction; None for another reduction, or where a factor reads an
+    earlier one.
+    """
     x = r.expr
     if r.op is not Op.ADD or not r.dtype.is_float or not (isinstance(x, Apply) and x.op is Op.MUL):
         return None
@@ -136,7 +151,9 @@ def _names(x: Expr) -> frozenset[str] | None:
         if isinstance(leaf, Value):
             return None
         if isinstance(leaf, Load):
-            found = found.union(*(i.names() for i in leaf.index), *(r.index.names() for r in leaf.valid.ranges))
+            found = found.union(
+                *(i.names() for i in leaf.index), *(r.index.names() for r in leaf.valid.ranges)
+            )
         elif isinstance(leaf, IndexValue):
             found |= leaf.index.names()
         elif isinstance(leaf, Inside):

@@ -1,9 +1,9 @@
 """Scalar types: what a value is, how wide it is, and which of two wins.
 
-f16 and bf16 can be stored and loaded; arithmetic on them happens in f32. A bf16 array is a numpy ``uint16``
-array of the upper halves of f32 bit patterns, since numpy has no such type. ``BF16X2`` is two bf16 in one word, the
-first in the low half: what instructions that multiply pairs read. It is made by rewrites only, no user's tensor has it,
-and a numpy array of it is ``uint32``.
+f16 and bf16 can be stored and loaded; arithmetic on them happens in f32. A bf16 array is a numpy
+``uint16`` array of the upper halves of f32 bit patterns, since numpy has no such type. ``BF16X2``
+is two bf16 in one word, the first in the low half: what instructions that multiply pairs read. It
+is made by rewrites only, no user's tensor has it, and a numpy array of it is ``uint32``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
 
 
 def buffer_dtype(name: str) -> DType:
-    """The DType of that name of a kernel's buffer, which may be one that no tensor has. Raises DTypeError."""
+    """The DType of that name of a kernel's buffer, which may be one that no tensor has.
+
+    Raises DTypeError.
+    """
     return BF16X2 if name == BF16X2.name else dtype_of(name)
 
 

@@ -1,8 +1,8 @@
 """The plain numpy meaning of a graph: the oracle that every other way to run one is compared with.
 
-Each tensor has its node's dtype; f16 and bf16 are computed in f32 and rounded after each node. Reductions fold
-in the accumulator's dtype. A sum of products (matmul, convolution) goes through einsum, so that whole models can
-be evaluated without their products ever being in memory.
+Each tensor has its node's dtype; f16 and bf16 are computed in f32 and rounded after each node.
+Reductions fold in the accumulator's dtype. A sum of products (matmul, convolution) goes through
+einsum, so that whole models can be evaluated without their products ever being in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
 __all__ = ["evaluate"]
 
 
-def evaluate(outputs: tuple[Node, ...], inputs: Mapping[str, Array] | None = None) -> tuple[Array, ...]:
+def evaluate(
+    outputs: tuple[Node, ...], inputs: Mapping[str, Array] | None = None
+) -> tuple[Array, ...]:
     """The outputs' values as arrays in memory form (bf16 as uint16), for ``inputs`` by name.
 
     Raises ShapeError when an input is missing or has another shape.
@@ -47,7 +49,9 @@ def evaluate(outputs: tuple[Node, ...], inputs: Mapping[str, Array] | None = Non
             for s in _read(node, factors):
                 if last[id(s)] == i and id(s) not in keep:
                     values.pop(id(s), None)
-    return tuple(np.ascontiguousarray(to_memory(values[id(o)], o.dtype)).reshape(o.shape) for o in outputs)
+    return tuple(
+        np.ascontiguousarray(to_memory(values[id(o)], o.dtype)).reshape(o.shape) for o in outputs
+    )
 
 
 def _read(n: Node, factors: Mapping[int, tuple[Node, ...]]) -> tuple[Node, ...]:
@@ -60,7 +64,10 @@ def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[No
     found = {
         id(n): n.srcs
         for n in order
-        if n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) and n.size and n.dtype.bits in (32, 64)
+        if n.op is GraphOp.MAP
+        and n.arg in (Op.MUL, Op.DOT2)
+        and n.size
+        and n.dtype.bits in (32, 64)
     }
     for n in order:
         op = typed(tuple[Op, Any], n.arg)[0] if n.op is GraphOp.REDUCE else None
@@ -73,7 +80,10 @@ def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[No
 
 
 def _value(
-    node: Node, values: dict[int, Array], inputs: Mapping[str, Array], factors: Mapping[int, tuple[Node, ...]]
+    node: Node,
+    values: dict[int, Array],
+    inputs: Mapping[str, Array],
+    factors: Mapping[int, tuple[Node, ...]],
 ) -> Array:
     """The value in the compute type of the node's dtype (already rounded to the dtype)."""
     op, arg = node.op, node.arg
@@ -107,7 +117,9 @@ def _input(node: Node, inputs: Mapping[str, Array]) -> Array:
     if name not in inputs:
         raise ShapeError(f"input {name!r} is missing; given: {', '.join(inputs) or 'none'}")
     if inputs[name].shape != node.shape:
-        raise ShapeError(f"input {name!r} has shape {inputs[name].shape}, the graph needs {node.shape}")
+        raise ShapeError(
+            f"input {name!r} has shape {inputs[name].shape}, the graph needs {node.shape}"
+        )
     return to_compute(inputs[name], node.dtype)
 
 
@@ -133,12 +145,15 @@ def _reduce(node: Node, x: Array) -> Array:
 
 
 def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
-    """The sum of ``a * b`` over the node's axes, where broadcast dimensions (stride 0) are read once."""
+    """The sum of ``a * b`` over the node's axes, where broadcast dimensions (stride 0) are read
+    once.
+    """
     axes = typed(tuple[Op, tuple[int, ...]], node.arg)[1]
     shape = a.shape
     dims = [[d for d, n in enumerate(shape) if n > 1 and x.strides[d]] for x in (a, b)]
     small = [
-        x[tuple(slice(None) if d in ds else 0 for d in range(len(shape)))] for x, ds in zip((a, b), dims, strict=True)
+        x[tuple(slice(None) if d in ds else 0 for d in range(len(shape)))]
+        for x, ds in zip((a, b), dims, strict=True)
     ]
     kept = [d for d in range(len(shape)) if d not in axes and (d in dims[0] or d in dims[1])]
     repeats = prod(shape[d] for d in axes if d not in dims[0] and d not in dims[1])
@@ -149,7 +164,9 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
         result = np.einsum(small[0], dims[0], small[1], dims[1], kept, optimize=True)
     if repeats > 1:
         result = result * np.asarray(repeats, node.dtype.numpy)
-    return np.broadcast_to(result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape)
+    return np.broadcast_to(
+        result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape
+    )
 
 
 def _moved(node: Node, x: Array) -> Array:

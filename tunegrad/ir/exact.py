@@ -1,10 +1,12 @@
-"""Which results of a kernel are exact in its own dtypes for given inputs, so that they are compared with no tolerance.
+"""Which results of a kernel are exact in its own dtypes for given inputs, so that they are compared
+with no tolerance.
 
-A value is tracked as |value| <= size, a multiple of the power of two ``unit``. Sums and products of such values are
-exact while size / unit is at most 2^24 (f32; 2^53 in f64): every such number is representable. A sum of N terms is
-exact in any order where N * size fits. Where it does not, the signs help: terms of independent random signs form a
-random walk, whatever order a schedule takes, since schedules are not chosen after the signs. By Hoeffding's inequality
-a sum of a part of them exceeds ``12 * sqrt(N) * size`` with a probability below 2 exp(-72) = 1e-31.
+A value is tracked as |value| <= size, a multiple of the power of two ``unit``. Sums and products of
+such values are exact while size / unit is at most 2^24 (f32; 2^53 in f64): every such number is
+representable. A sum of N terms is exact in any order where N * size fits. Where it does not, the
+signs help: terms of independent random signs form a random walk, whatever order a schedule takes,
+since schedules are not chosen after the signs. By Hoeffding's inequality a sum of a part of them
+exceeds ``12 * sqrt(N) * size`` with a probability below 2 exp(-72) = 1e-31.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _DEVIATIONS = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What is known of a parameter's values: |value| <= size, multiples of ``unit`` (a power of two).
+    """What is known of a parameter's values: |value| <= size, multiples of ``unit`` (a power of
+    two).
 
     ``balanced``: signs are independent and random.
     """
@@ -39,7 +42,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """How a result was rounded: ``count`` roundings of the result itself (0: exact), None where terms may cancel.
+    """How a result was rounded: ``count`` roundings of the result itself (0: exact), None where
+    terms may cancel.
 
     ``terms``: the fold steps of the reductions behind it that round.
     """
@@ -74,7 +78,9 @@ def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded
 
 @remembered(64)
 def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
-    """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as well."""
+    """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as
+    well.
+    """
     walk = _Walk(k, dict(drawn))
     found: dict[str, Rounded] = {}
     for s in k.stages:
@@ -118,10 +124,15 @@ class _Walk:
         return _Known(inf, 1.0, None, x.sums | {r.name})
 
     def _random_signs(self, r: Reduce) -> bool:
-        """Whether every term is a product with a sign of its own: that of a load that reads each element once."""
+        """Whether every term is a product with a sign of its own: that of a load that reads each
+        element once.
+        """
         reads = [x.param for x in leaves(r.expr) if isinstance(x, Load)]
         return any(
-            isinstance(f, Load) and reads.count(f.param) == 1 and self._balanced(f.param) and self._once(f, r)
+            isinstance(f, Load)
+            and reads.count(f.param) == 1
+            and self._balanced(f.param)
+            and self._once(f, r)
             for f in _factors(r.expr)
         )
 
@@ -130,7 +141,9 @@ class _Walk:
         return drawn is not None and drawn.balanced
 
     def _once(self, x: Load, r: Reduce) -> bool:
-        """Whether no two points of the reduce axes read one element: its strides are those of a mixed radix."""
+        """Whether no two points of the reduce axes read one element: its strides are those of a
+        mixed radix.
+        """
         offset = self.kernel.param(x.param).layout.offset(x.index)
         extents = {a.name: a.extent for a in r.axes if a.extent > 1}
         strides: dict[str, int] = {}

@@ -1,14 +1,15 @@
 """Scalar expressions: what one element of a stage is, as a function of the stage's axes.
 
-Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integer ``FLOORDIV``/``MOD`` are
-Python's, ``DIV`` is for floats, comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. A ``Load``
-whose ``valid`` does not hold yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to
-f32, or as a stored dtype.
+Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integer
+``FLOORDIV``/``MOD`` are Python's, ``DIV`` is for floats, comparisons give ``bool``, ``WHERE(c, a,
+b)`` evaluates like numpy's. A ``Load`` whose ``valid`` does not hold yields zero and touches no
+memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as a stored dtype.
 
-Products of bf16 pairs: ``PAIR(x, y)`` is the upper halves of two f32, so exactly x and y where they are bf16 values;
-``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is ``low(p) * low(q) + high(p) * high(q)`` in f32, and
-``DOT2_ADD(p, q, c)``, of programs, is ``fma(low(p), low(q), fma(high(p), high(q), c))``; in both, subnormal numbers, be
-they given, in between or the result, may count as zero.
+Products of bf16 pairs: ``PAIR(x, y)`` is the upper halves of two f32, so exactly x and y where they
+are bf16 values; ``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is ``low(p) * low(q) +
+high(p) * high(q)`` in f32, and ``DOT2_ADD(p, q, c)``, of programs, is ``fma(low(p), low(q),
+fma(high(p), high(q), c))``; in both, subnormal numbers, be they given, in between or the result,
+may count as zero.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ __all__ = [
 class Op(StrEnum):
     """The closed set of scalar operations."""
 
-    __hash__ = str.__hash__  # that of an enumeration is a call of Python's, and lowering looks ops up all the time
+    __hash__ = (
+        str.__hash__
+    )  # that of an enumeration is a call of Python's, and lowering looks ops up all the time
 
     NEG = "neg"
     EXP = "exp"
@@ -95,7 +98,10 @@ _UNARY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A literal. ``value`` is a Python bool, int or float that ``dtype`` can hold (inf and nan too)."""
+    """A literal.
+
+    ``value`` is a Python bool, int or float that ``dtype`` can hold (inf and nan too).
+    """
 
     value: float | int | bool
     dtype: DType
@@ -106,7 +112,9 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The element of ``param`` at ``index`` (one Index per logical dimension), or zero where ``valid`` fails."""
+    """The element of ``param`` at ``index`` (one Index per logical dimension), or zero where
+    ``valid`` fails.
+    """
 
     param: str
     index: tuple[Index, ...]
@@ -209,12 +217,16 @@ def nodes(x: Expr) -> Iterator[Expr]:
 
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """``x`` with every leaf replaced by ``leaf(it)``; shared nodes stay shared, unchanged ones stay the same object."""
+    """``x`` with every leaf replaced by ``leaf(it)``; shared nodes stay shared, unchanged ones stay
+    the same object.
+    """
     return rebuilder(leaf)(x)
 
 
 def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """``rebuild`` for several expressions that share nodes, which stay shared between the results too."""
+    """``rebuild`` for several expressions that share nodes, which stay shared between the results
+    too.
+    """
     memo: dict[int, tuple[Expr, Expr]] = {}
 
     def visit(node: Expr) -> Expr:
@@ -225,7 +237,9 @@ def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
         if isinstance(node, Apply):
             args = tuple(visit(a) for a in node.args)
             new = (
-                node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
+                node
+                if all(a is b for a, b in zip(args, node.args, strict=True))
+                else Apply(node.op, args, node.dtype)
             )
         elif isinstance(node, Cast):
             inner = visit(node.x)

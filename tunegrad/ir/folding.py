@@ -1,12 +1,17 @@
 """Constant folding: parts of a graph that no input reaches, computed once.
 
-What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as numpy folds them):
+What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as
+numpy folds them):
 
-    op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node; movement above it stays
+    op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node;
+                                           movement above it stays
     cast(CONST)           stays            from floats of 16 bits: the kernel reads half the bytes
-    op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever stored
-    op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0) -> FULL 0
-    x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0 is 0.0)
+    op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever
+                                                    stored
+    op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0)
+                                           -> FULL 0
+    x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0
+                                           is 0.0)
     where(FULL, a, b)     -> a or b
     reduce(FULL)          -> FULL          max and min; sums where every partial sum is exact
 """
@@ -34,7 +39,9 @@ _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
 
 def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same outputs with constant parts computed; a graph without any comes back as the same nodes."""
+    """The same outputs with constant parts computed; a graph without any comes back as the same
+    nodes.
+    """
     new: dict[Node, Node] = {}
     constant: dict[Node, bool] = {}
     order = topological(outputs)
@@ -112,7 +119,11 @@ def _narrow(n: Node) -> Node | None:
         return g.expand(g.cast(n.srcs[0].srcs[0], n.dtype), n.shape)
     if n.op is not GraphOp.MAP or all(s.op is GraphOp.FULL for s in n.srcs):
         return None
-    below = [s.srcs[0].shape if s.op is GraphOp.EXPAND else s.shape for s in n.srcs if s.op is not GraphOp.FULL]
+    below = [
+        s.srcs[0].shape if s.op is GraphOp.EXPAND else s.shape
+        for s in n.srcs
+        if s.op is not GraphOp.FULL
+    ]
     small = tuple(max(extents) for extents in zip(*below, strict=True))
     if small == n.shape or 0 in n.shape:
         return None
@@ -179,6 +190,10 @@ def _reduced_full(n: Node, value: Any) -> Node | None:
         total = value * count
         if n.dtype.is_int:
             return g.full(total, n.shape, n.dtype) if abs(total) < 1 << (n.dtype.bits - 1) else None
-        exact = not (isnan(value) or isinf(value)) and float(value).is_integer() and abs(total) <= 1 << 11
+        exact = (
+            not (isnan(value) or isinf(value))
+            and float(value).is_integer()
+            and abs(total) <= 1 << 11
+        )
         return g.full(total, n.shape, n.dtype) if exact and str(value) != "-0.0" else None
     return None

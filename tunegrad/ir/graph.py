@@ -1,16 +1,19 @@
 """The graph: lazy tensor operations, immutable and interned.
 
-A node is an operation on earlier nodes with its shape and dtype inferred and checked when it is built. Equal nodes
-are the same object, so common subexpressions are shared by construction. Movement operations never move data: each is
-a function from an output index to an input index (and, for ``PAD``, a condition).
+A node is an operation on earlier nodes with its shape and dtype inferred and checked when it is
+built. Equal nodes are the same object, so common subexpressions are shared by construction.
+Movement operations never move data: each is a function from an output index to an input index (and,
+for ``PAD``, a condition).
 
-    INPUT(name)            a tensor the caller supplies            CONST(data)       an array known at load time
-    FULL(value)            one number everywhere                   IOTA(dim)         the position along a dimension
+    INPUT(name)            a tensor the caller supplies    CONST(data)  an array known at load time
+    FULL(value)            one number everywhere           IOTA(dim)    a position along it
     MAP(op)                elementwise on equal shapes             CAST(dtype)
     REDUCE(op, axes)       folds axes, keeping them with extent 1; the dtype is the accumulator's
     RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
-    WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride + k*dilation, ..]
-    CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by its schedule
+    WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride +
+                                           k*dilation, ..]
+    CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by
+                           its schedule
 """
 
 from __future__ import annotations
@@ -75,13 +78,23 @@ class GraphOp(StrEnum):
 
 
 MOVEMENT = frozenset(
-    (GraphOp.RESHAPE, GraphOp.EXPAND, GraphOp.PERMUTE, GraphOp.PAD, GraphOp.SHRINK, GraphOp.FLIP, GraphOp.WINDOW)
+    (
+        GraphOp.RESHAPE,
+        GraphOp.EXPAND,
+        GraphOp.PERMUTE,
+        GraphOp.PAD,
+        GraphOp.SHRINK,
+        GraphOp.FLIP,
+        GraphOp.WINDOW,
+    )
 )
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConstData:
-    """An array with identity by content: ``digest`` stands for the bytes in hashes and comparisons."""
+    """An array with identity by content: ``digest`` stands for the bytes in hashes and
+    comparisons.
+    """
 
     digest: str
     name: str
@@ -105,8 +118,8 @@ class ConstData:
 class Fence:
     """What a CONTIGUOUS node asks of the memory behind it.
 
-    ``layout`` is where its elements live (None: as fusion chooses), ``schedule`` the action text of the kernel that
-    writes it (empty: searched like any other).
+    ``layout`` is where its elements live (None: as fusion chooses), ``schedule`` the action text of
+    the kernel that writes it (empty: searched like any other).
     """
 
     layout: Layout | None = None
@@ -121,7 +134,9 @@ Arg = object
 
 
 class Node:
-    """One interned operation: ``op``, its sources, its argument, and the inferred ``shape`` and ``dtype``."""
+    """One interned operation: ``op``, its sources, its argument, and the inferred ``shape`` and
+    ``dtype``.
+    """
 
     __slots__ = ("__weakref__", "_hash", "arg", "dtype", "op", "shape", "srcs")
 
@@ -131,7 +146,9 @@ class Node:
     shape: tuple[int, ...]
     dtype: DType
 
-    def __new__(cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType) -> Node:
+    def __new__(
+        cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
+    ) -> Node:
         key = (op, tuple(id(s) for s in srcs), arg, shape, dtype)
         found = _INTERNED.get(key)
         if found is not None:
@@ -145,7 +162,9 @@ class Node:
         """As a list, sources first: a pickle of a deep graph must not recurse."""
         order = topological((self,))
         at = {id(n): i for i, n in enumerate(order)}
-        return _rebuilt, (tuple((n.op, tuple(at[id(s)] for s in n.srcs), n.arg, n.shape, n.dtype) for n in order),)
+        return _rebuilt, (
+            tuple((n.op, tuple(at[id(s)] for s in n.srcs), n.arg, n.shape, n.dtype) for n in order),
+        )
 
     @property
     def size(self) -> int:
@@ -155,8 +174,12 @@ class Node:
         return f"<{self.op} {self.dtype}{list(self.shape)}>"
 
 
-def _rebuilt(rows: tuple[tuple[GraphOp, tuple[int, ...], Arg, tuple[int, ...], DType], ...]) -> Node:
-    """The last node of a list of (op, places of the sources in the list, argument, shape, dtype)."""
+def _rebuilt(
+    rows: tuple[tuple[GraphOp, tuple[int, ...], Arg, tuple[int, ...], DType], ...],
+) -> Node:
+    """The last node of a list of (op, places of the sources in the list, argument, shape,
+    dtype).
+    """
     nodes: list[Node] = []
     for op, srcs, arg, shape, dtype in rows:
         nodes.append(Node(op, tuple(nodes[i] for i in srcs), arg, shape, dtype))
@@ -200,7 +223,10 @@ def elementwise(op: Op, *srcs: Node) -> Node:
 
 
 def _map_dtype(op: Op, dtype: DType) -> DType:
-    """What an operation on ``dtype`` gives. Raises DTypeError for pairs of anything but bf16, and for parts of such."""
+    """What an operation on ``dtype`` gives.
+
+    Raises DTypeError for pairs of anything but bf16, and for parts of such.
+    """
     if op is Op.PAIR or dtype.is_pair:
         if not (dtype == BF16 if op is Op.PAIR else op in (Op.LOW, Op.HIGH, Op.DOT2)):
             raise DTypeError(f"{op}: {dtype} does not fit")
@@ -214,7 +240,9 @@ def cast(x: Node, dtype: DType) -> Node:
 
 
 def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:
-    """``x`` folded over ``axes`` (kept with extent 1), accumulated in ``dtype`` (default: ``x``'s)."""
+    """``x`` folded over ``axes`` (kept with extent 1), accumulated in ``dtype`` (default:
+    ``x``'s).
+    """
     if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
         raise ShapeError(f"reduce: {op} is not one of add, mul, max, min")
     axes = tuple(sorted(set(axes)))
@@ -241,8 +269,12 @@ def reshape(x: Node, shape: tuple[int, ...]) -> Node:
 def expand(x: Node, shape: tuple[int, ...]) -> Node:
     """Extent-1 dimensions repeated."""
     shape = tuple(shape)
-    if len(shape) != len(x.shape) or any(a not in (1, b) for a, b in zip(x.shape, shape, strict=False)):
-        raise ShapeError(f"expand: {x.shape} does not broadcast to {shape}; only extents of 1 can grow")
+    if len(shape) != len(x.shape) or any(
+        a not in (1, b) for a, b in zip(x.shape, shape, strict=False)
+    ):
+        raise ShapeError(
+            f"expand: {x.shape} does not broadcast to {shape}; only extents of 1 can grow"
+        )
     return x if shape == x.shape else Node(GraphOp.EXPAND, (x,), None, shape, x.dtype)
 
 
@@ -250,7 +282,9 @@ def permute(x: Node, order: tuple[int, ...]) -> Node:
     """Dimension ``i`` of the result is dimension ``order[i]`` of ``x``."""
     order = tuple(order)
     if sorted(order) != list(range(len(x.shape))):
-        raise ShapeError(f"permute: {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}")
+        raise ShapeError(
+            f"permute: {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}"
+        )
     if order == tuple(range(len(order))):
         return x
     return Node(GraphOp.PERMUTE, (x,), order, tuple(x.shape[o] for o in order), x.dtype)
@@ -260,7 +294,9 @@ def pad(x: Node, widths: tuple[tuple[int, int], ...]) -> Node:
     """Zeros before and after each dimension."""
     widths = tuple((int(a), int(b)) for a, b in widths)
     if len(widths) != len(x.shape) or any(a < 0 or b < 0 for a, b in widths):
-        raise ShapeError(f"pad: {widths} needs one pair of widths >= 0 for each dimension of {x.shape}")
+        raise ShapeError(
+            f"pad: {widths} needs one pair of widths >= 0 for each dimension of {x.shape}"
+        )
     if not any(a or b for a, b in widths):
         return x
     shape = tuple(s + a + b for s, (a, b) in zip(x.shape, widths, strict=True))
@@ -270,8 +306,13 @@ def pad(x: Node, widths: tuple[tuple[int, int], ...]) -> Node:
 def shrink(x: Node, limits: tuple[tuple[int, int], ...]) -> Node:
     """The part ``begin <= i < end`` of each dimension."""
     limits = tuple((int(a), int(b)) for a, b in limits)
-    if len(limits) != len(x.shape) or any(not 0 <= a <= b <= s for (a, b), s in zip(limits, x.shape, strict=False)):
-        raise ShapeError(f"shrink: {limits} needs one 0 <= begin <= end <= extent for each dimension of {x.shape}")
+    if len(limits) != len(x.shape) or any(
+        not 0 <= a <= b <= s for (a, b), s in zip(limits, x.shape, strict=False)
+    ):
+        raise ShapeError(
+            f"shrink: {limits} needs one 0 <= begin <= end <= extent for each dimension of "
+            f"{x.shape}"
+        )
     if all(a == 0 and b == s for (a, b), s in zip(limits, x.shape, strict=True)):
         return x
     return Node(GraphOp.SHRINK, (x,), limits, tuple(b - a for a, b in limits), x.dtype)
@@ -288,10 +329,16 @@ def flip(x: Node, dims: tuple[int, ...]) -> Node:
 def window(x: Node, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Node:
     """Sliding windows along ``dim``, the position inside a window as a new last dimension."""
     if not 0 <= dim < len(x.shape) or size < 1 or stride < 1 or dilation < 1:
-        raise ShapeError(f"window: dim {dim}, size {size}, stride {stride}, dilation {dilation} do not fit {x.shape}")
+        raise ShapeError(
+            f"window: dim {dim}, size {size}, stride {stride}, dilation {dilation} do not fit "
+            f"{x.shape}"
+        )
     span = dilation * (size - 1) + 1
     if x.shape[dim] < span:
-        raise ShapeError(f"window: {span} elements do not fit extent {x.shape[dim]} of dimension {dim} of {x.shape}")
+        raise ShapeError(
+            f"window: {span} elements do not fit extent {x.shape[dim]} of dimension {dim} of "
+            f"{x.shape}"
+        )
     count = (x.shape[dim] - span) // stride + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     return Node(GraphOp.WINDOW, (x,), (dim, size, stride, dilation), shape, x.dtype)
@@ -300,8 +347,9 @@ def window(x: Node, dim: int, size: int, stride: int = 1, dilation: int = 1) -> 
 def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule: str = "") -> Node:
     """A fence: ``x`` is written to memory by a kernel of its own.
 
-    ``layout``: the order in which dimensions are stored, the last one contiguous, or a Layout of ``x``'s shape.
-    ``schedule``: the action text of that kernel, which is then not searched. Raises ShapeError.
+    ``layout``: the order in which dimensions are stored, the last one contiguous, or a Layout of
+    ``x``'s shape. ``schedule``: the action text of that kernel, which is then not searched. Raises
+    ShapeError.
     """
     if layout is None and not schedule:
         if x.op in (GraphOp.CONTIGUOUS, GraphOp.INPUT, GraphOp.CONST):
@@ -317,12 +365,16 @@ def _layout_of(x: Node, layout: tuple[int, ...] | Layout) -> Layout:
     if isinstance(layout, Layout):
         layout.verify()
         if layout.shape != x.shape:
-            raise ShapeError(f"contiguous: a layout of shape {layout.shape} does not fit a tensor of shape {x.shape}")
+            raise ShapeError(
+                f"contiguous: a layout of shape {layout.shape} does not fit a tensor of shape "
+                f"{x.shape}"
+            )
         return layout
     order = tuple(layout)
     if any(type(d) is not int for d in order) or sorted(order) != list(range(len(x.shape))):
         raise ShapeError(
-            f"contiguous: layout {order} is not a permutation of the {len(x.shape)} dimensions of {x.shape}"
+            f"contiguous: layout {order} is not a permutation of the {len(x.shape)} dimensions "
+            f"of {x.shape}"
         )
     return Layout.permuted(x.shape, order)
 

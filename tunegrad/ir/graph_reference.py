@@ -1,9 +1,10 @@
-"""The float64 form of a graph: the same nodes with every float in f64, and a form of graphs that travels.
+"""The float64 form of a graph: the same nodes with every float in f64, and a form of graphs that
+travels.
 
     sum(mul(x f32, w f32)) f32   -->   sum(mul(x f64, w f64)) f64
 
-Casts to f16 and bf16 stay: they are roundings that the model asks for. A graph with pairs of bf16 stays as it is: its
-words hold bits, not numbers.
+Casts to f16 and bf16 stay: they are roundings that the model asks for. A graph with pairs of bf16
+stays as it is: its words hold bits, not numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .numeric import to_compute
 __all__ = ["FlatNode", "flat", "graph_in_float64", "unflat"]
 
 FlatNode = tuple[GraphOp, tuple[int, ...], object, tuple[int, ...], DType]
-"""A node whose sources are positions in a list: pickling a deep graph node by node would exhaust the stack."""
+"""A node whose sources are positions in a list: pickling a deep graph node by node would
+exhaust the stack.
+"""
 
 
 def flat(outputs: tuple[Node, ...]) -> tuple[list[FlatNode], tuple[int, ...]]:
@@ -54,13 +57,21 @@ def _widened(n: Node, srcs: tuple[Node, ...]) -> Node:
     if n.op is GraphOp.CONST and n.dtype.is_float:
         data = typed(ConstData, n.arg)
         wide = replace(
-            data, digest=f"{data.digest} {n.dtype} in f64", array=to_compute(data.array, n.dtype).astype("f8")
+            data,
+            digest=f"{data.digest} {n.dtype} in f64",
+            array=to_compute(data.array, n.dtype).astype("f8"),
         )
         return Node(n.op, (), wide, n.shape, dtype)
     if n.op is GraphOp.CAST and n.dtype.is_float:
         (x,) = srcs
         if n.dtype.bits == 16:
-            x = Node(n.op, (x if x.dtype == F32 else Node(n.op, (x,), F32, n.shape, F32),), n.dtype, n.shape, n.dtype)
+            x = Node(
+                n.op,
+                (x if x.dtype == F32 else Node(n.op, (x,), F32, n.shape, F32),),
+                n.dtype,
+                n.shape,
+                n.dtype,
+            )
         return x if x.dtype == F64 else Node(n.op, (x,), F64, n.shape, F64)
     if n.op is GraphOp.MAP and typed(Op, n.arg).compares:
         dtype = n.dtype

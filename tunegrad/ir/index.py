@@ -1,19 +1,21 @@
 """Index algebra: integer sums with bounds, in one canonical form.
 
-An ``Index`` is ``sum(coefficient * atom) + const``. An atom is a variable with a range, a floor division or a modulus
-of such a sum by a positive constant. Sums are always simplified, so two equal shapes of the same address print,
-hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in Python):
+An ``Index`` is ``sum(coefficient * atom) + const``. An atom is a variable with a range, a floor
+division or a modulus of such a sum by a positive constant. Sums are always simplified, so two equal
+shapes of the same address print, hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in
+Python):
 
-    (d*a + r) // d       -> a + r // d              (d*a + r) % d     -> r % d
-    r // d               -> k          when k*d <= r < (k+1)*d     (and r % d -> r - k*d)
-    (a // d) // e        -> a // (d*e)              (a % (d*e)) % d   -> a % d
-    (a % (d*e)) // d     -> (a // d) % e
-    (g*a + b) // (g*d)   -> a // d     when 0 <= b < g             (and (g*a+b) % (g*d) -> g*(a % d) + b)
-    d*(a // d) + a % d   -> a
+    (d*a + r) // d      -> a + r // d              (d*a + r) % d     -> r % d
+    r // d              -> k          when k*d <= r < (k+1)*d     (and r % d -> r - k*d)
+    (a // d) // e       -> a // (d*e)              (a % (d*e)) % d   -> a % d
+    (a % (d*e)) // d    -> (a // d) % e
+    (g*a + b) // (g*d)  -> a // d     when 0 <= b < g             (and (g*a+b) % (g*d) -> g*(a % d)
+                                                                  + b)
+    d*(a // d) + a % d  -> a
 
-``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property`` checks every law by
-brute force. Values are immutable; the classes are written by hand (not dataclasses) because lowering makes
-thousands of them a second.
+``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property``
+checks every law by brute force. Values are immutable; the classes are written by hand (not
+dataclasses) because lowering makes thousands of them a second.
 """
 
 from __future__ import annotations
@@ -21,11 +23,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 
-__all__ = ["ALWAYS", "NEVER", "Atom", "FloorDiv", "Index", "Mod", "Range", "Valid", "Var", "as_index", "var"]
+__all__ = [
+    "ALWAYS",
+    "NEVER",
+    "Atom",
+    "FloorDiv",
+    "Index",
+    "Mod",
+    "Range",
+    "Valid",
+    "Var",
+    "as_index",
+    "var",
+]
 
 
 class Var:
-    """An integer variable with inclusive bounds ``lo <= value <= hi``. Equal names must mean equal bounds."""
+    """An integer variable with inclusive bounds ``lo <= value <= hi``.
+
+    Equal names must mean equal bounds.
+    """
 
     __slots__ = ("hi", "key", "lo", "name", "names")
 
@@ -99,15 +116,20 @@ Atom = Var | FloorDiv | Mod
 
 
 class Index:
-    """A canonical sum. Build with ``var``, ``as_index`` and the operators ``+ - * // %`` (by int constants).
+    """A canonical sum.
 
-    Bounds, names, text and hash are worked out when first asked for: most sums are only steps to others.
+    Build with ``var``, ``as_index`` and the operators ``+ - * // %`` (by int constants).
+
+    Bounds, names, text and hash are worked out when first asked for: most sums are only steps to
+    others.
     """
 
     __slots__ = ("_bounds", "_hash", "_key", "_names", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int) -> None:
-        """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the operators."""
+        """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the
+        operators.
+        """
         self.terms, self.const = terms, const
         self._bounds: tuple[int, int] | None = None
         self._hash: int | None = None
@@ -215,11 +237,17 @@ class Index:
         """Names of ``variables()``."""
         if self._names is None:
             terms = self.terms
-            self._names = terms[0][0].names if len(terms) == 1 else _NOTHING.union(*(atom.names for atom, _ in terms))
+            self._names = (
+                terms[0][0].names
+                if len(terms) == 1
+                else _NOTHING.union(*(atom.names for atom, _ in terms))
+            )
         return self._names
 
     def coefficient(self, name: str) -> int | None:
-        """How much it grows when variable ``name`` grows by one; None when that is not one constant."""
+        """How much it grows when variable ``name`` grows by one; None when that is not one
+        constant.
+        """
         result = 0
         for atom, c in self.terms:
             if type(atom) is Var:
@@ -281,7 +309,9 @@ class Index:
         return self if len(same) == len(self.terms) else Index(tuple(same), const)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """Its value (ints, or numpy integer arrays of one shape) for the variables' values in ``env``."""
+        """Its value (ints, or numpy integer arrays of one shape) for the variables' values in
+        ``env``.
+        """
         total = self.const
         for atom, c in self.terms:
             if isinstance(atom, Var):
@@ -299,7 +329,9 @@ class Index:
 
 
 def var(name: str, extent: int) -> Index:
-    """The variable ``name`` with ``0 <= value < extent`` as an Index; the constant 0 when it has one value."""
+    """The variable ``name`` with ``0 <= value < extent`` as an Index; the constant 0 when it has
+    one value.
+    """
     return Index(((Var(name, 0, extent - 1), 1),), 0) if extent > 1 else Index((), 0)
 
 
@@ -462,7 +494,11 @@ class Range:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Range) and (self.lo, self.hi, self.index) == (other.lo, other.hi, other.index)
+        return isinstance(other, Range) and (self.lo, self.hi, self.index) == (
+            other.lo,
+            other.hi,
+            other.index,
+        )
 
     def __hash__(self) -> int:
         return hash((self.lo, self.hi, self.index))
@@ -479,7 +515,9 @@ class Range:
 
 
 def _plain(r: Range) -> Range:
-    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves into the limits; -a < hi flips"""
+    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves into the limits; -a < hi
+    flips
+    """
     index, lo, hi = r.index, r.lo - r.index.const, r.hi - r.index.const
     terms = index.terms
     if len(terms) == 1:
@@ -537,7 +575,9 @@ class Valid:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Valid) and self.never == other.never and self.ranges == other.ranges
+        return (
+            isinstance(other, Valid) and self.never == other.never and self.ranges == other.ranges
+        )
 
     def __hash__(self) -> int:
         return hash((self.never, self.ranges))

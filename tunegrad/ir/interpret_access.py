@@ -24,8 +24,12 @@ Fault = Callable[[str, Env], Never]
 Find = Callable[[Env, Any], Any]
 
 
-def load_step(i: Load, memory: Memory, names: IndexCompiler, to: int, mask: int | None, fault: Fault) -> Step:
-    """The closure that runs ``i``: reads ``memory`` into value slot ``to`` where the value in slot ``mask`` holds."""
+def load_step(
+    i: Load, memory: Memory, names: IndexCompiler, to: int, mask: int | None, fault: Fault
+) -> Step:
+    """The closure that runs ``i``: reads ``memory`` into value slot ``to`` where the value in slot
+    ``mask`` holds.
+    """
     lanes, zero = i.vtype.lanes, memory.data.dtype.type(0)
     if lanes == 1 or i.lane not in i.offset.names():
         one = _load_one(i, memory, names, to, fault)
@@ -63,7 +67,12 @@ def load_step(i: Load, memory: Memory, names: IndexCompiler, to: int, mask: int 
 
 
 def _load_one(i: Load, memory: Memory, names: IndexCompiler, to: int, fault: Fault) -> Step:
-    at, size, data, lanes = names.index(i.offset, i.lane, 1), memory.size, memory.data, i.vtype.lanes
+    at, size, data, lanes = (
+        names.index(i.offset, i.lane, 1),
+        memory.size,
+        memory.data,
+        i.vtype.lanes,
+    )
     written, trackers, private = memory.written, memory.trackers, memory.copies > 0
 
     def plain(v: Values, e: Env) -> None:
@@ -94,8 +103,12 @@ def _load_one(i: Load, memory: Memory, names: IndexCompiler, to: int, fault: Fau
     return one if lanes == 1 else splat
 
 
-def store_step(i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault) -> Step:
-    """The closure that runs ``i``: writes the value in slot ``source`` to ``memory`` where that in ``mask`` holds."""
+def store_step(
+    i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault
+) -> Step:
+    """The closure that runs ``i``: writes the value in slot ``source`` to ``memory`` where that in
+    ``mask`` holds.
+    """
     if i.vtype.lanes == 1:
         return _store_one(i, memory, names, source, mask, fault)
     find, data, trackers = _finder(i, memory, names, fault), memory.data, memory.trackers
@@ -120,7 +133,9 @@ def store_step(i: Store, memory: Memory, names: IndexCompiler, source: int, mask
     return whole if mask is None else masked
 
 
-def _store_one(i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault) -> Step:
+def _store_one(
+    i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault
+) -> Step:
     at, size, data = names.index(i.offset, i.lane, 1), memory.size, memory.data
     trackers, private = memory.trackers, memory.copies > 0
 

@@ -1,6 +1,8 @@
-"""Indices and conditions as Python functions of an environment, a list that holds each variable's value in its slot.
+"""Indices and conditions as Python functions of an environment, a list that holds each variable's
+value in its slot.
 
-A lane variable has a slot of its own that holds ``arange(lanes)``, so the same functions give arrays.
+A lane variable has a slot of its own that holds ``arange(lanes)``, so the same functions give
+arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ Number = Callable[[Env], Any]
 
 
 class IndexCompiler:
-    """Gives variables their slots (from ``first`` on) and makes functions of indices, each distinct one once."""
+    """Gives variables their slots (from ``first`` on) and makes functions of indices, each distinct
+    one once.
+    """
 
     __slots__ = ("_first", "_lanes", "_made", "slots")
 
@@ -41,7 +45,9 @@ class IndexCompiler:
         return self.slots.setdefault(name, self._first + len(self.slots))
 
     def index(self, index: Index, lane: str = "", lanes: int = 1) -> Number:
-        """``index`` as a function of env; an array of ``lanes`` numbers when it depends on ``lane``."""
+        """``index`` as a function of env; an array of ``lanes`` numbers when it depends on
+        ``lane``.
+        """
         key = (index.key, lane, lanes)
         made = self._made.get(key)
         if made is None:
@@ -49,7 +55,9 @@ class IndexCompiler:
         return made
 
     def valid(self, valid: Valid, lane: str = "", lanes: int = 1) -> Number:
-        """``valid`` as a function of env, giving a bool, or an array of them when it depends on ``lane``."""
+        """``valid`` as a function of env, giving a bool, or an array of them when it depends on
+        ``lane``.
+        """
         if valid.never:
             return lambda _: False
         ranges = [(self.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
@@ -83,10 +91,19 @@ class IndexCompiler:
         hard: list[tuple[Number, int]] = []
         for atom, c in index.terms:
             if isinstance(atom, Var):
-                pairs.append((self._lane_slot(lane, lanes) if atom.name == lane else self.slot(atom.name), c))
+                pairs.append(
+                    (self._lane_slot(lane, lanes) if atom.name == lane else self.slot(atom.name), c)
+                )
             else:
                 num = self.index(atom.num, lane, lanes)
-                hard.append((_floordiv(num, atom.den) if isinstance(atom, FloorDiv) else _mod(num, atom.den), c))
+                hard.append(
+                    (
+                        _floordiv(num, atom.den)
+                        if isinstance(atom, FloorDiv)
+                        else _mod(num, atom.den),
+                        c,
+                    )
+                )
         if hard:
             return _general(_linear(index.const, pairs), tuple(hard))
         return _linear(index.const, pairs)

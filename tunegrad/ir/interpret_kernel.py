@@ -1,10 +1,12 @@
-"""What a kernel means, run with numpy: the oracle for schedules, and the reference for verification.
+"""What a kernel means, run with numpy: the oracle for schedules, and the reference for
+verification.
 
-Points of the shared axes are taken in chunks: boxes of them, with a dimension for each axis, or any points, with one
-dimension. A stage's own axes follow, with a dimension for each or one for all, so every array here has a shape of
-(*points, *own points) or broadcasts to it. In boxes what a load reads is a part of the memory, mostly.
-``as_float64`` does all float arithmetic and accumulation in f64, and gives float results as f64; explicit casts to f16
-and bf16 still round. Sums of products at all points are matrix products then: see ``contraction``.
+Points of the shared axes are taken in chunks: boxes of them, with a dimension for each axis, or any
+points, with one dimension. A stage's own axes follow, with a dimension for each or one for all, so
+every array here has a shape of (*points, *own points) or broadcasts to it. In boxes what a load
+reads is a part of the memory, mostly. ``as_float64`` does all float arithmetic and accumulation in
+f64, and gives float results as f64; explicit casts to f16 and bf16 still round. Sums of products at
+all points are matrix products then: see ``contraction``.
 """
 
 from __future__ import annotations
@@ -31,16 +33,22 @@ CHUNK = 1 << 18
 """Elements of one array."""
 
 
-def interpret(k: Kernel, arrays: Mapping[str, Array], *, as_float64: bool = False) -> dict[str, Array]:
-    """Every output of ``k`` as a flat array in its layout, for its inputs by parameter name as flat arrays in theirs.
+def interpret(
+    k: Kernel, arrays: Mapping[str, Array], *, as_float64: bool = False
+) -> dict[str, Array]:
+    """Every output of ``k`` as a flat array in its layout, for its inputs by parameter name as flat
+    arrays in theirs.
 
-    Elements that no store writes (layout padding) are zero. With ``as_float64`` float outputs are f64.
+    Elements that no store writes (layout padding) are zero. With ``as_float64`` float outputs are
+    f64.
     """
     run = _Run(k, arrays, as_float64)
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
     contracted = _contractions(k) if as_float64 else {}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
-    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages if not _among(s, contracted))]))
+    step = max(
+        1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages if not _among(s, contracted))])
+    )
     extents = [a.extent for a in k.axes]
     for box in _boxes(k.axes, step):
         part = tuple(slice(r.first, r.first + r.extent) for r in box)
@@ -54,19 +62,25 @@ def interpret_steps(k: Kernel) -> int:
     """Elements that ``interpret(..., as_float64=True)`` handles: its time goes with them."""
     contracted = _contractions(k)
     others = (s for s in k.stages if not _among(s, contracted))
-    return sum(c.steps for c in contracted.values()) + k.points * sum(_extent(s.axes) for s in others)
+    return sum(c.steps for c in contracted.values()) + k.points * sum(
+        _extent(s.axes) for s in others
+    )
 
 
 def interpret_at(
     k: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array], *, as_float64: bool = False
 ) -> dict[str, tuple[Array, Array]]:
-    """The elements that the given points of the shared axes write: per output their offsets and values, both flat.
+    """The elements that the given points of the shared axes write: per output their offsets and
+    values, both flat.
 
-    ``points`` gives each shared axis an int array of one length; own axes of stores are run in full.
+    ``points`` gives each shared axis an int array of one length; own axes of stores are run in
+    full.
     """
     names = {a.name for a in k.axes}
     if set(points) != names or len({len(v) for v in points.values()}) > 1:
-        raise InternalError(f"kernel {k.name}: points need one array per axis {sorted(names)}, got {sorted(points)}")
+        raise InternalError(
+            f"kernel {k.name}: points need one array per axis {sorted(names)}, got {sorted(points)}"
+        )
     run = _Run(k, arrays, as_float64)
     count = len(next(iter(points.values()))) if points else 1
     step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages)]))
@@ -75,7 +89,10 @@ def interpret_at(
         part = {n: np.asarray(v[first : first + step], np.int64) for n, v in points.items()}
         for param, offsets, values in run.at(_Points.of(part, min(step, count - first))):
             found.setdefault(param, []).append((offsets, values))
-    return {p: (np.concatenate([o for o, _ in f]), np.concatenate([v for _, v in f])) for p, f in found.items()}
+    return {
+        p: (np.concatenate([o for o, _ in f]), np.concatenate([v for _, v in f]))
+        for p, f in found.items()
+    }
 
 
 def _contractions(k: Kernel) -> dict[str, Contraction]:
@@ -116,7 +133,10 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Points of axes: each one's values, which broadcast to ``shape``. ``box``: what they are, where they are one."""
+    """Points of axes: each one's values, which broadcast to ``shape``.
+
+    ``box``: what they are, where they are one.
+    """
 
     values: Mapping[str, Array]
     shape: tuple[int, ...]
@@ -189,16 +209,23 @@ class _Run:
                 continue
             a = arrays[p.name]
             if a.shape != (p.size,) or a.dtype != p.dtype.numpy:
-                raise InternalError(f"kernel {k.name}: {p.name} is {a.dtype}{a.shape}, not flat {p.dtype}[{p.size}]")
+                raise InternalError(
+                    f"kernel {k.name}: {p.name} is {a.dtype}{a.shape}, not flat {p.dtype}[{p.size}]"
+                )
             self.memory[p.name] = a
 
     def evaluate(self, x: Expr, axes: tuple[Axis, ...]) -> Array:
-        """An expression that reads no reduction, at every point of ``axes``: one dimension for each, or of extent 1."""
+        """An expression that reads no reduction, at every point of ``axes``: one dimension for
+        each, or of extent 1.
+        """
         self.points = _Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
         return self._eval(x, {}, {})
 
-    def at(self, points: _Points, known: Mapping[str, Array] | None = None) -> list[tuple[str, Array, Array]]:
-        """(parameter, offsets, values in memory form) of every store at the given points of the shared axes.
+    def at(
+        self, points: _Points, known: Mapping[str, Array] | None = None
+    ) -> list[tuple[str, Array, Array]]:
+        """(parameter, offsets, values in memory form) of every store at the given points of the
+        shared axes.
 
         ``known``: reductions that were worked out before, one value for each point.
         """
@@ -219,7 +246,9 @@ class _Run:
         extent = _extent(s.axes)
         for first in range(0, extent, CHUNK):
             self._go_to(points, _own(s.axes, first, min(CHUNK, extent - first)))
-            x = np.broadcast_to(self._eval(s.expr, values, {}), self.points.shape).reshape(*points.shape, -1)
+            x = np.broadcast_to(self._eval(s.expr, values, {}), self.points.shape).reshape(
+                *points.shape, -1
+            )
             with np.errstate(all="ignore"):
                 part = FOLDS[s.op].reduce(x, axis=-1, dtype=dtype)
                 total = np.asarray(FOLDS[s.op](total, part))
@@ -265,7 +294,11 @@ class _Run:
         if isinstance(x, Cast):
             return self._wide(convert(self._eval(x.x, values, memo), self._cast_to(x.dtype)))
         result = compute(x.op, *(self._eval(a, values, memo) for a in x.args))
-        return result if x.dtype.is_bool else np.asarray(result.astype(self._dtype(x.dtype), copy=False))
+        return (
+            result
+            if x.dtype.is_bool
+            else np.asarray(result.astype(self._dtype(x.dtype), copy=False))
+        )
 
     def _load(self, x: Load) -> Array:
         key, env = (x.param, x.index), self.points.values
@@ -273,18 +306,28 @@ class _Run:
         if offset is None:
             offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
         memory, dtype = self.memory[x.param], self.params[x.param].dtype
-        view = None if self.points.box is None else _strided(memory, offset, self.points.box, beside=not x.valid.always)
+        view = (
+            None
+            if self.points.box is None
+            else _strided(memory, offset, self.points.box, beside=not x.valid.always)
+        )
         if view is not None and x.valid.always:
             return self._read(view, dtype)
         if view is not None:
-            return self._read(np.where(_holds(x.valid, env), view, np.zeros((), memory.dtype)), dtype)
+            return self._read(
+                np.where(_holds(x.valid, env), view, np.zeros((), memory.dtype)), dtype
+            )
         where = _at(offset, env)
         if x.valid.always:
             return self._read(np.asarray(memory[where]), dtype)
         valid = _holds(x.valid, env)
         if not memory.size:
-            return self._read(np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype), dtype)
-        return self._read(np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype)), dtype)
+            return self._read(
+                np.zeros(np.broadcast_shapes(where.shape, valid.shape), memory.dtype), dtype
+            )
+        return self._read(
+            np.where(valid, memory[np.where(valid, where, 0)], np.zeros((), memory.dtype)), dtype
+        )
 
     def _read(self, stored: Array, dtype: DType) -> Array:
         return self._wide(to_compute(stored, dtype))
@@ -300,9 +343,11 @@ class _Run:
 
 
 def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bool) -> Array | None:
-    """What a load reads in a box, as a part of the memory; of extent 1 along what it does not depend on.
+    """What a load reads in a box, as a part of the memory; of extent 1 along what it does not
+    depend on.
 
-    None where its steps are not known, or not forwards. ``beside``: it may read beside the memory, and finds zeros.
+    None where its steps are not known, or not forwards. ``beside``: it may read beside the memory,
+    and finds zeros.
     """
     steps = [offset.coefficient(r.name) for r in box]
     known = [s for s in steps if s is not None and s >= 0]
@@ -315,9 +360,13 @@ def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bo
     if before or after:
         if not beside:
             return None
-        memory = np.concatenate([np.zeros(before, memory.dtype), memory, np.zeros(after, memory.dtype)])
+        memory = np.concatenate(
+            [np.zeros(before, memory.dtype), memory, np.zeros(after, memory.dtype)]
+        )
     strides = [s * memory.itemsize for s in known]
-    return np.lib.stride_tricks.as_strided(memory[first + before :], shape, strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(
+        memory[first + before :], shape, strides, writeable=False
+    )
 
 
 def _at(index: Index, env: Mapping[str, Array]) -> Array:

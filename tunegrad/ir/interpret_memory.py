@@ -1,7 +1,8 @@
 """Memory that knows who touched it: bounds, first writes, and races between threads or work-items.
 
-A race is two actors touching one element between two barriers, at least one of them writing, unless all of them write
-the same value (code outside ``thread`` and ``local`` loops runs everywhere) and whoever reads it wrote it first.
+A race is two actors touching one element between two barriers, at least one of them writing, unless
+all of them write the same value (code outside ``thread`` and ``local`` loops runs everywhere) and
+whoever reads it wrote it first.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ Key = Any  # an int, a slice or an array of ints
 class Tracker:
     """Who read and wrote each element of one buffer since the last barrier.
 
-    The actor is ``env[slot]``. Actors run one after the other between barriers, so "the last writer is me" means
-    "I wrote this since the barrier". An entry is a stamp ``epoch * span + actor``; ``span - 1`` stands for many actors.
+    The actor is ``env[slot]``. Actors run one after the other between barriers, so "the last writer
+    is me" means "I wrote this since the barrier". An entry is a stamp ``epoch * span + actor``;
+    ``span - 1`` stands for many actors.
     """
 
     __slots__ = ("_base", "_first", "_last", "_read", "_slot", "_span", "_who")
@@ -42,14 +44,20 @@ class Tracker:
         me = base + env[self._slot]
         if self._first[i] >= base:
             other = self._last[i]
-            return "" if other == me else f"reads what {self._who} {other - base} wrote since the last barrier"
+            return (
+                ""
+                if other == me
+                else f"reads what {self._who} {other - base} wrote since the last barrier"
+            )
         seen = self._read[i]
         if seen != me:
             self._read[i] = me if seen < base else base + self._span - 1
         return ""
 
     def write_one(self, i: int, value: Any, data: NDArray[Any], env: list[Any]) -> str:
-        """Note a write of ``value`` to element ``i`` (``data`` still holds the old one); the conflict, or ''."""
+        """Note a write of ``value`` to element ``i`` (``data`` still holds the old one); the
+        conflict, or ''.
+        """
         base = self._base
         me = base + env[self._slot]
         seen = self._read[i]
@@ -60,7 +68,10 @@ class Tracker:
             self._first[i] = me
         elif first != me:
             if data[i].tobytes() != value.tobytes():
-                return f"writes another value than {self._who} {self._last[i] - base} did since the last barrier"
+                return (
+                    f"writes another value than {self._who} {self._last[i] - base} did "
+                    "since the last barrier"
+                )
             self._first[i] = base + self._span - 1
         self._last[i] = me
         return ""
@@ -107,7 +118,9 @@ class Tracker:
 
 
 class Memory:
-    """One buffer while a program runs. ``written`` is None where every element is defined from the start.
+    """One buffer while a program runs.
+
+    ``written`` is None where every element is defined from the start.
 
     ``copies`` > 0: private memory, that many copies of ``size`` elements in one array.
     """

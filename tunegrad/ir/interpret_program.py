@@ -1,12 +1,15 @@
-"""Runs a program exactly, one thread at a time between barriers: the oracle of every schedule and renderer.
+"""Runs a program exactly, one thread at a time between barriers: the oracle of every schedule and
+renderer.
 
-    compile      every instruction becomes one closure over (values, env); offsets become closures over env
-    run          each thread (CPU) or work-item (GPU) is a generator that yields at barriers; between two barriers they
-                 run in turn, so a race shows in the trackers and not in the result
+    compile  every instruction becomes one closure over (values, env); offsets become closures over
+             env
+    run      each thread (CPU) or work-item (GPU) is a generator that yields at barriers; between
+             two barriers they
+             run in turn, so a race shows in the trackers and not in the result
 
-Work-groups run one after the other. What a compiled candidate could do silently is an error here: an access out of
-bounds, a read of memory or a register that was never written, a loop longer than its extent, a race between threads,
-work-items or groups, a barrier that not everybody reaches.
+Work-groups run one after the other. What a compiled candidate could do silently is an error here:
+an access out of bounds, a read of memory or a register that was never written, a loop longer than
+its extent, a race between threads, work-items or groups, a barrier that not everybody reaches.
 """
 
 from __future__ import annotations
@@ -35,19 +38,28 @@ __all__ = ["Execution", "interpret", "pack_buffers"]
 
 Walk = Callable[[Values, Env], Generator[int, None, None]]
 
-_WHO, _GROUP, _COUNT, _VARS = 0, 1, 2, 3  # env: thread or work-item, group, instructions run, loop variables ...
+_WHO, _GROUP, _COUNT, _VARS = (
+    0,
+    1,
+    2,
+    3,
+)  # env: thread or work-item, group, instructions run, loop variables ...
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What a run did: instructions executed by everybody together, and which elements of each output were written."""
+    """What a run did: instructions executed by everybody together, and which elements of each
+    output were written.
+    """
 
     instructions: int
     written: dict[str, NDArray[np.bool_]]
 
 
 def pack_buffers(program: Program, buffers: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """``buffers`` and the program's packs, filled from their sources; a pack already there is kept."""
+    """``buffers`` and the program's packs, filled from their sources; a pack already there is
+    kept.
+    """
     full = dict(buffers)
     for pack in program.packs:
         if pack.name not in full:
@@ -56,9 +68,12 @@ def pack_buffers(program: Program, buffers: Mapping[str, NDArray[Any]]) -> dict[
 
 
 def interpret(program: Program, buffers: Mapping[str, NDArray[Any]]) -> Execution:
-    """Run ``program`` on flat arrays by parameter name, writing the outputs in place. Missing packs are filled first.
+    """Run ``program`` on flat arrays by parameter name, writing the outputs in place.
 
-    Raises VerifyError, naming the instruction, the thread and the loop variables, for anything the program must not do.
+    Missing packs are filled first.
+
+    Raises VerifyError, naming the instruction, the thread and the loop variables, for anything the
+    program must not do.
     """
     machine = _Machine(program, pack_buffers(program, buffers))
     with np.errstate(all="ignore"):
@@ -98,7 +113,9 @@ class _Machine:
                 m.trackers = self._track(b.size, everywhere=True)
         for pack in self.program.packs:
             if pack.name not in self.memory:
-                data = _checked(self.program, pack.name, buffers[pack.name], pack.size, pack.dtype.numpy)
+                data = _checked(
+                    self.program, pack.name, buffers[pack.name], pack.size, pack.dtype.numpy
+                )
                 self.memory[pack.name] = Memory(pack.name, data, False)
 
     def _allocations(self) -> None:
@@ -112,7 +129,9 @@ class _Machine:
                 self.shared.append(m)
 
     def _track(self, size: int, everywhere: bool) -> tuple[Tracker, ...]:
-        """Trackers between work-items (or threads), and between groups for memory that all groups see."""
+        """Trackers between work-items (or threads), and between groups for memory that all groups
+        see.
+        """
         found: tuple[Tracker, ...] = ()
         if self.actors > 1:
             inner = Tracker(size, self.actors, _WHO, "work-item" if self.grouped else "thread")
@@ -152,7 +171,8 @@ class _Machine:
                 there = next(i for i, a in enumerate(at) if a != at[here])
                 ends = "ends without it" if at[there] < 0 else f"waits at barrier {at[there]}"
                 raise VerifyError(
-                    f"program {self.program.name}: barrier {at[here]}: {who} {here} waits, {who} {there} {ends}"
+                    f"program {self.program.name}: barrier {at[here]}: {who} {here} waits, "
+                    f"{who} {there} {ends}"
                 )
             if at[0] < 0:
                 return
@@ -166,9 +186,18 @@ class _Machine:
         return [None] * len(self.values)
 
     def fault(self, instr: Instr, why: str, env: Env) -> Never:
-        who = f"work-item {env[_WHO]} of group {env[_GROUP]}" if self.grouped else f"thread {env[_WHO]}"
-        at = " ".join(f"{n}={env[s]}" for n, s in self.names.slots.items() if isinstance(env[s], int))
-        raise VerifyError(f"program {self.program.name}: `{describe(instr)}`: {why}; {who}{', ' if at else ''}{at}")
+        who = (
+            f"work-item {env[_WHO]} of group {env[_GROUP]}"
+            if self.grouped
+            else f"thread {env[_WHO]}"
+        )
+        at = " ".join(
+            f"{n}={env[s]}" for n, s in self.names.slots.items() if isinstance(env[s], int)
+        )
+        raise VerifyError(
+            f"program {self.program.name}: `{describe(instr)}`: {why}; "
+            f"{who}{', ' if at else ''}{at}"
+        )
 
     # compiling: values
 
@@ -177,7 +206,9 @@ class _Machine:
 
     def type_of(self, i: Instr, key: int) -> VType:
         if key not in self.types:
-            raise VerifyError(f"program {self.program.name}: `{describe(i)}`: %{key} is not defined before it")
+            raise VerifyError(
+                f"program {self.program.name}: `{describe(i)}`: %{key} is not defined before it"
+            )
         return self.types[key]
 
     # compiling: blocks
@@ -209,7 +240,11 @@ class _Machine:
 
             return wait
         if isinstance(i, p.If):
-            test, yes, no = self.names.valid(i.valid), self._walk_block(i.body), self._walk_block(i.orelse)
+            test, yes, no = (
+                self.names.valid(i.valid),
+                self._walk_block(i.body),
+                self._walk_block(i.orelse),
+            )
             return lambda v, e: yes(v, e) if test(e) else no(v, e)
         assert isinstance(i, p.For)  # nothing else holds a block
         trips, slot, block = self._trips(i), self.names.slot(i.var), self._walk_block(i.body)
@@ -298,22 +333,36 @@ class _Machine:
                 return self._if(i)
             case p.Load(id, buffer, _, _, _, mask):
                 m = None if mask is None else self.value(mask)
-                return load_step(i, self.memory[buffer], self.names, self.value(id), m, partial(self.fault, i))
+                return load_step(
+                    i, self.memory[buffer], self.names, self.value(id), m, partial(self.fault, i)
+                )
             case p.Store(buffer, _, value, _, _, mask):
                 m = None if mask is None else self.value(mask)
-                return store_step(i, self.memory[buffer], self.names, self.value(value), m, partial(self.fault, i))
+                return store_step(
+                    i, self.memory[buffer], self.names, self.value(value), m, partial(self.fault, i)
+                )
             case p.Compute(id, op, args, t):
-                return _apply(self.value(id), [self.value(a) for a in args], operation(op, t.dtype, t.lanes))
+                return _apply(
+                    self.value(id), [self.value(a) for a in args], operation(op, t.dtype, t.lanes)
+                )
             case p.Convert(id, arg, t):
-                return _apply(self.value(id), [self.value(arg)], converter(self.type_of(i, arg).dtype, t.dtype))
+                return _apply(
+                    self.value(id),
+                    [self.value(arg)],
+                    converter(self.type_of(i, arg).dtype, t.dtype),
+                )
             case p.Fold(id, op, arg, _):
                 return _apply(self.value(id), [self.value(arg)], folder(op))
             case p.Splat(id, arg, t):
                 n = t.lanes
-                return _apply(self.value(id), [self.value(arg)], lambda x: x if n == 1 else np.full(n, x))
+                return _apply(
+                    self.value(id), [self.value(arg)], lambda x: x if n == 1 else np.full(n, x)
+                )
             case p.Select(id, mask, yes, no, t):
                 return _apply(
-                    self.value(id), [self.value(a) for a in (mask, yes, no)], operation(Op.WHERE, t.dtype, t.lanes)
+                    self.value(id),
+                    [self.value(a) for a in (mask, yes, no)],
+                    operation(Op.WHERE, t.dtype, t.lanes),
                 )
             case p.Number(id, value, t):
                 return _constant(self.value(id), constant(value, t.dtype), t.lanes)
@@ -321,7 +370,9 @@ class _Machine:
                 at = self.names.index(index, lane, t.lanes)
                 return _position(self.value(id), at, t.dtype.numpy, t.lanes)
             case p.Test(id, valid, lanes, lane):
-                return _position(self.value(id), self.names.valid(valid, lane, lanes), BOOL.numpy, lanes)
+                return _position(
+                    self.value(id), self.names.valid(valid, lane, lanes), BOOL.numpy, lanes
+                )
             case p.Register(name):
                 return _clear(self.value(f"register {name}"))
             case p.Read(id, name):
@@ -329,7 +380,9 @@ class _Machine:
             case p.Write(name, value):
                 return _apply(self.value(f"register {name}"), [self.value(value)], lambda x: x)
             case _:
-                raise VerifyError(f"program {self.program.name}: `{describe(i)}`: not an instruction")
+                raise VerifyError(
+                    f"program {self.program.name}: `{describe(i)}`: not an instruction"
+                )
 
     def _read(self, i: Instr, d: int, register: int) -> Step:
         def step(v: Values, e: Env) -> None:
@@ -398,12 +451,15 @@ def _waits(body: tuple[Instr, ...]) -> bool:
     return any(isinstance(i, p.Barrier) for i in p.walk(body))
 
 
-def _checked(program: Program, name: str, data: Any, size: int, kind: np.dtype[Any]) -> NDArray[Any]:
+def _checked(
+    program: Program, name: str, data: Any, size: int, kind: np.dtype[Any]
+) -> NDArray[Any]:
     """The caller's array for ``name``, or a VerifyError that says how it does not fit."""
     if data is None:
         raise VerifyError(f"program {program.name}: no buffer {name!r} was given")
     if data.shape != (size,) or data.dtype != kind:
         raise VerifyError(
-            f"program {program.name}: buffer {name!r} is {data.dtype}{list(data.shape)}, not flat {kind}[{size}]"
+            f"program {program.name}: buffer {name!r} is {data.dtype}{list(data.shape)}, not "
+            f"flat {kind}[{size}]"
         )
     return data  # type: ignore[no-any-return]  # what numpy calls an array

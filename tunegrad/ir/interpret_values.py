@@ -1,9 +1,10 @@
 """What the operations of a program do to values: numpy scalars for one lane, arrays for several.
 
-Values keep their dtype's width at every step: an f32 sum is an f32 sum. ``FMA`` of f32 is computed in f64 and rounded
-to f32 (the product is exact; the sum may round twice), of f64 in the platform's long double. f16 and bf16 are
-stored and converted, never computed with; a bf16 value is the ``uint16`` upper half of an f32. The meaning is that of
-``numeric``; this table is for one value at a time, millions of times, so it calls the plain operators.
+Values keep their dtype's width at every step: an f32 sum is an f32 sum. ``FMA`` of f32 is computed
+in f64 and rounded to f32 (the product is exact; the sum may round twice), of f64 in the platform's
+long double. f16 and bf16 are stored and converted, never computed with; a bf16 value is the
+``uint16`` upper half of an f32. The meaning is that of ``numeric``; this table is for one value at
+a time, millions of times, so it calls the plain operators.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def folder(op: Op) -> Callable[[Value], Value]:
 
 
 def converter(source: DType, to: DType) -> Callable[[Value], Value]:
-    """The function that converts values: float to int truncates, to bool is ``!= 0``, floats round to nearest even."""
+    """The function that converts values: float to int truncates, to bool is ``!= 0``, floats round
+    to nearest even.
+    """
     if source == to:
         return lambda a: a
     if source == BF16:
@@ -128,7 +131,9 @@ def _fma(dtype: DType, lanes: int) -> Callable[..., Value]:
 def _of_pairs(op: Op) -> Callable[..., Value]:
     """Pairs of bf16; halves come as bf16 bit patterns or as f32."""
     if op is Op.PAIR:
-        return lambda *x: compute(op, *(to_compute(a, BF16) if a.dtype == BF16.numpy else a for a in x))[()]
+        return lambda *x: compute(
+            op, *(to_compute(a, BF16) if a.dtype == BF16.numpy else a for a in x)
+        )[()]
     if op is not Op.DOT2_ADD:
         return lambda *x: compute(op, *map(np.asarray, x)).astype(np.float32)[()]
 

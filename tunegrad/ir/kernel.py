@@ -6,12 +6,13 @@
       s0 = sum over k 1024 of f32: mul(A[m, k], B[k, n])
       store C[m, n] = max(s0, 0.0)
 
-Shared axes are spatial. A ``Reduce`` folds its expression over its own reduce axes into one value per point of the
-shared axes; later stages read it as ``Value``. A ``Store`` writes one element per point of the shared axes and
-of its own spatial axes (the ``p`` of a softmax row). Stages run in order. Softmax and layer norm are one kernel.
+Shared axes are spatial. A ``Reduce`` folds its expression over its own reduce axes into one value
+per point of the shared axes; later stages read it as ``Value``. A ``Store`` writes one element per
+point of the shared axes and of its own spatial axes (the ``p`` of a softmax row). Stages run in
+order. Softmax and layer norm are one kernel.
 
-A folded value starts from the operation's identity and is folded in ``dtype``, the accumulator's type: changing it is
-a change of the kernel, never of a schedule.
+A folded value starts from the operation's identity and is folded in ``dtype``, the accumulator's
+type: changing it is a change of the kernel, never of a schedule.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ from .index import ALWAYS, Index, Valid, var
 from .keys import key_of
 from .layout import Layout
 
-__all__ = ["Axis", "Kernel", "Param", "Reduce", "Role", "Stage", "Store", "axis_name", "identity", "loads"]
+__all__ = [
+    "Axis",
+    "Kernel",
+    "Param",
+    "Reduce",
+    "Role",
+    "Stage",
+    "Store",
+    "axis_name",
+    "identity",
+    "loads",
+]
 
 Role = Literal["in", "const", "out"]
 
@@ -48,7 +60,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A buffer argument: its logical shape and its layout. ``const`` buffers are known when the model is loaded."""
+    """A buffer argument: its logical shape and its layout.
+
+    ``const`` buffers are known when the model is loaded.
+    """
 
     name: str
     dtype: DType
@@ -73,7 +88,9 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``name`` = fold ``expr`` with ``op`` (ADD, MAX, MIN, MUL) over ``axes``, per point of the shared axes."""
+    """``name`` = fold ``expr`` with ``op`` (ADD, MAX, MIN, MUL) over ``axes``, per point of the
+    shared axes.
+    """
 
     name: str
     op: Op
@@ -84,7 +101,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``param[index] = expr`` where ``valid`` holds, for every point of the shared axes and of ``axes``.
+    """``param[index] = expr`` where ``valid`` holds, for every point of the shared axes and of
+    ``axes``.
 
     Several stores may share a parameter; together they write each of its elements once.
     """
@@ -117,9 +135,12 @@ def identity(op: Op, dtype: DType) -> float | int | bool:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One unit of scheduling. ``name`` and ``origin`` are for people and are no part of its text or key.
+    """One unit of scheduling.
 
-    ``fixed`` is the action text that a fence prescribes; empty where the schedule is anybody's choice.
+    ``name`` and ``origin`` are for people and are no part of its text or key.
+
+    ``fixed`` is the action text that a fence prescribes; empty where the schedule is anybody's
+    choice.
     """
 
     params: tuple[Param, ...]
@@ -130,7 +151,9 @@ class Kernel:
     fixed: str = ""
     _text: str = field(default="", init=False, repr=False, compare=False)
     _flops: int = field(default=-1, init=False, repr=False, compare=False)
-    _loads: tuple[tuple[Stage, Load], ...] = field(default=(), init=False, repr=False, compare=False)
+    _loads: tuple[tuple[Stage, Load], ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
 
     def param(self, name: str) -> Param:
         """The parameter of that name."""
@@ -161,8 +184,12 @@ class Kernel:
     def loads(self) -> tuple[tuple[Stage, Load], ...]:
         """Every load of every stage."""
         if not self._loads:
-            found = tuple((s, x) for s in self.stages for x in leaves(s.expr) if isinstance(x, Load))
-            object.__setattr__(self, "_loads", found)  # once: every action that stages, every sample asks
+            found = tuple(
+                (s, x) for s in self.stages for x in leaves(s.expr) if isinstance(x, Load)
+            )
+            object.__setattr__(
+                self, "_loads", found
+            )  # once: every action that stages, every sample asks
         return self._loads
 
     @property
@@ -172,7 +199,9 @@ class Kernel:
 
     @property
     def text(self) -> str:
-        """Its canonical text: axes, parameters and stages renumbered, so equal computations print alike."""
+        """Its canonical text: axes, parameters and stages renumbered, so equal computations print
+        alike.
+        """
         if not self._text:
             object.__setattr__(self, "_text", _print(self.canonical()))  # once: everybody asks
         return self._text
@@ -185,8 +214,8 @@ class Kernel:
     def canonical(self) -> Kernel:
         """The same kernel with canonical names.
 
-        Axes a, b ... (shared), ra, rb ... (reduce), sa ... (own spatial); parameters p0, p1 ... in order; reductions
-        v0, v1 ...
+        Axes a, b ... (shared), ra, rb ... (reduce), sa ... (own spatial); parameters p0, p1 ... in
+        order; reductions v0, v1 ...
         """
         axes: dict[str, Axis] = {}
         for i, a in enumerate(self.axes):
@@ -201,7 +230,9 @@ class Kernel:
         values = {r.name: f"v{i}" for i, r in enumerate(self.reduces)}
         return self.renamed(axes, params, values)
 
-    def renamed(self, axes: dict[str, Axis], params: dict[str, str], values: dict[str, str]) -> Kernel:
+    def renamed(
+        self, axes: dict[str, Axis], params: dict[str, str], values: dict[str, str]
+    ) -> Kernel:
         """The kernel with every axis, parameter and reduction renamed."""
         env = {old: new.index for old, new in axes.items()}
 
@@ -225,13 +256,19 @@ class Kernel:
                 stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype))
             else:
                 index = tuple(i.substitute(env) for i in s.index)
-                stages.append(Store(params[s.param], index, rebuilt(s.expr), own, s.valid.substitute(env)))
+                stages.append(
+                    Store(params[s.param], index, rebuilt(s.expr), own, s.valid.substitute(env))
+                )
         renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
-        return replace(self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages))
+        return replace(
+            self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages)
+        )
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one run: arithmetic counts 1, FMA 2, DOT2 3, every fold step 1."""
+        """Floating-point operations of one run: arithmetic counts 1, FMA 2, DOT2 3, every fold step
+        1.
+        """
         if self._flops < 0:
             object.__setattr__(self, "_flops", self._count())  # once: every schedule's facts ask
         return self._flops
@@ -241,7 +278,9 @@ class Kernel:
         shared: set[int] = set()
         for s in self.stages:
             n = self.points * prod(a.extent for a in s.axes)
-            ops = _ops(s.expr, set() if s.axes else shared)  # stores at the same points share their subexpressions
+            ops = _ops(
+                s.expr, set() if s.axes else shared
+            )  # stores at the same points share their subexpressions
             total += n * (ops + (1 if isinstance(s, Reduce) else 0))
         return total
 
@@ -255,7 +294,9 @@ class Kernel:
 
 
 def axis_name(i: int, kind: str = "") -> str:
-    """The canonical name of a kernel's ``i``-th shared axis; of kind ``r``, reduce axis; ``s``, axis of a store."""
+    """The canonical name of a kernel's ``i``-th shared axis; of kind ``r``, reduce axis; ``s``,
+    axis of a store.
+    """
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 
@@ -292,14 +333,18 @@ def _print(k: Kernel) -> str:
         else:
             over = f" over {own}" if own else ""
             where = "" if s.valid.always else f" if {s.valid}"
-            lines.append(f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {text}")
+            lines.append(
+                f"  store {s.param}[{', '.join(i.key for i in s.index)}{where}]{over} = {text}"
+            )
     if k.fixed:
         lines.append(f"  schedule {k.fixed}")
     return "\n".join(lines)
 
 
 class _Shared:
-    """Prints the expressions of a kernel of several stores; a node used more than once gets a line of its own."""
+    """Prints the expressions of a kernel of several stores; a node used more than once gets a line
+    of its own.
+    """
 
     def __init__(self, k: Kernel) -> None:
         self.uses: dict[int, int] = {}
@@ -309,7 +354,9 @@ class _Shared:
             x = stack.pop()
             self.uses[id(x)] = self.uses.get(id(x), 0) + 1
             if self.uses[id(x)] == 1:
-                stack.extend(x.args if isinstance(x, Apply) else [x.x] if isinstance(x, Cast) else [])
+                stack.extend(
+                    x.args if isinstance(x, Apply) else [x.x] if isinstance(x, Cast) else []
+                )
 
     def show(self, x: Expr, lines: list[str]) -> str:
         """The text of an expression; lines that it needs first are appended to ``lines``."""

@@ -1,7 +1,8 @@
 """Where an element lives: a map from logical index to offset.
 
-A layout is a row-major list of parts. Part ``(dim, step, extent)`` is the digit ``index[dim] // step % extent``; the
-digits of all parts are the coordinates of a dense row-major array. Examples for a logical shape (N, C, H, W):
+A layout is a row-major list of parts. Part ``(dim, step, extent)`` is the digit ``index[dim] //
+step % extent``; the digits of all parts are the coordinates of a dense row-major array. Examples
+for a logical shape (N, C, H, W):
 
     row major        (0,1,N) (1,1,C) (2,1,H) (3,1,W)
     channels last    (0,1,N) (2,1,H) (3,1,W) (1,1,C)
@@ -35,7 +36,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A bijection from indices of ``shape`` into ``[0, size)``, with gaps where a blocked extent is padded up."""
+    """A bijection from indices of ``shape`` into ``[0, size)``, with gaps where a blocked extent is
+    padded up.
+    """
 
     shape: tuple[int, ...]
     parts: tuple[Part, ...]
@@ -47,7 +50,9 @@ class Layout:
 
     @staticmethod
     def permuted(shape: Sequence[int], order: Sequence[int]) -> Layout:
-        """Dimensions stored in ``order``, the last one contiguous; (0, 2, 3, 1) is channels-last."""
+        """Dimensions stored in ``order``, the last one contiguous; (0, 2, 3, 1) is
+        channels-last.
+        """
         return Layout(tuple(shape), tuple(Part(d, 1, shape[d]) for d in order))
 
     @property
@@ -63,16 +68,23 @@ class Layout:
         """Raise ShapeError unless different indices have different offsets."""
         for d, extent in enumerate(self.shape):
             step = 1
-            for p in sorted((p for p in self.parts if p.dim == d), key=lambda p: (p.step, p.extent)):
+            for p in sorted(
+                (p for p in self.parts if p.dim == d), key=lambda p: (p.step, p.extent)
+            ):
                 if p.step != step or p.extent < min(1, extent):
                     break
                 step *= p.extent
             else:
                 if step >= extent:
                     continue
-            raise ShapeError(f"layout {self}: the parts of dimension {d} do not tell its {extent} positions apart")
+            raise ShapeError(
+                f"layout {self}: the parts of dimension {d} do not tell its {extent} positions "
+                "apart"
+            )
         if any(not 0 <= p.dim < len(self.shape) for p in self.parts):
-            raise ShapeError(f"layout {self}: it has parts of dimensions that shape {self.shape} does not have")
+            raise ShapeError(
+                f"layout {self}: it has parts of dimensions that shape {self.shape} does not have"
+            )
 
     def offset(self, index: Sequence[Index]) -> Index:
         """The offset, in elements, of a logical index."""
@@ -83,16 +95,22 @@ class Layout:
         return total
 
     def digit(self, index: Sequence[Index], part: Part) -> Index:
-        """The coordinate of one part; below 0 or above its extent where the index is outside the shape."""
+        """The coordinate of one part; below 0 or above its extent where the index is outside the
+        shape.
+        """
         digit = index[part.dim]
         if part.step > 1:
             digit = digit // part.step
         return digit % part.extent if part.step * part.extent < self.shape[part.dim] else digit
 
     def pack(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
-        """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout, padding zeroed."""
+        """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout,
+        padding zeroed.
+        """
         if array.shape != self.shape:
-            raise InternalError(f"layout of shape {self.shape} can not pack an array of shape {array.shape}")
+            raise InternalError(
+                f"layout of shape {self.shape} can not pack an array of shape {array.shape}"
+            )
         if self.is_row_major:
             return array.reshape(-1).copy()
         flat = np.zeros(self.size, array.dtype)

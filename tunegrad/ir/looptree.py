@@ -3,13 +3,12 @@
 The state is a flat list of loops, outermost first, plus what is staged where. The nest follows from
 the list by four rules, so an action only edits the list:
 
-1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand in the list, they
-   run innermost.
-2. The *region* begins after the last serial, thread or local loop of a shared axis. Inside it every accumulator is a
-   register.
-   Each stage runs there in turn, over its own loops.
-3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its iterations; the
-   epilogue runs in the last one, while the tile is still in registers.
+1. ``upcast``, ``vectorize``, ``unroll`` and ``group`` loops are register loops: wherever they stand
+   in the list, they run innermost.
+2. The *region* begins after the last serial, thread or local loop of a shared axis. Inside it every
+   accumulator is a register. Each stage runs there in turn, over its own loops.
+3. A reduce loop before the region (K-blocking) makes partial sums live in the output between its
+   iterations; the epilogue runs in the last one, while the tile is still in registers.
 4. A local loop of one stage's own begins with the stage, wherever it stands: its place among the
    other local loops only says how work-items are numbered, the innermost fastest.
 
@@ -65,7 +64,10 @@ _LANES = (LoopKind.VECTOR, LoopKind.GROUP)
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``extent`` steps of one or (fused) several axes. ``stage`` is -1 on shared axes, else the stage that owns it."""
+    """``extent`` steps of one or (fused) several axes.
+
+    ``stage`` is -1 on shared axes, else the stage that owns it.
+    """
 
     name: str
     extent: int
@@ -92,8 +94,8 @@ class Loop:
 class Staged:
     """The region of ``param`` used inside loop ``at``, copied to scratch.
 
-    ``at`` is "" for the whole nest, and "load" for once, when the model is loaded.
-    ``layout`` names the loops that index the copy, outermost first; without it the copy keeps the parameter's own
+    ``at`` is "" for the whole nest, and "load" for once, when the model is loaded. ``layout`` names
+    the loops that index the copy, outermost first; without it the copy keeps the parameter's own
     dimensions, padding zero-filled.
     """
 
@@ -160,7 +162,9 @@ class LoopTree:
         at = self.position(old.name)
         return self.with_loops(self.loops[:at] + new + self.loops[at + 1 :])
 
-    def with_loops(self, loops: tuple[Loop, ...], index: tuple[tuple[str, Index], ...] | None = None) -> LoopTree:
+    def with_loops(
+        self, loops: tuple[Loop, ...], index: tuple[tuple[str, Index], ...] | None = None
+    ) -> LoopTree:
         """The tree with other loops, and the axes as sums over them; all else stays."""
         return LoopTree(  # many a microsecond faster than replace()
             self.kernel, self.target, loops, self.index if index is None else index,
@@ -195,7 +199,9 @@ class LoopTree:
         return tuple([x for x in self.loops if x.stage < 0 and x.kind.is_register])
 
     def own(self, stage: int) -> tuple[Loop, ...]:
-        """The loops of one stage inside the region: serial ones, then register ones, each in list order."""
+        """The loops of one stage inside the region: serial ones, then register ones, each in list
+        order.
+        """
         begin = self.region
         mine = [x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register]
         if self.target.max_local:  # work-items begin with the stage
@@ -236,7 +242,9 @@ class LoopTree:
         return None
 
     def inside(self, at: str) -> tuple[Loop, ...]:
-        """The loops that run inside loop ``at``: those after it, and all register loops; "" and "load" mean all."""
+        """The loops that run inside loop ``at``: those after it, and all register loops; "" and
+        "load" mean all.
+        """
         if at in ("", "load"):
             return self.loops
         begin = self.position(at)
@@ -263,11 +271,15 @@ def _is_around(loop: Loop) -> bool:
 
 
 def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
-    """The unscheduled nest: every axis one serial loop, shared axes first, then each stage's own."""
+    """The unscheduled nest: every axis one serial loop, shared axes first, then each stage's
+    own.
+    """
     loops = [Loop(a.name, a.extent, (a.name,), -1, False) for a in kernel.axes]
     for i, s in enumerate(kernel.stages):
         loops += [Loop(a.name, a.extent, (a.name,), i, isinstance(s, Reduce)) for a in s.axes]
-    return LoopTree(kernel, target, tuple(loops), tuple((a.name, a.index) for a in kernel.all_axes()))
+    return LoopTree(
+        kernel, target, tuple(loops), tuple((a.name, a.index) for a in kernel.all_axes())
+    )
 
 
 def _check_order(t: LoopTree) -> None:
@@ -280,7 +292,8 @@ def _check_order(t: LoopTree) -> None:
             index = t.axis_index(axis)
             if (index.coefficient(around[axis].name) or 0) < (index.coefficient(x.name) or 0):
                 raise IllegalAction(
-                    f"loop {x.name} stands inside a finer loop of its own axis {axis}; outer tiles go first"
+                    f"loop {x.name} stands inside a finer loop of its own axis {axis}; outer "
+                    "tiles go first"
                 )
         around[axis] = x
 
@@ -291,7 +304,9 @@ def _check_lanes(t: LoopTree) -> None:
         lanes = [x for x in every if x.stage in (-1, i)]
         if len(lanes) > 1:
             names = " and ".join(x.name for x in lanes)
-            raise IllegalAction(f"loops {names} would both be vector lanes of stage {i}; a stage has one lane loop")
+            raise IllegalAction(
+                f"loops {names} would both be vector lanes of stage {i}; a stage has one lane loop"
+            )
 
 
 def _check_items(t: LoopTree) -> None:
@@ -322,11 +337,13 @@ def _check_partial(t: LoopTree) -> None:
     names = ", ".join(x.name for x in partial)
     if len(k.reduces) != 1 or any(s.axes for s in k.stores):
         raise IllegalAction(
-            f"reduce loops {names} around shared loops: only a kernel of one reduction and its epilogue may"
+            f"reduce loops {names} around shared loops: only a kernel of one reduction and its "
+            "epilogue may"
         )
     if not any(k.param(s.param).dtype == k.reduces[0].dtype and s.valid.always for s in k.stores):
         raise IllegalAction(
-            f"reduce loops {names} around shared loops: no output has the accumulator's dtype to hold partial sums, "
+            f"reduce loops {names} around shared loops: no output has the accumulator's dtype "
+            "to hold partial sums, "
             "or it is not stored at every point"
         )
     outer = {x.name for x in t.outer}
@@ -335,17 +352,21 @@ def _check_partial(t: LoopTree) -> None:
         if not tail:
             continue
         step = t.axis_index(x.axes[0]).coefficient(x.name) or 0
-        inner = [y for y in t.loops if y.name not in outer and y.extent > 1 and tail.intersection(y.axes)]
+        inner = [
+            y for y in t.loops if y.name not in outer and y.extent > 1 and tail.intersection(y.axes)
+        ]
         if any((t.axis_index(x.axes[0]).coefficient(y.name) or 0) > step for y in inner):
             raise IllegalAction(
-                f"reduce loop {x.name} around shared loops: its axis has a tail and coarser loops inside"
+                f"reduce loop {x.name} around shared loops: its axis has a tail and coarser "
+                "loops inside"
             )
     if any(x.kind is not LoopKind.SERIAL for x in partial):
         raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
 
 
 def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
-    """The first stage that loads ``param`` and its one load there, which staging replaces; other stages keep theirs.
+    """The first stage that loads ``param`` and its one load there, which staging replaces; other
+    stages keep theirs.
 
     IllegalAction when that stage loads it in several places, or none does.
     """
@@ -355,7 +376,8 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
             found.append((s, x))
     if len(found) != 1:
         raise IllegalAction(
-            f"stage(param={param}): a stage of kernel {tree.kernel.name} loads it in {len(found)} places; needs one"
+            f"stage(param={param}): a stage of kernel {tree.kernel.name} loads it in "
+            f"{len(found)} places; needs one"
         )
     return tree.kernel.stages.index(found[0][0]), found[0][1]
 
@@ -367,10 +389,17 @@ def _lines(t: LoopTree) -> Iterator[str]:
     pad = ""
     for s in t.staged:
         if s.at in ("", "load"):
-            yield f"copy {s.param} -> {s.buffer} ({', '.join(s.layout) or 'region'}){' once, at load' if s.at else ''}"
+            yield (
+                f"copy {s.param} -> {s.buffer} "
+                f"({', '.join(s.layout) or 'region'}){' once, at load' if s.at else ''}"
+            )
     for x in t.outer:
         how = (
-            f" on {x.count} threads" if x.kind is LoopKind.THREAD else "" if x.kind is LoopKind.SERIAL else f" {x.kind}"
+            f" on {x.count} threads"
+            if x.kind is LoopKind.THREAD
+            else ""
+            if x.kind is LoopKind.SERIAL
+            else f" {x.kind}"
         )
         yield f"{pad}for {x.name} in {x.extent}{how}:"
         pad += "    "
@@ -398,7 +427,10 @@ def _stage_lines(t: LoopTree, i: int, s: Stage, pad: str) -> Iterator[str]:
         inner += "    "
         for staged in t.staged:
             if staged.at == x.name:
-                yield f"{inner}copy {staged.param} -> {staged.buffer} ({', '.join(staged.layout) or 'region'})"
+                yield (
+                    f"{inner}copy {staged.param} -> {staged.buffer} "
+                    f"({', '.join(staged.layout) or 'region'})"
+                )
     if isinstance(s, Reduce):
         yield f"{inner}{s.name} = {s.op}({s.name}, {s.expr})"
     else:

@@ -1,6 +1,8 @@
-"""What each scalar operation means on numpy arrays: the one table that every interpreter and constant folder reads.
+"""What each scalar operation means on numpy arrays: the one table that every interpreter and
+constant folder reads.
 
-Arrays hold compute types (bool, i32, i64, f32, f64, bf16x2); ``to_compute`` and ``to_memory`` convert f16 and bf16.
+Arrays hold compute types (bool, i32, i64, f32, f64, bf16x2); ``to_compute`` and ``to_memory``
+convert f16 and bf16.
 """
 
 from __future__ import annotations
@@ -64,15 +66,22 @@ def _dot2(a: Array, b: Array) -> Array:
 
 
 _TABLE: dict[Op, Callable[..., Any]] = {
-    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.RECIP: _recip, Op.TANH: np.tanh,
+    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.RECIP: _recip,
+    Op.TANH: np.tanh,
     Op.ERF: _erf, Op.SIN: np.sin, Op.ABS: np.abs, Op.FLOOR: _floor, Op.NOT: _not, Op.ADD: np.add,
-    Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide, Op.MOD: np.mod,
+    Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide,
+    Op.MOD: np.mod,
     Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: np.power, Op.LT: np.less, Op.EQ: np.equal,
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
 }  # fmt: skip
 
-FOLDS: dict[Op, np.ufunc] = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.MIN: np.minimum}
+FOLDS: dict[Op, np.ufunc] = {
+    Op.ADD: np.add,
+    Op.MUL: np.multiply,
+    Op.MAX: np.maximum,
+    Op.MIN: np.minimum,
+}
 
 
 def compute(op: Op, *args: Array) -> Array:
@@ -99,7 +108,9 @@ def to_memory(array: Array, dtype: DType) -> Array:
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """A cast between compute types, or to f16 or bf16 and straight back to f32: truncates to int, ``!= 0`` to bool."""
+    """A cast between compute types, or to f16 or bf16 and straight back to f32: truncates to int,
+    ``!= 0`` to bool.
+    """
     with np.errstate(all="ignore"):
         if dtype.is_bool:
             return np.asarray(array != 0)

@@ -9,14 +9,18 @@ from .expr import Op
 
 __all__ = ["fold_takes", "result_type"]
 
-_FLOAT_ONLY = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FMA))
+_FLOAT_ONLY = frozenset(
+    (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FMA)
+)
 _INT_ONLY = frozenset((Op.FLOORDIV, Op.MOD))
 _NUMBERS = frozenset((Op.NEG, Op.ABS, Op.FLOOR, Op.ADD, Op.SUB, Op.MUL, Op.POW))
 _BITS = frozenset((Op.NOT, Op.AND, Op.OR, Op.XOR))
 
 
 def result_type(op: Op, args: Sequence[DType]) -> DType | None:
-    """The dtype of ``op`` on arguments of these dtypes; None where the operation is not defined on them."""
+    """The dtype of ``op`` on arguments of these dtypes; None where the operation is not defined on
+    them.
+    """
     if len(args) != op.arity:
         return None
     if op is Op.WHERE:
@@ -42,7 +46,9 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
 
 
 def fold_takes(op: Op, dtype: DType) -> bool:
-    """Whether a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min (all) only."""
+    """Whether a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min
+    (all) only.
+    """
     if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
         return False
     return not dtype.is_bool or op in (Op.MAX, Op.MIN)

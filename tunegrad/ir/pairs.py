@@ -2,14 +2,15 @@
 
     sum over k: f32(a[m, k]) * f32(b[k, n])
         -->
-    a2[m, k'] = pair(a[m, 2k'], a[m, 2k'+1])        kernels of their own; of constants, computed at load
+    a2[m, k'] = pair(a[m, 2k'], a[m, 2k'+1])    kernels of their own; of constants, computed at load
     b2[k', n] = pair(b[2k', n], b[2k'+1, n])
-    sum over k': dot2(a2[m, k'], b2[k', n])         an odd k is padded with a zero
+    sum over k': dot2(a2[m, k'], b2[k', n])     an odd k is padded with a zero
 
-Both operands are bf16 before any movement, the sum is in f32, and one of its axes is a whole dimension of both: the
-channels of a convolution, the inner extent of a matrix product. Pairs lie in one word, so that everything else sees a
-product of 32-bit elements. An operand that every product reads but once is paired only where that costs nothing, as
-of a constant. Other sums stay as they are.
+Both operands are bf16 before any movement, the sum is in f32, and one of its axes is a whole
+dimension of both: the channels of a convolution, the inner extent of a matrix product. Pairs lie in
+one word, so that everything else sees a product of 32-bit elements. An operand that every product
+reads but once is paired only where that costs nothing, as of a constant. Other sums stay as they
+are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ __all__ = ["pair_dots"]
 
 
 def pair_dots(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same outputs with products of bf16 tensors summed in pairs; a graph without any keeps its nodes."""
+    """The same outputs with products of bf16 tensors summed in pairs; a graph without any keeps its
+    nodes.
+    """
     new: dict[Node, Node] = {}
     fixed: dict[Node, bool] = {}
     for n in topological(outputs):
@@ -39,7 +42,12 @@ def pair_dots(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _paired_sum(n: Node, fixed: dict[Node, bool]) -> Node | None:
     """The sum ``n`` in pairs, or None where it is none of bf16 products."""
-    if n.op is not GraphOp.REDUCE or n.dtype != F32 or n.srcs[0].op is not GraphOp.MAP or n.srcs[0].arg is not Op.MUL:
+    if (
+        n.op is not GraphOp.REDUCE
+        or n.dtype != F32
+        or n.srcs[0].op is not GraphOp.MAP
+        or n.srcs[0].arg is not Op.MUL
+    ):
         return None
     op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
     product = n.srcs[0]
@@ -82,7 +90,9 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 
 def _dimension(base: Node, moves: tuple[Node, ...], axis: int) -> int | None:
-    """The dimension of ``base`` that is ``axis`` after the movements, all of it; None where there is none."""
+    """The dimension of ``base`` that is ``axis`` after the movements, all of it; None where there
+    is none.
+    """
     for d, extent in enumerate(base.shape):
         at: int | None = d
         for m in moves:
@@ -133,8 +143,12 @@ def _paired(base: Node, d: int) -> Node:
     split = g.reshape(even, (*shape[:d], shape[d] // 2, 2, *shape[d + 1 :]))
     halves = []
     for half in (0, 1):
-        limits = tuple((half, half + 1) if i == d + 1 else (0, e) for i, e in enumerate(split.shape))
-        halves.append(g.reshape(g.shrink(split, limits), (*shape[:d], shape[d] // 2, *shape[d + 1 :])))
+        limits = tuple(
+            (half, half + 1) if i == d + 1 else (0, e) for i, e in enumerate(split.shape)
+        )
+        halves.append(
+            g.reshape(g.shrink(split, limits), (*shape[:d], shape[d] // 2, *shape[d + 1 :]))
+        )
     return g.contiguous(g.elementwise(Op.PAIR, *halves))
 
 
@@ -155,7 +169,9 @@ def _moved(x: Node, moves: tuple[Node, ...], at: int, extent: int) -> Node:
         elif m.op is GraphOp.PAD:
             x = g.pad(x, arg)
         elif m.op is GraphOp.SHRINK:
-            x = g.shrink(x, tuple((0, x.shape[at]) if i == at else limit for i, limit in enumerate(arg)))
+            x = g.shrink(
+                x, tuple((0, x.shape[at]) if i == at else limit for i, limit in enumerate(arg))
+            )
         elif m.op is GraphOp.FLIP:
             x = g.flip(x, arg)
         else:

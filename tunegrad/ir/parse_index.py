@@ -2,10 +2,11 @@
 
     index      := [term ("+" term)*] ["+" integer] | integer       term := [integer "*"] atom
     atom       := axis | "(" index ")//" integer | "(" index ")%" integer
-    condition  := range ("&" range)* | "never" | "always"            range := integer "<=" index "<" integer
+    condition  := range ("&" range)* | "never" | "always"            range := integer "<=" index "<"
+                                                                     integer
 
-Only what the index algebra would print is accepted: terms in order, nothing left to simplify. So a text has one
-reading, and an index has one text.
+Only what the index algebra would print is accepted: terms in order, nothing left to simplify. So a
+text has one reading, and an index has one text.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ def _atom(text: Scanner, axes: Mapping[str, int], depth: int) -> _Atom:
         name = text.match(NAME, "an axis, a number or '('")
         extent = axes.get(name)
         if extent is None or extent < 2:
-            text.fail(f"an axis with an extent above 1 ({', '.join(n for n, e in axes.items() if e > 1)})", begin)
+            text.fail(
+                "an axis with an extent above 1 "
+                f"({', '.join(n for n, e in axes.items() if e > 1)})",
+                begin,
+            )
         return Var(name, 0, extent - 1)
     if depth >= _DEPTH:
         text.fail(f"divisions at most {_DEPTH} deep", begin)

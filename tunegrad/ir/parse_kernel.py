@@ -1,6 +1,7 @@
 """A kernel from its canonical text, which may be anybody's.
 
-    text  -->  axes of every stage  -->  parameters, stages  -->  verified  -->  prints as that text, or is refused
+    text  -->  axes of every stage  -->  parameters, stages  -->  verified  -->  prints as that
+    text, or is refused
 
     kernel     := "kernel" param* axis stage+ ["  schedule " actions]            a line each
     param      := "  param p0 " dtype "[" extent, ... "] " ("in" | "const" | "out") " " layout
@@ -8,15 +9,17 @@
     axis       := "  axis " (name ":" extent)*
     stage      := "  v0 = " op " over " (name ":" extent)* " in " dtype ": " expression
                 | "  store " place [" over " (name ":" extent)*] " = " expression
-                | "  t0 = " expression                        for what stages share, where there are several stores
+                | "  t0 = " expression                        for what stages share, where there are
+                                                              several stores
     place      := "p0[" index, ... [" if " condition] "]"
     expression := literal ":" dtype | place | "v0" | "t0" | op "(" expression, ... ")"
                 | dtype "(" (expression | index) ")" | "(" condition ")"
 
-The text has no dtypes of operations, since their arguments decide them; no extent of a layout's innermost part, which
-is the step of the next one; and no name and origin of the kernel, which are no part of it. In a kernel of one store it
-does not say which subexpressions are one node: equal ones become one. Sizes and nesting are bounded, so whatever the
-text is takes some milliseconds: it is a kernel or a KernelTextError.
+The text has no dtypes of operations, since their arguments decide them; no extent of a layout's
+innermost part, which is the step of the next one; and no name and origin of the kernel, which are
+no part of it. In a kernel of one store it does not say which subexpressions are one node: equal
+ones become one. Sizes and nesting are bounded, so whatever the text is takes some milliseconds: it
+is a kernel or a KernelTextError.
 """
 
 from __future__ import annotations
@@ -66,27 +69,39 @@ _CONDITION = re.compile(r"\((?:-?[0-9]+<=|never\)|always\))")
 
 
 def parse_kernel(text: str) -> Kernel:
-    """The kernel whose canonical text this is; it passes the verifier, and its ``text`` is this one.
+    """The kernel whose canonical text this is; it passes the verifier, and its ``text`` is this
+    one.
 
     Raises KernelTextError, and nothing else, for every other text.
     """
     if len(text) > LONGEST_KERNEL:
-        raise KernelTextError(LONGEST_KERNEL, f"{len(text)} characters", f"at most {LONGEST_KERNEL}")
+        raise KernelTextError(
+            LONGEST_KERNEL, f"{len(text)} characters", f"at most {LONGEST_KERNEL}"
+        )
     kernel = _Reader(Scanner(text)).kernel()
     try:
         verify_kernel(kernel, _POINTS)
     except VerifyError as error:
-        raise KernelTextError(0, f"what breaks a rule: {str(error)[:_SHOWN]}", "a sound kernel") from None
-    if kernel.text != text:
-        same = next((i for i, (a, b) in enumerate(zip(kernel.text, text, strict=False)) if a != b), len(kernel.text))
         raise KernelTextError(
-            same, f"{text[same : same + 20]!a}", f"{kernel.text[same : same + 20]!a}, as it is printed"
+            0, f"what breaks a rule: {str(error)[:_SHOWN]}", "a sound kernel"
+        ) from None
+    if kernel.text != text:
+        same = next(
+            (i for i, (a, b) in enumerate(zip(kernel.text, text, strict=False)) if a != b),
+            len(kernel.text),
+        )
+        raise KernelTextError(
+            same,
+            f"{text[same : same + 20]!a}",
+            f"{kernel.text[same : same + 20]!a}, as it is printed",
         )
     return kernel
 
 
 def read_back(text: str) -> Kernel | None:
-    """The kernel of a stored text; None where it is none to this version: of another one, or a stranger's."""
+    """The kernel of a stored text; None where it is none to this version: of another one, or a
+    stranger's.
+    """
     try:
         return parse_kernel(text)
     except KernelTextError:
@@ -106,8 +121,9 @@ class _Shared:
 class _Reader:
     """Reads one text. Mutable.
 
-    ``own`` are the axes of the stages by where they stand in the text, and where they end; ``once`` the expressions
-    of a kernel of one store by their texts. ``nodes`` and ``depth`` are those of the expressions read so far.
+    ``own`` are the axes of the stages by where they stand in the text, and where they end; ``once``
+    the expressions of a kernel of one store by their texts. ``nodes`` and ``depth`` are those of
+    the expressions read so far.
     """
 
     text: Scanner
@@ -176,9 +192,15 @@ class _Reader:
             dim = text.integer(low=0)
             step = text.integer(low=2) if text.skips("/") else 1
             parts.append((dim, step, text.integer(low=0) if text.skips(":") else None))
-            if dim >= len(shape) or (step > 1 and parts[-1][2] is None) or len(parts) > 2 * _DIMENSIONS:
+            if (
+                dim >= len(shape)
+                or (step > 1 and parts[-1][2] is None)
+                or len(parts) > 2 * _DIMENSIONS
+            ):
                 text.fail(f"a layout of {len(shape)} dimensions", at)
-        layout = Layout(shape, tuple(Part(d, step, _extent(d, e, shape, parts)) for d, step, e in parts))
+        layout = Layout(
+            shape, tuple(Part(d, step, _extent(d, e, shape, parts)) for d, step, e in parts)
+        )
         try:
             layout.verify()
         except ShapeError:
@@ -271,7 +293,11 @@ class _Reader:
         begin = self.text.at
         self._charge(1, level)
         x = self._read(level)
-        return x if self.once is None else self.once.setdefault(self.text.text[begin : self.text.at], x)
+        return (
+            x
+            if self.once is None
+            else self.once.setdefault(self.text.text[begin : self.text.at], x)
+        )
 
     def _charge(self, nodes: int, depth: int) -> None:
         self.nodes += nodes
@@ -309,7 +335,9 @@ class _Reader:
         shown = text.match(_LITERAL, "a literal")[:-1]
         dtype = self._dtype()
         try:
-            value = {"True": True, "False": False}[shown] if dtype.is_bool else _number(shown, dtype)
+            value = (
+                {"True": True, "False": False}[shown] if dtype.is_bool else _number(shown, dtype)
+            )
         except (KeyError, ValueError, OverflowError):
             text.fail(f"a literal of {dtype}", begin)
         return Const(value, dtype)
@@ -393,8 +421,12 @@ def _number(shown: str, dtype: DType) -> float | int:
     return float(shown) if dtype.is_float else int(shown)
 
 
-def _extent(dim: int, stated: int | None, shape: tuple[int, ...], parts: list[tuple[int, int, int | None]]) -> int:
-    """The extent of a part; where the text leaves it out, what the next part of the dimension steps by, if any."""
+def _extent(
+    dim: int, stated: int | None, shape: tuple[int, ...], parts: list[tuple[int, int, int | None]]
+) -> int:
+    """The extent of a part; where the text leaves it out, what the next part of the dimension steps
+    by, if any.
+    """
     if stated is not None:
         return stated
     return min((step for d, step, _ in parts if d == dim and step > 1), default=shape[dim])

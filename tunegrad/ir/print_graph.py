@@ -31,7 +31,9 @@ def print_graph(outputs: tuple[Node, ...]) -> str:
 
 
 def _before(n: Node) -> tuple[str, ...]:
-    """What stands between the operation and its sources: names, values, the operation of a map or reduction."""
+    """What stands between the operation and its sources: names, values, the operation of a map or
+    reduction.
+    """
     arg = cast(Any, n.arg)
     if n.op is GraphOp.CONST:
         data = cast(ConstData, arg)
@@ -63,7 +65,9 @@ def _after(n: Node) -> tuple[str, ...]:
     if n.op is GraphOp.SHRINK:
         return ("limits=" + _tuple(f"{a}:{b}" for a, b in arg),)
     if n.op is GraphOp.WINDOW:
-        return tuple(f"{k}={v}" for k, v in zip(("dim", "size", "stride", "dilation"), arg, strict=True))
+        return tuple(
+            f"{k}={v}" for k, v in zip(("dim", "size", "stride", "dilation"), arg, strict=True)
+        )
     return ()
 
 

@@ -1,22 +1,26 @@
-"""A program: a loop tree lowered for one target. Structured, typed, in execution order; ready to print.
+"""A program: a loop tree lowered for one target.
 
-It is SPMD: every thread of a team (CPU) or work-item of a group (GPU) runs the whole body. ``For`` loops of kind
+Structured, typed, in execution order; ready to print.
 
-    serial   run by everyone, all iterations
-    thread   iterations split in contiguous shares over ``count`` CPU threads, or one per GPU work-group
-    local    one iteration per GPU work-item of the group
+It is SPMD: every thread of a team (CPU) or work-item of a group (GPU) runs the whole body. ``For``
+loops of kind
 
-so code outside ``thread`` and ``local`` loops runs everywhere, and may store only to memory that is private or to
-the same values. ``Barrier`` waits for the whole team (CPU) or group (GPU).
+    serial  run by everyone, all iterations
+    thread  iterations split in contiguous shares over ``count`` CPU threads, or one per GPU
+            work-group
+    local   one iteration per GPU work-item of the group
 
-Addresses are ``Index`` sums over loop variables, in elements. A vector instruction names its lane variable:
-``Load(lane="n2", offset=16*n0+n2)`` is a contiguous load of ``vtype.lanes`` elements; a coefficient of 0 is a splat
-of one scalar, any other a strided gather. A value is an int id, defined once, and visible in the blocks inside its
-own.
+so code outside ``thread`` and ``local`` loops runs everywhere, and may store only to memory that is
+private or to the same values. ``Barrier`` waits for the whole team (CPU) or group (GPU).
 
-Buffers are the parameters and the ``Alloc``s. Spaces: ``thread`` is private to a thread, ``team`` shared by all of
-them, ``shared`` is a GPU group's local memory. ``Pack``s are extra constant buffers, filled once when a model is
-loaded.
+Addresses are ``Index`` sums over loop variables, in elements. A vector instruction names its lane
+variable: ``Load(lane="n2", offset=16*n0+n2)`` is a contiguous load of ``vtype.lanes`` elements; a
+coefficient of 0 is a splat of one scalar, any other a strided gather. A value is an int id, defined
+once, and visible in the blocks inside its own.
+
+Buffers are the parameters and the ``Alloc``s. Spaces: ``thread`` is private to a thread, ``team``
+shared by all of them, ``shared`` is a GPU group's local memory. ``Pack``s are extra constant
+buffers, filled once when a model is loaded.
 """
 
 from __future__ import annotations
@@ -102,7 +106,8 @@ Assign = Callable[[NDArray[np.generic], NDArray[np.generic]], None]
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A constant staged at load: element ``v`` (row-major over ``extents``) of ``name`` is ``source[offset]``, or zero.
+    """A constant staged at load: element ``v`` (row-major over ``extents``) of ``name`` is
+    ``source[offset]``, or zero.
 
     ``offset`` and ``valid`` are over the variables ``variables``, one per extent.
     """
@@ -123,11 +128,16 @@ class Pack:
         return total
 
     def run(
-        self, source: NDArray[np.generic], into: NDArray[np.generic] | None = None, assign: Assign | None = None
+        self,
+        source: NDArray[np.generic],
+        into: NDArray[np.generic] | None = None,
+        assign: Assign | None = None,
     ) -> NDArray[np.generic]:
-        """The packed flat array, from the flat ``source`` buffer; ``into``, where that is given, is filled with it.
+        """The packed flat array, from the flat ``source`` buffer; ``into``, where that is given, is
+        filled with it.
 
-        ``assign(to, values)`` copies large parts, strided ones on either side; without it numpy does.
+        ``assign(to, values)`` copies large parts, strided ones on either side; without it numpy
+        does.
         """
         flat = np.empty(self.size, source.dtype) if into is None else into
         shape = (1,) * len(self.extents)
@@ -141,11 +151,20 @@ class Pack:
         steps = [self.offset.coefficient(v) for v in self.variables]
         counts = [s for s in steps if s is not None and s >= 0]
         if len(counts) == len(steps) and keep.size <= _PARTS:
-            _copy_valid(flat.reshape(self.extents), keep, source, self.offset.const, counts, assign or _assign)
+            _copy_valid(
+                flat.reshape(self.extents),
+                keep,
+                source,
+                self.offset.const,
+                counts,
+                assign or _assign,
+            )
         else:
             offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
             picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
-            flat.reshape(self.extents)[...] = picked if self.valid.always else np.where(keep, picked, 0)
+            flat.reshape(self.extents)[...] = (
+                picked if self.valid.always else np.where(keep, picked, 0)
+            )
         return flat
 
 
@@ -165,7 +184,8 @@ def _copy_valid(
     steps: list[int],
     assign: Assign,
 ) -> None:
-    """``to[i, j, ..] = source[start + i*steps[0] + ..]`` where ``keep``, broadcast to ``to``, is true; else zero.
+    """``to[i, j, ..] = source[start + i*steps[0] + ..]`` where ``keep``, broadcast to ``to``, is
+    true; else zero.
 
     Where it is neither true nor false everywhere, the dimension that moves furthest is taken apart.
     """
@@ -176,13 +196,16 @@ def _copy_valid(
         if start < 0 or last >= source.size:
             raise InternalError(f"pack: elements {start} to {last} of a constant of {source.size}")
         strides = [s * source.itemsize for s in steps]
-        assign(to, np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False))
+        assign(
+            to, np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False)
+        )
     else:
         d = max((d for d, n in enumerate(keep.shape) if n > 1), key=lambda d: steps[d])
         whole = np.asarray(np.moveaxis(keep, d, 0).reshape(to.shape[d], -1).all(axis=1))
         ends = [0, *(np.flatnonzero(whole[1:] != whole[:-1]) + 1).tolist(), to.shape[d]]
         for lo, hi in pairwise(ends):
-            # what holds for a whole run is copied at once; the rest one by one, so that the condition gets simpler
+            # what holds for a whole run is copied at once; the rest one by one, so that the
+            # condition gets simpler
             for a, b in [(lo, hi)] if whole[lo] else [(i, i + 1) for i in range(lo, hi)]:
                 part = (slice(None),) * d + (slice(a, b),)
                 _copy_valid(to[part], keep[part], source, start + a * steps[d], steps, assign)
@@ -199,7 +222,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``id`` = ``buffer[offset]``; lanes where ``mask`` (a bool value id) is false read nothing and give zero.
+    """``id`` = ``buffer[offset]``; lanes where ``mask`` (a bool value id) is false read nothing and
+    give zero.
 
     ``prefetch`` asks for the cache line that many bytes further on; a hint without meaning.
     """
@@ -231,7 +255,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``id`` = ``op(args)``; arguments and result have equal lanes. ``FMA(a, b, c)`` is a*b + c, rounded once."""
+    """``id`` = ``op(args)``; arguments and result have equal lanes.
+
+    ``FMA(a, b, c)`` is a*b + c, rounded once.
+    """
 
     id: int
     op: Op
@@ -290,7 +317,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """``id`` = whether ``valid`` holds (per lane when it depends on ``lane``); a bool of ``lanes`` lanes."""
+    """``id`` = whether ``valid`` holds (per lane when it depends on ``lane``); a bool of ``lanes``
+    lanes.
+    """
 
     id: int
     valid: Valid
@@ -326,7 +355,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for var in range(0, min(stops))``; ``inner`` is the number of threads nested inside each share (two axes).
+    """``for var in range(0, min(stops))``; ``inner`` is the number of threads nested inside each
+    share (two axes).
 
     ``extent`` bounds every stop (the variable's range is ``[0, extent)``).
     """
@@ -362,7 +392,9 @@ Instr = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``threads`` is the CPU team's size, or the number of work-groups; ``local`` the work-items of a group."""
+    """``threads`` is the CPU team's size, or the number of work-groups; ``local`` the work-items of
+    a group.
+    """
 
     name: str
     params: tuple[Buffer, ...]
@@ -379,7 +411,9 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """32 hex digits that identify the program; equal programs are compiled and measured once."""
+        """32 hex digits that identify the program; equal programs are compiled and measured
+        once.
+        """
         return key_of(self.text)
 
     def __str__(self) -> str:
@@ -447,10 +481,16 @@ def _line(i: Instr) -> str:
             return f"%{id} = {value!r} {t}"
         case Load(id, buffer, offset, t, lane, mask, ahead):
             hint = f" prefetch {ahead}" if ahead else ""
-            return f"%{id} = {buffer}[{offset}] {t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
+            return (
+                f"%{id} = {buffer}[{offset}] "
+                f"{t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
+            )
         case Store(buffer, offset, value, t, lane, mask, stream):
             hint = " stream" if stream else ""
-            return f"{buffer}[{offset}] = %{value} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
+            return (
+                f"{buffer}[{offset}] = %{value} "
+                f"{t}{f' lane {lane}' if lane else ''}{_masked(mask)}{hint}"
+            )
         case Compute(id, op, args, t):
             return f"%{id} = {op} {' '.join(f'%{a}' for a in args)} {t}"
         case Convert(id, arg, t):

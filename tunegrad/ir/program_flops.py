@@ -1,7 +1,8 @@
-"""Floating-point operations that a program executes, with all that its padding, tails and masks waste.
+"""Floating-point operations that a program executes, with all that its padding, tails and masks
+waste.
 
 for a in 5:
-    if a < 4:  fma f32x16          4 times 2 x 16 operations, also where a mask hides some of the lanes
+    if a < 4:  fma f32x16       4 times 2 x 16 operations, also where a mask hides some of the lanes
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ __all__ = ["executed_flops"]
 _FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0}
 
 _MAX_STEPS = 200_000
-"""Blocks that are visited, at most: loops whose bodies do not depend on them are multiplied, the others are run."""
+"""Blocks that are visited, at most: loops whose bodies do not depend on them are multiplied,
+the others are run.
+"""
 
 
 def executed_flops(program: Program) -> int | None:
-    """Operations of one run, all lanes and all threads: arithmetic and selections count 1, FMA 2, DOT2_ADD 4, a fold 1.
+    """Operations of one run, all lanes and all threads: arithmetic and selections count 1, FMA 2,
+    DOT2_ADD 4, a fold 1.
 
     None for a program of work-items, and for one whose conditions take too long to follow.
     """
@@ -37,7 +41,10 @@ class _TooManyError(Exception):
 
 
 class _Counter:
-    """Remembers what a block costs under the loop variables that its conditions mention. Mutable."""
+    """Remembers what a block costs under the loop variables that its conditions mention.
+
+    Mutable.
+    """
 
     def __init__(self) -> None:
         self._names: dict[int, frozenset[str]] = {}

@@ -1,4 +1,5 @@
-"""Bounds of an index where conditions hold: what masks, loop stops and branches say about an address.
+"""Bounds of an index where conditions hold: what masks, loop stops and branches say about an
+address.
 
 A fact is an index that is >= 0. Adding ``c >= 0`` times a fact to an index only raises it, so
 
@@ -30,7 +31,10 @@ def condition_facts(valid: Valid) -> Facts:
 
 
 def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
-    """What holds inside a loop: its variable is below every stop. ``a // d > v`` also gives ``a >= d * (v + 1)``."""
+    """What holds inside a loop: its variable is below every stop.
+
+    ``a // d > v`` also gives ``a >= d * (v + 1)``.
+    """
     facts: list[Index] = []
     for stop in stops:
         gap = stop - var - 1

@@ -1,4 +1,5 @@
-"""The float64 reference of a kernel: the same computation with every float in f64, inputs as they are.
+"""The float64 reference of a kernel: the same computation with every float in f64, inputs as they
+are.
 
     v0 = add over ra in f32: mul(p1[a, ra], p2[ra, b])
     store p0[a, b] = max(v0, 0.0)
@@ -6,7 +7,8 @@
     v0 = add over ra in f64: mul(f64(p1[a, ra]), f64(p2[ra, b]))
     store p0[a, b] = max(v0, 0.0)                                   with p0 in f64
 
-Casts to f16 and bf16 stay: they are roundings that the model asks for. Products of bf16 pairs are written out.
+Casts to f16 and bf16 stay: they are roundings that the model asks for. Products of bf16 pairs are
+written out.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ __all__ = ["in_float64"]
 
 
 def in_float64(k: Kernel) -> Kernel:
-    """``k`` computed and stored in f64 (where it is floating point); inputs and layouts unchanged."""
+    """``k`` computed and stored in f64 (where it is floating point); inputs and layouts
+    unchanged.
+    """
     stages: list[Stage] = []
     outputs = {p.name: p.dtype for p in k.outputs}
     memo: dict[int, Expr] = {}
@@ -33,7 +37,9 @@ def in_float64(k: Kernel) -> Kernel:
             if outputs[s.param].is_float and expr.dtype != F64:
                 expr = _to_f64(expr)
             stages.append(replace(s, expr=expr))
-    params = tuple(replace(p, dtype=F64) if p.role == "out" and p.dtype.is_float else p for p in k.params)
+    params = tuple(
+        replace(p, dtype=F64) if p.role == "out" and p.dtype.is_float else p for p in k.params
+    )
     return replace(k, params=params, stages=tuple(stages), name=f"{k.name} in f64")
 
 

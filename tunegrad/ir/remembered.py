@@ -15,11 +15,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def remembered(most: int) -> Callable[[Callable[Concatenate[Kernel, P], T]], Callable[Concatenate[Kernel, P], T]]:
-    """Decorates a function of a kernel, and of hashable arguments, to keep the ``most`` values that were last found.
+def remembered(
+    most: int,
+) -> Callable[[Callable[Concatenate[Kernel, P], T]], Callable[Concatenate[Kernel, P], T]]:
+    """Decorates a function of a kernel, and of hashable arguments, to keep the ``most`` values that
+    were last found.
 
-    Kernels are told apart by their text and fixed actions: a text is hashed once, a kernel each time it is looked up.
-    Several threads may ask at once.
+    Kernels are told apart by their text and fixed actions: a text is hashed once, a kernel each
+    time it is looked up. Several threads may ask at once.
     """
 
     def decorate(f: Callable[Concatenate[Kernel, P], T]) -> Callable[Concatenate[Kernel, P], T]:

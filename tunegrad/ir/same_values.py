@@ -1,9 +1,12 @@
-"""What the stored values of a program depend on: which loop variables, where that is all; or on who runs it.
+"""What the stored values of a program depend on: which loop variables, where that is all; or on who
+runs it.
 
-read-only memory, and memory that nobody writes meanwhile      the variables of the address and the mask
-private memory, memory that others write                       who runs it
-a register after a loop over threads or work-items wrote it    who runs it: each ran other iterations
-a register after any other loop                                what is left without the loop's variable
+read-only memory, and memory that nobody writes meanwhile    the variables of the address and the
+                                                             mask
+private memory, memory that others write                     who runs it
+a register after a loop over threads or work-items wrote it  who runs it: each ran other iterations
+a register after any other loop                              what is left without the loop's
+                                                             variable
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from .program import Instr
 __all__ = ["Depends", "Memory", "depends"]
 
 Depends = frozenset[str] | None
-"""Names of the variables that a value is a function of; None: it also depends on who computes it."""
+"""Names of the variables that a value is a function of; None: it also depends on who computes
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Which loads read the same whoever runs them: ``stable`` ones, by identity, and those of ``read_only`` buffers.
+    """Which loads read the same whoever runs them: ``stable`` ones, by identity, and those of
+    ``read_only`` buffers.
 
     Loops of kind ``actors`` give every actor other iterations.
     """
@@ -55,7 +61,9 @@ class _Values:
             elif isinstance(i, p.Write):
                 self.registers[i.name] = self.values[i.value]
             elif isinstance(i, p.Store):
-                self.stores[id(i)] = _both(self.stores.get(id(i), frozenset()), self.values[i.value])
+                self.stores[id(i)] = _both(
+                    self.stores.get(id(i), frozenset()), self.values[i.value]
+                )
             elif not isinstance(i, p.Register | p.Barrier):
                 self.values[i.id] = self._value(i)
 
@@ -72,7 +80,13 @@ class _Values:
             return self.registers.get(i.name)
         if isinstance(i, p.Number):
             return frozenset()
-        used = i.args if isinstance(i, p.Compute) else (i.mask, i.yes, i.no) if isinstance(i, p.Select) else None
+        used = (
+            i.args
+            if isinstance(i, p.Compute)
+            else (i.mask, i.yes, i.no)
+            if isinstance(i, p.Select)
+            else None
+        )
         if used is None:
             assert isinstance(i, p.Convert | p.Splat | p.Fold)  # all others have no value
             used = (i.arg,)
@@ -87,7 +101,9 @@ class _Values:
         while True:  # each round adds names, or who runs it: it ends
             start = dict(self.registers)
             self.block(i.body)
-            self.registers = {n: _both(start[n], d) if n in start else d for n, d in self.registers.items()}
+            self.registers = {
+                n: _both(start[n], d) if n in start else d for n, d in self.registers.items()
+            }
             if self.registers == start:
                 break
         shared_out = i.kind in ("local", self.memory.actors)

@@ -1,4 +1,7 @@
-"""Reads a text from left to right. What is not there is a KernelTextError, which says what is, and where."""
+"""Reads a text from left to right.
+
+What is not there is a KernelTextError, which says what is, and where.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ _LEAVES = (GraphOp.INPUT, GraphOp.CONST, GraphOp.FULL, GraphOp.IOTA)
 
 
 def verify_graph(outputs: tuple[Node, ...]) -> None:
-    """Raise VerifyError, naming the node and the rule, unless every node is what its sources and argument imply."""
+    """Raise VerifyError, naming the node and the rule, unless every node is what its sources and
+    argument imply.
+    """
     inputs: dict[str, Node] = {}
     for n in g.topological(outputs):
         if any(s < 0 or type(s) is not int for s in n.shape):
@@ -39,7 +41,9 @@ def _is_argument(op: GraphOp, arg: object) -> bool:
     if op is GraphOp.PAD or op is GraphOp.SHRINK:
         return isinstance(arg, tuple) and all(_is_ints(pair) and len(pair) == 2 for pair in arg)
     if op is GraphOp.REDUCE:
-        return isinstance(arg, tuple) and len(arg) == 2 and isinstance(arg[0], Op) and _is_ints(arg[1])
+        return (
+            isinstance(arg, tuple) and len(arg) == 2 and isinstance(arg[0], Op) and _is_ints(arg[1])
+        )
     if op is GraphOp.WINDOW:
         return isinstance(arg, tuple) and _is_ints(arg) and len(arg) == 4
     if op is GraphOp.PERMUTE or op is GraphOp.FLIP:
@@ -47,7 +51,8 @@ def _is_argument(op: GraphOp, arg: object) -> bool:
     if op is GraphOp.FULL:
         return isinstance(arg, tuple) and len(arg) == 3
     kinds = {
-        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int, GraphOp.MAP: Op, GraphOp.CAST: DType,
+        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int, GraphOp.MAP: Op,
+        GraphOp.CAST: DType,
         GraphOp.RESHAPE: type(None), GraphOp.EXPAND: type(None), GraphOp.CONTIGUOUS: g.Fence | None,
     }  # fmt: skip
     return isinstance(arg, kinds[op])
@@ -64,7 +69,9 @@ def _verify_leaf(n: Node) -> None:
     if n.op is GraphOp.CONST:
         data = cast(ConstData, arg)
         if data.array.shape != n.shape or data.array.dtype != n.dtype.numpy:
-            raise VerifyError(f"graph: {n!r} holds an array of {data.array.dtype}{list(data.array.shape)}")
+            raise VerifyError(
+                f"graph: {n!r} holds an array of {data.array.dtype}{list(data.array.shape)}"
+            )
     if n.op is GraphOp.FULL and g.full(arg[2], n.shape, n.dtype).arg != arg:
         raise VerifyError(f"graph: {n!r}: {arg[2]!r} is not a value of {n.dtype} in its one form")
     if n.op is GraphOp.IOTA and not (0 <= arg < len(n.shape) and not n.dtype.is_bool):
@@ -77,7 +84,9 @@ def _verify_node(n: Node) -> None:
     except (UserError, TypeError, ValueError) as e:
         raise VerifyError(f"graph: {n!r} of {', '.join(map(repr, n.srcs))}: {e}") from e
     if (shape, dtype) != (n.shape, n.dtype):
-        raise VerifyError(f"graph: {n!r} should be {dtype}{list(shape)} by its sources and argument")
+        raise VerifyError(
+            f"graph: {n!r} should be {dtype}{list(shape)} by its sources and argument"
+        )
 
 
 def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
@@ -86,7 +95,9 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
     if op is GraphOp.MAP:
         made = g.elementwise(arg, *n.srcs)
         if result_type(arg, [s.dtype for s in n.srcs]) != made.dtype:
-            raise VerifyError(f"graph: {n!r}: {arg} is not defined on {', '.join(str(s.dtype) for s in n.srcs)}")
+            raise VerifyError(
+                f"graph: {n!r}: {arg} is not defined on {', '.join(str(s.dtype) for s in n.srcs)}"
+            )
         return made.shape, made.dtype
     if op is GraphOp.CAST:
         return x.shape, cast(DType, arg)

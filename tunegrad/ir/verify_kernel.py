@@ -1,8 +1,9 @@
-"""The kernel's verifier: names, types, scopes, bounds, and that every output element is written exactly once.
+"""The kernel's verifier: names, types, scopes, bounds, and that every output element is written
+exactly once.
 
-Bounds are proved from the index algebra and the conditions of a load, and by running through all values of the axes
-concerned where that is not enough; what neither settles is rejected. A dimension that all stores of an output count
-through by an axis of its own is left out of that.
+Bounds are proved from the index algebra and the conditions of a load, and by running through all
+values of the axes concerned where that is not enough; what neither settles is rejected. A dimension
+that all stores of an output count through by an axis of its own is left out of that.
 """
 
 from __future__ import annotations
@@ -57,13 +58,21 @@ class _Verifier:
 
     def run(self) -> None:
         k = self.kernel
-        names = [p.name for p in k.params] + [a.name for a in k.all_axes()] + [r.name for r in k.reduces]
+        names = (
+            [p.name for p in k.params]
+            + [a.name for a in k.all_axes()]
+            + [r.name for r in k.reduces]
+        )
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise self.fail(f"name {twice[0]!r} is used twice among parameters, axes and reductions")
+            raise self.fail(
+                f"name {twice[0]!r} is used twice among parameters, axes and reductions"
+            )
         for p in k.params:
             if p.layout.shape != p.shape:
-                raise self.fail(f"parameter {p.name} of shape {p.shape} has a layout of shape {p.layout.shape}")
+                raise self.fail(
+                    f"parameter {p.name} of shape {p.shape} has a layout of shape {p.layout.shape}"
+                )
         for a in k.all_axes():
             if a.extent < 1:
                 raise self.fail(f"axis {a.name} has extent {a.extent}, must be >= 1")
@@ -106,7 +115,9 @@ class _Verifier:
                 self._load(x)
             elif isinstance(x, Value):
                 if self.values.get(x.stage) != x.dtype:
-                    raise self.fail(f"{x.stage} is read as {x.dtype}; earlier reductions: {self.values}")
+                    raise self.fail(
+                        f"{x.stage} is read as {x.dtype}; earlier reductions: {self.values}"
+                    )
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
                 if x.dtype.is_bool or x.dtype.is_pair or x.dtype.bits == 16:
@@ -123,22 +134,34 @@ class _Verifier:
     def _const(self, x: Const) -> None:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
         if type(x.value) is not kind or x.dtype.bits == 16:
-            raise self.fail(f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}")
+            raise self.fail(
+                f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}"
+            )
         if kind is int and not _low(x.dtype) <= x.value < _low(x.dtype) + (1 << x.dtype.bits):
             raise self.fail(f"constant {x.value} does not fit {x.dtype}")
 
     def _cast(self, x: Cast) -> None:
-        if x.x.dtype == x.dtype or (16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)):
-            raise self.fail(f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from f32 only")
+        if x.x.dtype == x.dtype or (
+            16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)
+        ):
+            raise self.fail(
+                f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from "
+                "f32 only"
+            )
         if x.dtype.is_pair or x.x.dtype.is_pair:
-            raise self.fail(f"{x}: no cast from {x.x.dtype} to {x.dtype}; pairs are made and taken apart by operations")
+            raise self.fail(
+                f"{x}: no cast from {x.x.dtype} to {x.dtype}; pairs are made and taken apart "
+                "by operations"
+            )
 
     def _apply(self, x: Apply) -> None:
         types = [a.dtype for a in x.args]
         if x.op is Op.DOT2_ADD:
             raise self.fail(f"{x.op} is an operation of programs")
         if any(t.bits == 16 for t in types):
-            raise self.fail(f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32")
+            raise self.fail(
+                f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32"
+            )
         if result_type(x.op, types) != x.dtype:
             raise self.fail(f"{x.op} on {', '.join(map(str, types))} does not give {x.dtype}")
 
@@ -155,7 +178,10 @@ class _Verifier:
 
     def _index(self, index: tuple[Index, ...], p: Param) -> None:
         if len(index) != len(p.shape):
-            raise self.fail(f"{p.name}{list(index)} has {len(index)} indices, {p.name} has {len(p.shape)} dimensions")
+            raise self.fail(
+                f"{p.name}{list(index)} has {len(index)} indices, {p.name} has {len(p.shape)} "
+                "dimensions"
+            )
         for i in index:
             self._scope(i)
 
@@ -166,7 +192,10 @@ class _Verifier:
     def _scope(self, index: Index) -> None:
         for v in index.variables():
             if self.scope.get(v.name) != v.hi + 1 or v.lo != 0:
-                raise self.fail(f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: {self.scope}")
+                raise self.fail(
+                    f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: "
+                    f"{self.scope}"
+                )
 
     def _bounds(self, index: tuple[Index, ...], valid: Valid, p: Param) -> None:
         if valid.never:
@@ -176,7 +205,9 @@ class _Verifier:
                 continue
             names = sorted(i.names() | valid.names())
             if not self.searchable(prod(self.scope[n] for n in names)):
-                raise self.fail(f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})")
+                raise self.fail(
+                    f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})"
+                )
             env = _grid({n: self.scope[n] for n in names})
             values = np.asarray(i.evaluate(cast(Any, env)))
             wrong = _holds(valid, env) & ((values < 0) | (values >= extent))
@@ -190,10 +221,16 @@ class _Verifier:
             axes = (*self.kernel.axes, *s.axes)
             if prod(a.extent for a in axes) != prod(p.shape):
                 points = "*".join(str(a.extent) for a in axes)
-                raise self.fail(f"store to {p.name} runs over {points} points for {prod(p.shape)} elements")
+                raise self.fail(
+                    f"store to {p.name} runs over {points} points for {prod(p.shape)} elements"
+                )
             if _is_mixed_radix(s.index, axes, p.shape):
                 return
-        dims = [d for d in range(len(p.shape)) if not all(_counted_through(s, d, p.shape[d]) for s in stores)]
+        dims = [
+            d
+            for d in range(len(p.shape))
+            if not all(_counted_through(s, d, p.shape[d]) for s in stores)
+        ]
         shape = [p.shape[d] for d in dims]
         grids = [self._own_axes(s, dims) for s in stores]
         if not self.searchable(prod(shape), *(prod(g.values()) for g in grids)):
@@ -202,18 +239,24 @@ class _Verifier:
         found = np.concatenate(places) if places else np.zeros(0, np.int64)
         if len(found) != prod(shape) or len(np.unique(found)) != len(found):
             what = (
-                f"store to {p.name}{list(stores[0].index)} writes" if len(stores) == 1 else f"stores to {p.name} write"
+                f"store to {p.name}{list(stores[0].index)} writes"
+                if len(stores) == 1
+                else f"stores to {p.name} write"
             )
             raise self.fail(f"{what} some elements twice and some never")
 
     def _own_axes(self, s: Store, dims: list[int]) -> dict[str, int]:
-        """Extents of the axes that a store runs over, less those that count through the other dimensions."""
+        """Extents of the axes that a store runs over, less those that count through the other
+        dimensions.
+        """
         gone = {n for d, i in enumerate(s.index) if d not in dims for n in i.names()}
         return {a.name: a.extent for a in (*self.kernel.axes, *s.axes) if a.name not in gone}
 
 
 def _counted_through(s: Store, d: int, extent: int) -> bool:
-    """Whether dimension ``d`` of a store's index is one axis, of that extent, that no other part of it uses."""
+    """Whether dimension ``d`` of a store's index is one axis, of that extent, that no other part of
+    it uses.
+    """
     i = s.index[d]
     if (i.lo, i.hi) != (0, extent - 1) or len(i.terms) != 1:
         return False
@@ -224,7 +267,9 @@ def _counted_through(s: Store, d: int, extent: int) -> bool:
     return i.names().isdisjoint(s.valid.names().union(*others))
 
 
-def _places(s: Store, dims: list[int], shape: list[int], grid: Mapping[str, int]) -> NDArray[np.int64]:
+def _places(
+    s: Store, dims: list[int], shape: list[int], grid: Mapping[str, int]
+) -> NDArray[np.int64]:
     """Row-major positions, along those dimensions, that a store writes."""
     env = _grid(grid)
     count = len(next(iter(env.values()))) if env else 1
@@ -243,7 +288,8 @@ def _within(i: Index, extent: int, valid: Valid) -> bool:
     """Whether bounds, or one condition on the same sum, prove ``0 <= i < extent``."""
     if i.lo >= 0 and i.hi < extent:
         return True
-    return any(r.index.terms == i.terms and r.lo + _shift(i, r.index) >= 0 and r.hi + _shift(i, r.index) <= extent
+    return any(r.index.terms == i.terms and r.lo + _shift(i, r.index) >= 0 and r.hi + _shift(i,
+        r.index) <= extent
                for r in valid.ranges)  # fmt: skip
 
 
@@ -266,8 +312,12 @@ def _holds(valid: Valid, env: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]
     return np.asarray(result)
 
 
-def _is_mixed_radix(index: tuple[Index, ...], axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
-    """Whether each dimension's index counts through exactly its extent with axes that no other dimension uses."""
+def _is_mixed_radix(
+    index: tuple[Index, ...], axes: tuple[Axis, ...], shape: tuple[int, ...]
+) -> bool:
+    """Whether each dimension's index counts through exactly its extent with axes that no other
+    dimension uses.
+    """
     extents = {a.name: a.extent for a in axes}
     for i, extent in zip(index, shape, strict=True):
         radix = 1

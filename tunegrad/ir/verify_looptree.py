@@ -1,12 +1,16 @@
-"""Checks a loop tree: its loops run through every point of the kernel, each once, and their kinds fit.
+"""Checks a loop tree: its loops run through every point of the kernel, each once, and their kinds
+fit.
 
-    loops     distinct names, at least one iteration; axes of the kernel, all of the stage that owns the loop
-    index     each axis a sum over its own loops, from 0 to at least its own extent; equal axes, equal loops
+    loops     distinct names, at least one iteration; axes of the kernel, all of the stage that owns
+              the loop
+    index     each axis a sum over its own loops, from 0 to at least its own extent; equal axes,
+              equal loops
     kinds     thread loops are shared, local ones too or one of each stage; lanes of reductions are
               groups; threads within the target's, a GPU's work-groups one for each iteration
     the rest  what is staged, kept, streamed, prefetched or padded is there
 
-Actions keep these rules; what is checked here is that they do. Staged copies are checked when they are planned.
+Actions keep these rules; what is checked here is that they do. Staged copies are checked when they
+are planned.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ __all__ = ["verify_looptree"]
 
 
 def verify_looptree(tree: LoopTree) -> None:
-    """Raise VerifyError, naming the kernel, the loop or axis and the rule, unless ``tree`` is well formed."""
+    """Raise VerifyError, naming the kernel, the loop or axis and the rule, unless ``tree`` is well
+    formed.
+    """
     _Verifier(tree).run()
 
 
@@ -58,15 +64,24 @@ class _Verifier:
         if x.extent < 1:
             self._broken(f"loop {x.name}", f"{x.extent} iterations: at least 1")
         if not x.axes or {self.owner.get(a) for a in x.axes} != {x.stage}:
-            self._broken(f"loop {x.name}", f"axes {', '.join(x.axes)} are not all of stage {x.stage}")
+            self._broken(
+                f"loop {x.name}", f"axes {', '.join(x.axes)} are not all of stage {x.stage}"
+            )
         reduces = x.stage >= 0 and isinstance(self.tree.kernel.stages[x.stage], Reduce)
         if x.reduce != reduces:
-            self._broken(f"loop {x.name}", f"reduce={x.reduce}, in a stage that does {'' if reduces else 'not '}reduce")
+            self._broken(
+                f"loop {x.name}",
+                f"reduce={x.reduce}, in a stage that does {'' if reduces else 'not '}reduce",
+            )
 
     def _kind(self, x: Loop) -> None:
         gpu = self.tree.target.has_work_items
-        if x.kind is LoopKind.THREAD and (x.stage >= 0 or not 1 <= x.count <= x.extent or (gpu and x.count < x.extent)):
-            self._broken(f"loop {x.name}", f"{x.extent} iterations of stage {x.stage} on {x.count} threads")
+        if x.kind is LoopKind.THREAD and (
+            x.stage >= 0 or not 1 <= x.count <= x.extent or (gpu and x.count < x.extent)
+        ):
+            self._broken(
+                f"loop {x.name}", f"{x.extent} iterations of stage {x.stage} on {x.count} threads"
+            )
         if x.kind is not LoopKind.THREAD and x.count != 1:
             self._broken(f"loop {x.name}", f"count {x.count}, and no thread loop")
         if x.kind is LoopKind.LOCAL and not gpu:
@@ -85,30 +100,50 @@ class _Verifier:
         if list(index) != list(self.owner) or len(index) != len(self.tree.index):
             self._broken(f"axes {', '.join(index)}", f"the kernel's are {', '.join(self.owner)}")
         for axis, i in index.items():
-            wrong = [v.key for v in i.variables() if (v.lo, v.hi) != (0, extents.get(v.name, 0) - 1)]
-            foreign = [x.name for x in self.tree.loops if x.name in i.names() and axis not in x.axes]
+            wrong = [
+                v.key for v in i.variables() if (v.lo, v.hi) != (0, extents.get(v.name, 0) - 1)
+            ]
+            foreign = [
+                x.name for x in self.tree.loops if x.name in i.names() and axis not in x.axes
+            ]
             if wrong or foreign:
-                self._broken(f"axis {axis} = {i}", f"{', '.join(wrong + foreign)}: no loop of it, or of another range")
+                self._broken(
+                    f"axis {axis} = {i}",
+                    f"{', '.join(wrong + foreign)}: no loop of it, or of another range",
+                )
             if i.lo != 0 or i.hi + 1 < self.tree.extent(axis):
-                self._broken(f"axis {axis} = {i}", f"does not run from 0 to {self.tree.extent(axis)}")
+                self._broken(
+                    f"axis {axis} = {i}", f"does not run from 0 to {self.tree.extent(axis)}"
+                )
         known = told(i.terms for i in index.values())
         lost = [x.name for x in self.tree.loops if x.extent > 1 and x.name not in known]
         if lost:
-            self._broken(f"loops {', '.join(lost)}", "the axes do not tell which iteration runs: points run twice")
+            self._broken(
+                f"loops {', '.join(lost)}",
+                "the axes do not tell which iteration runs: points run twice",
+            )
         self._counted(index)
 
     def _counted(self, index: dict[str, Index]) -> None:
-        """As many iterations as points: one to one, as they are told apart. Fused axes are counted together."""
+        """As many iterations as points: one to one, as they are told apart.
+
+        Fused axes are counted together.
+        """
         left = list(index)
         while left:
             together = {left[0]}
-            while more := {a for x in self.tree.loops if together & set(x.axes) for a in x.axes} - together:
+            while (
+                more := {a for x in self.tree.loops if together & set(x.axes) for a in x.axes}
+                - together
+            ):
                 together |= more
             points = prod(index[a].hi + 1 for a in together)
             iterations = prod(x.extent for x in self.tree.loops if together & set(x.axes))
             if points != iterations:
                 axes = ", ".join(sorted(together))
-                self._broken(f"axes {axes}", f"{points} points, and {iterations} iterations of their loops")
+                self._broken(
+                    f"axes {axes}", f"{points} points, and {iterations} iterations of their loops"
+                )
             left = [a for a in left if a not in together]
 
     def _team(self) -> None:
@@ -133,5 +168,6 @@ class _Verifier:
         wrong += [str(i) for i in tree.kept if not 0 <= i < len(tree.kernel.stages)]
         if wrong or len(set(staged)) != len(staged):
             self._broken(
-                ", ".join(wrong or staged), "staged, streamed, prefetched, padded or kept; not there, or twice"
+                ", ".join(wrong or staged),
+                "staged, streamed, prefetched, padded or kept; not there, or twice",
             )

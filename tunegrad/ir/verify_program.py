@@ -4,18 +4,20 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
 
     Number       T xL; an int for ints, a bool for bool, any number for floats
     Load         T xL from a buffer of T; mask bool xL; L > 1 names its lane variable
-    Store        T xL to an output or scratch of T, from a value T xL; mask bool xL; each lane its own element
+    Store        T xL to an output or scratch of T, from a value T xL; mask bool xL; each lane its
+                 own element
     Compute      what op_types gives for the arguments' dtypes, in the arguments' lanes
     Convert      T xL of U xL                        Splat    T xL of T x1
     Fold         T x1 of T xL, L > 1                 Select   T xL of bool xL, T xL, T xL
     Position     T xL, T an int or float             Test     bool xL
     Read, Write  the register's T xL
 
-Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after the definition. A
-loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A register's first use writes it. Barriers
-stand where everybody arrives: never inside ``local`` loops that some work-items skip, nor inside ``thread`` loops of a
-CPU team, nor under a condition or stop on their variables. Between two barriers no thread or work-item touches what
-another writes, by proof (``verify_races``); lowering asks for that proof too, of every program.
+Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after
+the definition. A loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A
+register's first use writes it. Barriers stand where everybody arrives: never inside ``local`` loops
+that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a condition or stop
+on their variables. Between two barriers no thread or work-item touches what another writes, by
+proof (``verify_races``); lowering asks for that proof too, of every program.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def describe(instr: Instr) -> str:
 
 
 def is_grouped(program: Program, target: Target | None = None) -> bool:
-    """Whether it runs in work-groups (GPU) rather than as a team of CPU threads; without a target, by what it uses."""
+    """Whether it runs in work-groups (GPU) rather than as a team of CPU threads; without a target,
+    by what it uses.
+    """
     if target is not None:
         return target.has_work_items
     if program.local > 1 or any(a.space == "shared" for a in program.allocs):
@@ -55,9 +59,9 @@ def is_grouped(program: Program, target: Target | None = None) -> bool:
 def verify_program(program: Program, target: Target | None = None) -> tuple[Instr, ...]:
     """Check ``program`` against the rules of its form (and of ``target``).
 
-    Returns the accesses that could not be proved in bounds and the loops that could not be proved to stay within their
-    extent: the interpreter checks those on small shapes. Raises VerifyError, naming the instruction, for a broken rule,
-    and for a race that can not be ruled out.
+    Returns the accesses that could not be proved in bounds and the loops that could not be proved
+    to stay within their extent: the interpreter checks those on small shapes. Raises VerifyError,
+    naming the instruction, for a broken rule, and for a race that can not be ruled out.
     """
     return _Verifier(program, target).run()
 
@@ -111,18 +115,28 @@ class _Verifier:
         for a in self.program.allocs:
             self._buffer(a.name, a.dtype, a.size, True)
             if a.space == "shared" and not self.grouped:
-                self._broken(f"alloc {a.name}", "shared memory is a work-group's; a CPU team has space team")
+                self._broken(
+                    f"alloc {a.name}", "shared memory is a work-group's; a CPU team has space team"
+                )
         for k in self.program.packs:
             known = self.buffers.get(k.name)
             if known is None:
                 self._buffer(k.name, k.dtype, k.size, False)
             elif known != (k.dtype, k.size, False):
-                self._broken(f"pack {k.name}", f"{k.dtype}[{k.size}] is not the parameter {known[0]}[{known[1]}]")
+                self._broken(
+                    f"pack {k.name}",
+                    f"{k.dtype}[{k.size}] is not the parameter {known[0]}[{known[1]}]",
+                )
             source = self.buffers.get(k.source)
             if source is None or source[0] != k.dtype:
-                self._broken(f"pack {k.name}", f"its source {k.source} is no parameter of dtype {k.dtype}")
+                self._broken(
+                    f"pack {k.name}", f"its source {k.source} is no parameter of dtype {k.dtype}"
+                )
             if set(k.variables) < k.offset.names() | k.valid.names():
-                self._broken(f"pack {k.name}", f"its offset or condition uses more than {', '.join(k.variables)}")
+                self._broken(
+                    f"pack {k.name}",
+                    f"its offset or condition uses more than {', '.join(k.variables)}",
+                )
         for b in self.program.params:
             if b.role == "pack" and all(k.name != b.name for k in self.program.packs):
                 self._broken(f"parameter {b.name}", "has role pack, but no pack fills it")
@@ -137,16 +151,23 @@ class _Verifier:
     def _resources(self) -> None:
         program, t = self.program, self.target
         if program.threads < 1 or program.local < 1:
-            self._broken("program", f"threads={program.threads} local={program.local}: at least 1 each")
+            self._broken(
+                "program", f"threads={program.threads} local={program.local}: at least 1 each"
+            )
         if not self.grouped and program.local != 1:
             self._broken("program", f"local={program.local}: work-items are a GPU's")
         if t is None or not t.has_work_items:
             return
         if program.local > t.max_local:
-            self._broken("program", f"local={program.local}: target {t.name} has groups of up to {t.max_local}")
+            self._broken(
+                "program",
+                f"local={program.local}: target {t.name} has groups of up to {t.max_local}",
+            )
         shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
         if t.shared_bytes and shared > t.shared_bytes:
-            self._broken("program", f"{shared} bytes of shared memory: target {t.name} has {t.shared_bytes}")
+            self._broken(
+                "program", f"{shared} bytes of shared memory: target {t.name} has {t.shared_bytes}"
+            )
 
     # blocks
 
@@ -194,18 +215,32 @@ class _Verifier:
             self._broken(i, "local loops run on the work-items of a GPU")
         team = self.program.local if local else self.program.threads
         if i.count < 1 or i.inner < 1 or i.count * i.inner > team:
-            self._broken(i, f"count {i.count} x inner {i.inner}: of {team} {'work-items' if local else 'threads'}")
+            self._broken(
+                i,
+                f"count {i.count} x inner {i.inner}: of {team} "
+                f"{'work-items' if local else 'threads'}",
+            )
         if self.grouped and i.count < i.extent:
             self._broken(i, f"extent {i.extent}: one iteration for each of {i.count}, on a GPU")
         for o in s.loops:
             apart = o.inner % (i.count * i.inner) == 0 or i.inner % (o.count * o.inner) == 0
             if o.kind == i.kind and not apart and min(o.extent, i.extent) > 1:
-                self._broken(i, f"shares its threads with loop {o.var} around it: some iterations would never run")
+                self._broken(
+                    i,
+                    f"shares its threads with loop {o.var} around it: some iterations would "
+                    "never run",
+                )
         inner.loops += (i,)
         if local or not self.grouped:
             inner.divergent |= {i.var}
-            whole = local and i.count == i.extent and all(x.is_const and x.const >= i.extent for x in i.stops)
-            if not whole:  # ids wrap around `count`, so a full loop over work-items has everybody in it
+            whole = (
+                local
+                and i.count == i.extent
+                and all(x.is_const and x.const >= i.extent for x in i.stops)
+            )
+            if (
+                not whole
+            ):  # ids wrap around `count`, so a full loop over work-items has everybody in it
                 inner.alone = inner.alone or f"{i.kind} loop {i.var}"
 
     def _if(self, i: p.If, s: _Scope) -> None:
@@ -291,7 +326,9 @@ class _Verifier:
         if dtype.is_pair:
             fits = isinstance(value, int) and 0 <= value < 1 << dtype.bits
         if dtype.is_int:
-            fits = isinstance(value, int) and -(1 << (dtype.bits - 1)) <= value < 1 << (dtype.bits - 1)
+            fits = isinstance(value, int) and -(1 << (dtype.bits - 1)) <= value < 1 << (
+                dtype.bits - 1
+            )
         if not fits:
             self._broken(i, f"{value!r} is no {dtype}")
 
@@ -312,7 +349,9 @@ class _Verifier:
         for a in args:
             self._lanes(i, a, t.lanes)
             if a.dtype.compute != a.dtype and op is not Op.PAIR:
-                self._broken(i, f"nothing computes in {a.dtype}: convert to {a.dtype.compute} first")
+                self._broken(
+                    i, f"nothing computes in {a.dtype}: convert to {a.dtype.compute} first"
+                )
 
     def _fold(self, i: Instr, op: Op, arg: VType, t: VType) -> None:
         if not fold_takes(op, arg.dtype):

@@ -1,17 +1,20 @@
-"""Proves that a program has no data race: where two actors touch one element between two barriers, nobody writes it.
+"""Proves that a program has no data race: where two actors touch one element between two barriers,
+nobody writes it.
 
-    actors       the threads of a CPU team; the work-items of a group, and the groups of a GPU
-    phase        what can run between two barriers: straight through, around a loop's end, past a branch
-    owner        whoever runs an access, as its thread or local loops share their iterations out
+    actors   the threads of a CPU team; the work-items of a group, and the groups of a GPU
+    phase    what can run between two barriers: straight through, around a loop's end, past a branch
+    owner    whoever runs an access, as its thread or local loops share their iterations out
 
 Two accesses of one buffer in one phase, at least one of them a store, are safe where
 
-    same owner   the address tells the iteration of loops that share out all actors (``addresses``), alike in both
-    disjoint     a digit of their addresses never has the same value
-    same value   a store that everybody runs, of a value that only depends on what the address tells (``values``)
+    same owner  the address tells the iteration of loops that share out all actors (``addresses``),
+                alike in both
+    disjoint    a digit of their addresses never has the same value
+    same value  a store that everybody runs, of a value that only depends on what the address tells
+                (``values``)
 
-Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is refused, and so is
-a barrier that some of those who wait at it may never reach.
+Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is
+refused, and so is a barrier that some of those who wait at it may never reach.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ _Around = tuple[For | _Branch, ...]
 
 @dataclass(slots=True)
 class _Accesses:
-    """Loads, or stores, of memory that others see, at one place: their addresses differ by constants."""
+    """Loads, or stores, of memory that others see, at one place: their addresses differ by
+    constants.
+    """
 
     instrs: list[p.Load | p.Store]
     around: _Around
@@ -59,10 +64,17 @@ class _Accesses:
     def is_load(self) -> bool:
         return isinstance(self.instrs[0], p.Load)
 
-    def extended(self, i: p.Load | p.Store, around: _Around, stretch: int, mask: Valid | None) -> bool:
+    def extended(
+        self, i: p.Load | p.Store, around: _Around, stretch: int, mask: Valid | None
+    ) -> bool:
         """Whether an access is of this place; it is noted then."""
         one = self.instrs[0]
-        same = self.around is around and self.stretch == stretch and self.mask is mask and type(one) is type(i)
+        same = (
+            self.around is around
+            and self.stretch == stretch
+            and self.mask is mask
+            and type(one) is type(i)
+        )
         if same and one.buffer == i.buffer and self.family.terms == i.offset.terms:
             self.instrs.append(i)
             self.family.constants.append(i.offset.const)
@@ -94,12 +106,15 @@ def _facts_of(around: _Around, mask: Valid | None) -> Callable[[], Facts]:
 
 
 _Key = tuple[object, ...]
-_PLAIN = frozenset((p.Compute, p.Read, p.Write, p.Register, p.Number, p.Convert, p.Fold, p.Select, p.Position))
+_PLAIN = frozenset(
+    (p.Compute, p.Read, p.Write, p.Register, p.Number, p.Convert, p.Fold, p.Select, p.Position)
+)
 """Instructions that touch no memory; most are."""
 
 
 def verify_races(program: Program, grouped: bool) -> None:
-    """Raise VerifyError, naming the stores or the barrier, unless ``program`` has no race and everybody meets.
+    """Raise VerifyError, naming the stores or the barrier, unless ``program`` has no race and
+    everybody meets.
 
     ``grouped`` says that it runs in work-groups (GPU) and not as a team of CPU threads.
     """
@@ -114,7 +129,9 @@ def verify_races(program: Program, grouped: bool) -> None:
 
 
 class _Seen:
-    """Every access of memory that is written and not private, and the stretches of code between barriers."""
+    """Every access of memory that is written and not private, and the stretches of code between
+    barriers.
+    """
 
     def __init__(self, program: Program, grouped: bool) -> None:
         self.program, self.grouped = program, grouped
@@ -172,7 +189,11 @@ class _Seen:
         mine: set[str] = set()
         for x in around:
             stops = x.stops if isinstance(x, For) else ()
-            names = x.condition.valid.names() if isinstance(x, _Branch) else frozenset().union(*map(Index.names, stops))
+            names = (
+                x.condition.valid.names()
+                if isinstance(x, _Branch)
+                else frozenset().union(*map(Index.names, stops))
+            )
             apart = isinstance(x, For) and x.kind == kind and not (self.grouped and _once(x))
             if apart or not mine.isdisjoint(names):
                 raise VerifyError(f"program {self.program.name}: `barrier`: not everybody arrives")
@@ -191,9 +212,20 @@ class _Level:
     """The proof for one kind of actor."""
 
     def __init__(
-        self, program: Program, seen: _Seen, kind: Literal["thread", "local"], actors: int, barriers: bool = True
+        self,
+        program: Program,
+        seen: _Seen,
+        kind: Literal["thread", "local"],
+        actors: int,
+        barriers: bool = True,
     ) -> None:
-        self.program, self.seen, self.kind, self.actors, self.barriers = program, seen, kind, actors, barriers
+        self.program, self.seen, self.kind, self.actors, self.barriers = (
+            program,
+            seen,
+            kind,
+            actors,
+            barriers,
+        )
         own_group = {a.name for a in program.allocs if a.space == "shared"}
         self.watched = seen.watched - own_group if kind == "thread" else seen.watched
         self.values: dict[int, frozenset[str] | None] | None = None
@@ -216,7 +248,9 @@ class _Level:
         return self.seen.stretch(stretch) if self.barriers else 0
 
     def _phase_is_safe(self, accesses: list[_Accesses]) -> None:
-        """Raise VerifyError unless it is; the variables that masks leave one value are looked for where that helps."""
+        """Raise VerifyError unless it is; the variables that masks leave one value are looked for
+        where that helps.
+        """
         try:
             self._compared(accesses)
         except VerifyError:
@@ -235,17 +269,25 @@ class _Level:
             if shares is None and not a.is_load:
                 self._same_value(a, known)
             for n, constants in enumerate(a.family.constants_of):
-                where = (id(a), n) if shares is None else tuple(constants[d] for _, digits in shares for d in digits)
+                where = (
+                    (id(a), n)
+                    if shares is None
+                    else tuple(constants[d] for _, digits in shares for d in digits)
+                )
                 owners.setdefault((shares, where), []).append((a, n))
         for ours, theirs in combinations(owners.values(), 2):
             for x in ours:
                 for y in theirs:
                     self._apart(*x, *y)
 
-    def _shares(self, a: _Accesses, known: frozenset[str]) -> tuple[tuple[_Key, tuple[int, ...]], ...] | None:
-        """How loops around an access share all actors out, and the digits that say so; None where they do not.
+    def _shares(
+        self, a: _Accesses, known: frozenset[str]
+    ) -> tuple[tuple[_Key, tuple[int, ...]], ...] | None:
+        """How loops around an access share all actors out, and the digits that say so; None where
+        they do not.
 
-        Accesses with one answer, and equal constants of those digits, are run by one actor where they meet.
+        Accesses with one answer, and equal constants of those digits, are run by one actor where
+        they meet.
         """
         found: dict[tuple[int, int], tuple[_Key, tuple[int, ...]]] = {}
         for x in a.around:
@@ -253,10 +295,17 @@ class _Level:
                 continue
             names = frozenset((x.var,)).union(*(s.names() for s in x.stops))
             if names <= known:
-                where = [n for n, d in enumerate(a.family.digits) if any(names & atom.names for atom, _ in d)]
+                where = [
+                    n
+                    for n, d in enumerate(a.family.digits)
+                    if any(names & atom.names for atom, _ in d)
+                ]
                 text = tuple((n, Index(a.family.digits[n], 0).key) for n in where)
                 text += tuple((v, n) for n, v in self.pinned.get(id(a), {}).items() if n in names)
-                found[x.inner, x.count] = (x.inner, x.count, x.var, tuple(s.key for s in x.stops), text), tuple(where)
+                found[x.inner, x.count] = (
+                    (x.inner, x.count, x.var, tuple(s.key for s in x.stops), text),
+                    tuple(where),
+                )
         reached = 1
         for inner, count in sorted(found):
             if inner != reached:
@@ -267,7 +316,11 @@ class _Level:
     def _fixed(self, a: _Accesses) -> frozenset[str]:
         """Loops that all actors are in the same iteration of, in one phase."""
         loops = [x for x in a.around if isinstance(x, For)]
-        fixed = [x.var for x in loops if self.kind == "local" and x.kind == "thread" and x.count >= x.extent]
+        fixed = [
+            x.var
+            for x in loops
+            if self.kind == "local" and x.kind == "thread" and x.count >= x.extent
+        ]
         if self.barriers:
             for x, first in zip(loops, a.before, strict=True):
                 if id(x) in self.seen.waits and self._phase(first) != self._phase(a.stretch):
@@ -290,7 +343,8 @@ class _Level:
         return frozenset(
             id(i)
             for a in self.seen.accesses
-            if a.instrs[0].buffer in self.watched and (a.instrs[0].buffer, self._phase(a.stretch)) not in self.stored
+            if a.instrs[0].buffer in self.watched
+            and (a.instrs[0].buffer, self._phase(a.stretch)) not in self.stored
             for i in a.instrs
         )
 
@@ -298,8 +352,12 @@ class _Level:
         if a.is_load and b.is_load:
             return
         ours = [Index(t, c) for t, c in zip(a.family.digits, a.family.constants_of[n], strict=True)]
-        theirs = [Index(t, c) for t, c in zip(b.family.digits, b.family.constants_of[m], strict=True)]
-        if any(x.hi < y.lo or y.hi < x.lo for x, y in zip(ours, theirs, strict=True)) or self._either(a, b):
+        theirs = [
+            Index(t, c) for t, c in zip(b.family.digits, b.family.constants_of[m], strict=True)
+        ]
+        if any(
+            x.hi < y.lo or y.hi < x.lo for x, y in zip(ours, theirs, strict=True)
+        ) or self._either(a, b):
             return
         at, to = a.family.facts(), b.family.facts()
         narrow = [(narrowed(x, at), narrowed(y, to)) for x, y in zip(ours, theirs, strict=True)]
@@ -307,7 +365,9 @@ class _Level:
             self._race(a.instrs[n], b.instrs[m])
 
     def _either(self, a: _Accesses, b: _Accesses) -> bool:
-        """Whether they stand in the two branches of a condition that holds for everybody in a phase, or for nobody."""
+        """Whether they stand in the two branches of a condition that holds for everybody in a
+        phase, or for nobody.
+        """
         fixed = self._fixed(a) & self._fixed(b)
         sides = {id(x.condition): x.taken for x in a.around if isinstance(x, _Branch)}
         return any(
@@ -320,14 +380,19 @@ class _Level:
         who = "work-items" if self.kind == "local" else "threads"
         lines = " and ".join(f"`{line}`" for line in dict.fromkeys(_lines((a, b))))
         raise VerifyError(
-            f"program {self.program.name}: {lines}: can not be proved to be run by one of the {self.actors} {who} "
+            f"program {self.program.name}: {lines}: can not be proved to be run by one of the "
+            f"{self.actors} {who} "
             "alone for each element between two barriers"
         )
 
 
 def _once(loop: For) -> bool:
     """Whether everybody runs exactly one iteration."""
-    return loop.kind != "serial" and loop.count == loop.extent and all(s.lo >= loop.extent for s in loop.stops)
+    return (
+        loop.kind != "serial"
+        and loop.count == loop.extent
+        and all(s.lo >= loop.extent for s in loop.stops)
+    )
 
 
 def _lines(instrs: Iterable[Instr]) -> Iterator[str]:

@@ -15,11 +15,17 @@ __all__ = ["EncoderLayer", "encoder_layer"]
 
 
 class EncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and a norm: (N, S, hidden) to the same."""
+    """Self-attention and a feed-forward network, each with a residual and a norm: (N, S, hidden) to
+    the same.
+    """
 
     def __init__(self, hidden: int, heads: int, ffn: int) -> None:
         self.heads = heads
-        self.query, self.key, self.value = Linear(hidden, hidden), Linear(hidden, hidden), Linear(hidden, hidden)
+        self.query, self.key, self.value = (
+            Linear(hidden, hidden),
+            Linear(hidden, hidden),
+            Linear(hidden, hidden),
+        )
         self.out = Linear(hidden, hidden)
         self.norm1 = LayerNorm(hidden)
         self.up, self.down = Linear(hidden, ffn), Linear(ffn, hidden)
@@ -41,7 +47,9 @@ class EncoderLayer(Module):
         return (scores @ v).permute(0, 2, 1, 3).reshape(batch, sequence, hidden)
 
 
-def encoder_layer(batch: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, ffn: int = 3072) -> Model:
+def encoder_layer(
+    batch: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, ffn: int = 3072
+) -> Model:
     """One encoder layer: (batch, sequence, hidden) to the same.
 
     Raises:
@@ -50,4 +58,8 @@ def encoder_layer(batch: int = 1, sequence: int = 128, hidden: int = 768, heads:
     positive("encoder", batch=batch, sequence=sequence, hidden=hidden, heads=heads, ffn=ffn)
     if hidden % heads:
         raise ModelError(f"encoder: heads={heads} does not divide hidden={hidden}")
-    return Model.of("encoder", partial(EncoderLayer, hidden, heads, ffn), (InputSpec("x", (batch, sequence, hidden)),))
+    return Model.of(
+        "encoder",
+        partial(EncoderLayer, hidden, heads, ffn),
+        (InputSpec("x", (batch, sequence, hidden)),),
+    )

@@ -1,4 +1,6 @@
-"""ResNet-18 and ResNet-50 (He et al. 2015; the stride of a bottleneck is in its 3x3, as in torchvision).
+"""ResNet-18 and ResNet-50 (He et al.
+
+2015; the stride of a bottleneck is in its 3x3, as in torchvision).
 
 Parameter names are torchvision's, so its checkpoints load.
 """
@@ -14,7 +16,8 @@ from .arguments import positive
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
 
-# Where the weights of a block's last norm are drawn around: small, so that sums of many branches stay O(1).
+# Where the weights of a block's last norm are drawn around: small, so that sums of many branches
+# stay O(1).
 _BRANCH = 0.3
 
 
@@ -24,8 +27,14 @@ class BasicBlock(Module):
     expansion = 1
 
     def __init__(self, channels: int, planes: int, stride: int) -> None:
-        self.conv1, self.bn1 = Conv2d(channels, planes, 3, stride, 1, bias=False), BatchNorm2d(planes)
-        self.conv2, self.bn2 = Conv2d(planes, planes, 3, 1, 1, bias=False), BatchNorm2d(planes, scale=_BRANCH)
+        self.conv1, self.bn1 = (
+            Conv2d(channels, planes, 3, stride, 1, bias=False),
+            BatchNorm2d(planes),
+        )
+        self.conv2, self.bn2 = (
+            Conv2d(planes, planes, 3, 1, 1, bias=False),
+            BatchNorm2d(planes, scale=_BRANCH),
+        )
         self.downsample = _shortcut(channels, planes, stride)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -67,7 +76,9 @@ def _skip(x: Tensor, shortcut: Shortcut | None) -> Tensor:
 class ResNet(Module):
     """(N, 3, H, W) to (N, classes)."""
 
-    def __init__(self, block: type[BasicBlock | Bottleneck], depths: tuple[int, int, int, int], classes: int) -> None:
+    def __init__(
+        self, block: type[BasicBlock | Bottleneck], depths: tuple[int, int, int, int], classes: int
+    ) -> None:
         self.conv1, self.bn1 = Conv2d(3, 64, 7, 2, 3, bias=False), BatchNorm2d(64)
         channels = 64
         layers: list[list[BasicBlock | Bottleneck]] = []

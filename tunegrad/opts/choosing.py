@@ -27,7 +27,10 @@ class Chooser(Protocol):
     """Answers the questions that ``Space.sample`` asks, in order."""
 
     def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        """The position of the option to take; ``default`` is the heuristic's choice. Names are unique in a sample."""
+        """The position of the option to take; ``default`` is the heuristic's choice.
+
+        Names are unique in a sample.
+        """
 
 
 class DefaultChooser:
@@ -38,7 +41,9 @@ class DefaultChooser:
 
 
 class TraceChooser:
-    """Takes the recorded choice where the question occurs with that many options, else the fallback's."""
+    """Takes the recorded choice where the question occurs with that many options, else the
+    fallback's.
+    """
 
     def __init__(self, choices: Mapping[str, int], fallback: Chooser | None = None) -> None:
         self.choices = dict(choices)
@@ -46,7 +51,11 @@ class TraceChooser:
 
     def choose(self, name: str, options: Sequence[object], default: int) -> int:
         found = self.choices.get(name)
-        return found if found is not None and found < len(options) else self.fallback.choose(name, options, default)
+        return (
+            found
+            if found is not None and found < len(options)
+            else self.fallback.choose(name, options, default)
+        )
 
 
 class Recorder:
@@ -62,6 +71,8 @@ class Recorder:
             return options[0]
         choice = self.chooser.choose(name, options, default)
         if not 0 <= choice < len(options):
-            raise IllegalAction(f"decision {name}: choice {choice} is not one of {len(options)} options")
+            raise IllegalAction(
+                f"decision {name}: choice {choice} is not one of {len(options)} options"
+            )
         self.trace.append(Decision(name, choice, len(options), default))
         return options[choice]

@@ -1,4 +1,5 @@
-"""Values of a reduction's expression that a later stage needs again: where they are kept between the two.
+"""Values of a reduction's expression that a later stage needs again: where they are kept between
+the two.
 
 s1 = sum over r of exp(x[i, r] - s0)             kept[r] = exp(x[i, r] - s0);  s1 = sum of kept[r]
 store y[i, p] = exp(x[i, p] - s0) / s1    -->    store y[i, p] = kept[p] / s1
@@ -21,7 +22,9 @@ __all__ = ["Kept", "kept_of", "readers_of"]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The values of one reduce stage in scratch; ``extents`` are of its own axes, padded up to what loops cover."""
+    """The values of one reduce stage in scratch; ``extents`` are of its own axes, padded up to what
+    loops cover.
+    """
 
     stage: int
     buffer: str
@@ -30,7 +33,10 @@ class Kept:
     size: int
 
     def offset(self, tree: LoopTree, stage: int) -> Index:
-        """Where a value is, over the loops of ``stage``: the producer or a reader. Lanes are next to each other."""
+        """Where a value is, over the loops of ``stage``: the producer or a reader.
+
+        Lanes are next to each other.
+        """
         axes = dict(tree.index)
         own: Index = as_index(0)
         for a, extent in zip(tree.kernel.stages[stage].axes, self.extents, strict=True):
@@ -46,7 +52,9 @@ class Kept:
 
 
 def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
-    """By later stage, the nodes that compute what reduce ``stage`` folds, at the same place of their own axes."""
+    """By later stage, the nodes that compute what reduce ``stage`` folds, at the same place of
+    their own axes.
+    """
     made = kernel.stages[stage]
     if not isinstance(made, Reduce) or not isinstance(made.expr, Apply):
         return {}
@@ -65,7 +73,9 @@ def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
 
     def leaf(y: Expr) -> Expr:
         if isinstance(y, Load):
-            return Load(y.param, tuple(i.substitute(env) for i in y.index), y.dtype, y.valid.substitute(env))
+            return Load(
+                y.param, tuple(i.substitute(env) for i in y.index), y.dtype, y.valid.substitute(env)
+            )
         if isinstance(y, IndexValue):
             return IndexValue(y.index.substitute(env), y.dtype)
         return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
@@ -76,19 +86,28 @@ def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
 def kept_of(tree: LoopTree, stage: int) -> Kept:
     """How the values of ``stage`` are kept; IllegalAction names the rule that forbids it."""
     where = f"keep(stage={stage})"
-    if not 0 <= stage < len(tree.kernel.stages) or not isinstance(tree.kernel.stages[stage], Reduce):
+    if not 0 <= stage < len(tree.kernel.stages) or not isinstance(
+        tree.kernel.stages[stage], Reduce
+    ):
         raise IllegalAction(f"{where}: kernel {tree.kernel.name} has no reduction at that place")
     readers = readers_of(tree.kernel, stage)
     if not readers:
-        raise IllegalAction(f"{where}: no later stage of kernel {tree.kernel.name} computes its values again")
+        raise IllegalAction(
+            f"{where}: no later stage of kernel {tree.kernel.name} computes its values again"
+        )
     if not tree.target.can_keep or tree.partial:
         rule = "needs a thread with scratch, and no reduce loop around shared loops"
         raise IllegalAction(f"{where}: {rule}")
     stages = [tree.kernel.stages[i] for i in (stage, *readers)]
-    extents = tuple(max(tree.nominal(s.axes[d].name) for s in stages) for d in range(len(stages[0].axes)))
+    extents = tuple(
+        max(tree.nominal(s.axes[d].name) for s in stages) for d in range(len(stages[0].axes))
+    )
     made = tree.kernel.stages[stage]
     size = prod(extents) * prod(x.extent for x in tree.shared_registers)
     dtype = made.expr.dtype
     if size * dtype.itemsize > tree.target.l2_bytes:
-        raise IllegalAction(f"{where}: {size * dtype.itemsize} bytes exceed the {tree.target.l2_bytes} of the L2 cache")
+        raise IllegalAction(
+            f"{where}: {size * dtype.itemsize} bytes exceed the {tree.target.l2_bytes} of the "
+            "L2 cache"
+        )
     return Kept(stage, f"kept{stage}", dtype, extents, size)

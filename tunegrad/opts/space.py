@@ -1,8 +1,9 @@
 """One space of schedules, for every searcher.
 
-``sample(chooser)`` builds a whole schedule by asking a ``Chooser`` at each decision: the default chooser takes every
-decision's default (that is the heuristic schedule), a random one draws, a searcher replays a trace with some decisions
-changed. ``actions(schedule)`` lists legal single steps to append. Both give schedules of the same kind: action lists.
+``sample(chooser)`` builds a whole schedule by asking a ``Chooser`` at each decision: the default
+chooser takes every decision's default (that is the heuristic schedule), a random one draws, a
+searcher replays a trace with some decisions changed. ``actions(schedule)`` lists legal single steps
+to append. Both give schedules of the same kind: action lists.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ from .sketches import sketch
 __all__ = ["SPACE_VERSION", "Schedule", "Space"]
 
 SPACE_VERSION = 2
-"""Raised when an action text starts to mean another program, by another space, lowering or rendering.
+"""Raised when an action text starts to mean another program, by another space, lowering or
+rendering.
 
-It is part of the store's key. ``python -m tools.lowered`` knows the code of each version, and a test asks it.
+It is part of the store's key. ``python -m tools.lowered`` knows the code of each version, and a
+test asks it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An action list, and the decisions it came from (none when it was written or extended by hand)."""
+    """An action list, and the decisions it came from (none when it was written or extended by
+    hand).
+    """
 
     actions: tuple[Action, ...]
     trace: tuple[Decision, ...] = ()
@@ -60,13 +65,17 @@ class Space:
         self.kernel, self.target = kernel, target
 
     def sample(self, chooser: Chooser) -> Schedule:
-        """The schedule that a chooser's answers give; IllegalAction when those answers do not go together."""
+        """The schedule that a chooser's answers give; IllegalAction when those answers do not go
+        together.
+        """
         recorder = Recorder(chooser)
         actions = sketch(self.kernel, self.target, recorder)
         return Schedule(actions, tuple(recorder.trace))
 
     def defaults(self) -> tuple[Schedule, ...]:
-        """Heuristic schedules, best guess first. They seed every search, which ends with nothing slower.
+        """Heuristic schedules, best guess first.
+
+        They seed every search, which ends with nothing slower.
 
         A kernel with a fixed schedule has that one, where it is legal.
         """
@@ -75,7 +84,9 @@ class Space:
         return (self.sample(DefaultChooser()),)
 
     def fixed(self) -> Schedule:
-        """The schedule that a fence prescribes; IllegalAction, naming the kernel, where it is not legal here."""
+        """The schedule that a fence prescribes; IllegalAction, naming the kernel, where it is not
+        legal here.
+        """
         try:
             schedule = Schedule.parse(self.kernel.fixed)
             self.lower(schedule)
@@ -90,7 +101,9 @@ class Space:
         return tree
 
     def lower(self, schedule: Schedule) -> Program:
-        """The program of a schedule; IllegalAction when one is not legal, or a race can not be ruled out."""
+        """The program of a schedule; IllegalAction when one is not legal, or a race can not be
+        ruled out.
+        """
         program: Program = self._run((*TO_TREE, *TO_PROGRAM), schedule)
         return program
 

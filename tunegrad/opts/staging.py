@@ -1,8 +1,9 @@
 """What a staged operand's copy holds, where it comes from, and how the computation reads it.
 
-Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2 ...)`` is what the
-load reads at those iterations. Without one it is the box of the parameter that the inner loops touch, in the
-parameter's own dimension order, so overlapping windows are copied once; what lies outside the tensor is zero.
+Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2
+...)`` is what the load reads at those iterations. Without one it is the box of the parameter that
+the inner loops touch, in the parameter's own dimension order, so overlapping windows are copied
+once; what lies outside the tensor is zero.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class CopyPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """What stage ``stage`` reads of a staged operand, over the loops; ``needed`` are the loops that index the copy."""
+    """What stage ``stage`` reads of a staged operand, over the loops; ``needed`` are the loops that
+    index the copy.
+    """
 
     param: Param
     stage: int
@@ -85,7 +88,9 @@ def _reads(tree: LoopTree, staged: Staged, stage: int, load: Load) -> _Reads:
     local = LoopKind.LOCAL
     found = [x for x in tree.loops if x.name in used and (x.name in inside or x.kind is local)]
     found.sort(key=lambda x: _INNERMOST.get(x.kind, 0))
-    return _Reads(tree.kernel.param(staged.param), stage, load, index, valid, tuple([x.name for x in found]))
+    return _Reads(
+        tree.kernel.param(staged.param), stage, load, index, valid, tuple([x.name for x in found])
+    )
 
 
 _INNERMOST = {LoopKind.VECTOR: 2, LoopKind.GROUP: 2, LoopKind.UPCAST: 1, LoopKind.UNROLL: 1}
@@ -118,27 +123,43 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
         raise IllegalAction(f"stage(param={staged.param}): no such parameter; valid: {names}")
     stage, load = operand(tree, staged.param)
     if staged.at == "load" and param.role != "const":
-        raise IllegalAction(f"stage(param={staged.param}, at=load): the parameter is {param.role!r}, not a constant")
+        raise IllegalAction(
+            f"stage(param={staged.param}, at=load): the parameter is {param.role!r}, not a constant"
+        )
     if staged.at not in ("", "load"):
         loop = tree.loop(staged.at)
         if loop.kind.is_register or loop.stage not in (-1, stage):
-            raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): not a serial loop around its use")
-        if loop.stage >= 0 and any(x.stage == loop.stage and x.kind is LoopKind.LOCAL for x in tree.loops):
-            raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): work-items part ways inside that loop")
+            raise IllegalAction(
+                f"stage(param={staged.param}, at={staged.at}): not a serial loop around its use"
+            )
+        if loop.stage >= 0 and any(
+            x.stage == loop.stage and x.kind is LoopKind.LOCAL for x in tree.loops
+        ):
+            raise IllegalAction(
+                f"stage(param={staged.param}, at={staged.at}): work-items part ways inside "
+                "that loop"
+            )
     if not tree.target.has_work_items and staged.at not in ("", "load"):
         begin = tree.position(staged.at)
         threads = [i for i, x in enumerate(tree.loops) if x.kind is LoopKind.THREAD]
         if threads and min(threads) <= begin < max(threads):
             outer, inner = tree.loops[min(threads)].name, tree.loops[max(threads)].name
             raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): between thread loops {outer} and {inner}, "
+                f"stage(param={staged.param}, at={staged.at}): between thread loops {outer} "
+                f"and {inner}, "
                 "where threads would wait for others that never come"
             )
     if tree.target.has_work_items and staged.at != "load":
         begin = -1 if staged.at == "" else tree.position(staged.at)
-        late = [x.name for i, x in enumerate(tree.loops) if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin]
+        late = [
+            x.name
+            for i, x in enumerate(tree.loops)
+            if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin
+        ]
         if late:
-            raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): outside local loop {late[0]}")
+            raise IllegalAction(
+                f"stage(param={staged.param}, at={staged.at}): outside local loop {late[0]}"
+            )
     return _reads(tree, staged, stage, load)
 
 
@@ -146,7 +167,9 @@ def _check_size(tree: LoopTree, staged: Staged, load: Load, elements: int) -> No
     nbytes = elements * load.dtype.itemsize
     limit = tree.target.shared_bytes if _space(tree, staged) == "shared" else MAX_SCRATCH_BYTES
     if nbytes > limit:
-        raise IllegalAction(f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}")
+        raise IllegalAction(
+            f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}"
+        )
 
 
 def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
@@ -185,7 +208,8 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[s
     layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
     if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
         raise IllegalAction(
-            f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must name the loops "
+            f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must "
+            "name the loops "
             f"({', '.join(reads.needed)}), each once"
         )
     extents = {n: loops[n] for n in layout}
@@ -223,7 +247,8 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
         read = read + var(n, extents[n]) * stride
     space = _space(tree, staged)
     return CopyPlan(
-        staged, load, reads.stage, load.dtype, tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
+        staged, load, reads.stage, load.dtype,
+        tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
         offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
     )  # fmt: skip
 
@@ -231,7 +256,9 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
 def tails(tree: LoopTree, axes: set[str]) -> Valid:
     """That the axes are within their true extents."""
     return Valid(
-        Range(tree.axis_index(a), 0, tree.extent(a)) for a in sorted(axes) if tree.nominal(a) != tree.extent(a)
+        Range(tree.axis_index(a), 0, tree.extent(a))
+        for a in sorted(axes)
+        if tree.nominal(a) != tree.extent(a)
     )
 
 
@@ -239,7 +266,9 @@ def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], li
     """For each dimension of the parameter, where the box begins, and what is read from there."""
     param = reads.param
     if any(p.step != 1 for p in param.layout.parts) or len(param.layout.parts) != len(param.shape):
-        raise IllegalAction(f"stage(param={staged.param}): its layout is blocked; name the loops of the copy")
+        raise IllegalAction(
+            f"stage(param={staged.param}): its layout is blocked; name the loops of the copy"
+        )
     zero = {n: as_index(0) for n in reads.needed}
     where = f"stage(param={staged.param}, at={staged.at})"
     base = [d.substitute(zero) for d in reads.index]
@@ -249,7 +278,9 @@ def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], li
             raise IllegalAction(f"{where}: index {d} mixes loops inside and outside the copy")
     for r in reads.valid:
         if all(d.terms != r.index.terms for d in reads.index):
-            raise IllegalAction(f"{where}: condition {r} is not about one dimension of the parameter")
+            raise IllegalAction(
+                f"{where}: condition {r} is not about one dimension of the parameter"
+            )
     extents = [f.hi - f.lo + 1 for f in inner]
     _check_size(tree, staged, reads.load, prod(extents[p.dim] for p in param.layout.parts))
     return base, inner

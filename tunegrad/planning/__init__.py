@@ -1,1 +1,3 @@
-"""From a graph to the schedule of kernels that runs: forms of images, cuts, variants, as the store has decided."""
+"""From a graph to the schedule of kernels that runs: forms of images, cuts, variants, as the store
+has decided.
+"""

@@ -1,4 +1,5 @@
-"""From a graph to the schedule that runs: the form of its images, which edges are buffers, the variant of each kernel.
+"""From a graph to the schedule that runs: the form of its images, which edges are buffers, the
+variant of each kernel.
 
     graph   -->   the rules' plan   -->   the stored form of its images
             -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
@@ -20,7 +21,17 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import EXPENSIVE, LAST, ROWS, Alternatives, Edge, Fusion, Images, Schedule, blocked
+from tunegrad.ir.fusion import (
+    EXPENSIVE,
+    LAST,
+    ROWS,
+    Alternatives,
+    Edge,
+    Fusion,
+    Images,
+    Schedule,
+    blocked,
+)
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
@@ -56,7 +67,8 @@ _MOST_KNOWN = 4096
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A graph ready to run: its schedule, the edges where that is not the rules', and the variants by kernel key.
+    """A graph ready to run: its schedule, the edges where that is not the rules', and the variants
+    by kernel key.
 
     ``images`` is the form of its images.
     """
@@ -77,13 +89,19 @@ def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> t
 
 
 def plan_schedule(
-    outputs: tuple[Node, ...], target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+    outputs: tuple[Node, ...],
+    target: Target,
+    here: Fingerprint,
+    store: Store | None,
+    numerics: Numerics,
 ) -> Planned:
     """The schedule of a prepared graph with all that the store has decided; reads only."""
     fusion = Fusion.of(outputs)
     fusion = fusion.storing(stored_images(fusion, here, store))
     toggles = stored_toggles(fusion, here, store)
-    plan, variants = pick_variants(fusion.toggled(toggles).schedule(), target, here, store, numerics)
+    plan, variants = pick_variants(
+        fusion.toggled(toggles).schedule(), target, here, store, numerics
+    )
     return Planned(plan, toggles, variants, fusion.images)
 
 
@@ -112,7 +130,9 @@ def image_forms(target: Target) -> tuple[Images, ...]:
 
 
 def images_text(fusion: Fusion) -> str:
-    """What a decision about images is stored under: the launches of the rules' plan, its images channels-last."""
+    """What a decision about images is stored under: the launches of the rules' plan, its images
+    channels-last.
+    """
     numbers: dict[int, int] = {}
     lines = ["images"]
     for launch in fusion.storing(LAST).schedule().launches:
@@ -127,7 +147,9 @@ def images_key(fusion: Fusion) -> str:
 
 
 def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Images:
-    """The form that the store has decided on for the images of a graph, as the rules cut it; else channels-last."""
+    """The form that the store has decided on for the images of a graph, as the rules cut it; else
+    channels-last.
+    """
     if store is None or not fusion.has_images:
         return LAST
     found = store.decision("images", images_key(fusion), here, SPACE_VERSION)
@@ -135,8 +157,12 @@ def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Ima
 
 
 def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float:
-    """Seconds that a model of the machine expects a plan to take, each kernel as its expected variant."""
-    return sum(uses * expected_s(kernel, target, numerics) for kernel, uses in plan.kernels().values())
+    """Seconds that a model of the machine expects a plan to take, each kernel as its expected
+    variant.
+    """
+    return sum(
+        uses * expected_s(kernel, target, numerics) for kernel, uses in plan.kernels().values()
+    )
 
 
 @remembered(_MOST_KNOWN)
@@ -156,7 +182,9 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
 
 
 def stored_s(edge: Edge, target: Target) -> float:
-    """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores nothing."""
+    """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores
+    nothing.
+    """
     return 2 * edge.stored_bytes / target.rates.cache_bytes_per_s
 
 
@@ -197,7 +225,9 @@ def _args(x: Expr) -> tuple[Expr, ...]:
     return x.args if isinstance(x, Apply) else (x.x,) if isinstance(x, Cast) else ()
 
 
-def _axes_of(x: Expr, known: Mapping[int, frozenset[str]], shared: frozenset[str]) -> frozenset[str]:
+def _axes_of(
+    x: Expr, known: Mapping[int, frozenset[str]], shared: frozenset[str]
+) -> frozenset[str]:
     """The axes that a part depends on; a reduction's value on all shared ones."""
     if isinstance(x, Load):
         return frozenset(n for i in x.index for n in i.names()) | frozenset(x.valid.names())

@@ -1,8 +1,9 @@
-"""Which variant of a kernel a model runs: what was measured, else what a model of the machine expects.
+"""Which variant of a kernel a model runs: what was measured, else what a model of the machine
+expects.
 
 A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
-kernels. A kernel that was tuned and never compared with its variants runs directly. A strict setting
-of the numerics allows only the variants that add the same products: no Winograd.
+kernels. A kernel that was tuned and never compared with its variants runs directly. A strict
+setting of the numerics allows only the variants that add the same products: no Winograd.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from tunegrad.ir.fusion import Schedule
 from tunegrad.ir.kernel import Kernel, Reduce, loads
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, channels_last, exact, parts_of, reads_rows, rewrite, splits_of, variants_of
+from tunegrad.ir.variants import (
+    DIRECT,
+    channels_last,
+    exact,
+    parts_of,
+    reads_rows,
+    rewrite,
+    splits_of,
+    variants_of,
+)
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
 
@@ -26,20 +36,25 @@ _MOST_KNOWN = 4096
 
 
 def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
-    """The variant of a kernel that the store has decided on; else the direct one, where it has a winner for that.
+    """The variant of a kernel that the store has decided on; else the direct one, where it has a
+    winner for that.
 
     What a file claims does not count where a schedule of the direct kernel was promoted here.
     """
     if store is None:
         return None
     found = store.decision("variant", key, here, SPACE_VERSION)
-    if found is not None and not (found.imported and any(not e.imported for _, e in store.promotions(key, here))):
+    if found is not None and not (
+        found.imported and any(not e.imported for _, e in store.promotions(key, here))
+    ):
         return found.choice
     return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
 
 
 def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
-    """The variants of a kernel that a setting of the numerics allows; a fixed schedule is of the direct one."""
+    """The variants of a kernel that a setting of the numerics allows; a fixed schedule is of the
+    direct one.
+    """
     if kernel.fixed:
         return (DIRECT,)
     return tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
@@ -63,7 +78,8 @@ def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
 
 
 def _one_pass_s(kernel: Kernel, target: Target) -> float:
-    """The longest of arithmetic, folding and reading, by as many cores as have results of their own to make.
+    """The longest of arithmetic, folding and reading, by as many cores as have results of their own
+    to make.
 
     A core makes neighbouring results in runs.
     """
@@ -111,8 +127,8 @@ def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
 def _crossing(kernel: Kernel, target: Target) -> float:
     """How much slower a sum of products runs whose output is not channels-last.
 
-    Lanes along a row of the image are partly empty, and a stride between the pixels that they read makes every load a
-    gather.
+    Lanes along a row of the image are partly empty, and a stride between the pixels that they read
+    makes every load a gather.
     """
     if channels_last(kernel) is None:
         return 1.0
@@ -122,14 +138,18 @@ def _crossing(kernel: Kernel, target: Target) -> float:
         return 1.0
     lanes = target.lanes(4)
     empty = -(-row.extent // lanes) * lanes / row.extent
-    steps = [i.coefficient(row.name) for _, x in loads(kernel) for i in x.index if row.name in i.names()]
+    steps = [
+        i.coefficient(row.name) for _, x in loads(kernel) for i in x.index if row.name in i.names()
+    ]
     return empty * (1.1 if all(s == 1 for s in steps) else 2.0)
 
 
 def picked(
     plan: Schedule, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
 ) -> dict[str, str]:
-    """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the expected one."""
+    """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the
+    expected one.
+    """
     picks: dict[str, str] = {}
     for key, (kernel, _) in plan.kernels().items():
         names = allowed(kernel, numerics)

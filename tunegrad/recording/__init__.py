@@ -1,4 +1,5 @@
-"""Recorded spaces as files: our own lines, and the auto-tuning community's T4 JSON, other tuners' included.
+"""Recorded spaces as files: our own lines, and the auto-tuning community's T4 JSON, other tuners'
+included.
 
 Files are data, and untrusted.
 """

@@ -1,11 +1,13 @@
-"""T4 results of other tuners, Kernel Tuner's for one: configurations of tunable parameters, with what came of each.
+"""T4 results of other tuners, Kernel Tuner's for one: configurations of tunable parameters, with
+what came of each.
 
-    "configuration": {"block_size_x": 64, "unroll": true}   --> a question for each parameter; the values that occur,
+    "configuration": {"block_size_x": 64, "unroll": true}   --> a question for each parameter; the
+                                                            values that occur,
     "objectives": ["time"], "invalidity": "correct",            sorted, are its options
     "measurements": [{"name": "time", "value": 0.81, "unit": "ms"}]   --> the time of the trial
 
-There is no kernel and no action: such a recording can be searched on, and nothing else. What breaks the tuner's own
-constraints is no trial, and as illegal as what is not in the file.
+There is no kernel and no action: such a recording can be searched on, and nothing else. What breaks
+the tuner's own constraints is no trial, and as illegal as what is not in the file.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ _OBJECTIVE = "time"
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ns": 1e-9}
 _SECONDS |= {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _DURATIONS = {
-    "compile_s": ("compilation", "compilation_time"),  # as Kernel Tuner writes it, and as the schema calls it
+    "compile_s": (
+        "compilation",
+        "compilation_time",
+    ),  # as Kernel Tuner writes it, and as the schema calls it
     "lower_s": ("framework",),
     "verify_s": ("validation",),
     "timing_s": ("benchmark",),
@@ -61,7 +66,11 @@ class _Result:
 
 
 def parse_configurations(results: list[object], name: str) -> Parsed:
-    """The recording of a tuner's results, by parts as from ``t4.parse_t4``; ``name`` is the kernel's. Raises Fault."""
+    """The recording of a tuner's results, by parts as from ``t4.parse_t4``; ``name`` is the
+    kernel's.
+
+    Raises Fault.
+    """
     sound: list[_Result] = []
     bad: list[tuple[int, str]] = []
     parameters: tuple[str, ...] = ()
@@ -78,25 +87,36 @@ def parse_configurations(results: list[object], name: str) -> Parsed:
         else:
             sound.append(result)
     questions = {i: _question(p, sound) for i, p in enumerate(parameters)}
-    places = {p: {text: c for c, text in enumerate(_sorted({r.configuration[p] for r in sound}))} for p in parameters}
+    places = {
+        p: {text: c for c, text in enumerate(_sorted({r.configuration[p] for r in sound}))}
+        for p in parameters
+    }
     trials = [_trial(r, parameters, places) for r in sound]
     described = "\n".join(f"{q.name} {json.dumps(q.options)}" for q in questions.values())
     points = len({t.actions for t in trials})
-    head = Recording(name, key_of(described), "", Fingerprint(()), Policy(), 0, points, (), (), foreign=True)
+    head = Recording(
+        name, key_of(described), "", Fingerprint(()), Policy(), 0, points, (), (), foreign=True
+    )
     return head, questions, trials, bad
 
 
-def _trial(result: _Result, parameters: tuple[str, ...], places: Mapping[str, Mapping[str, int]]) -> RecordedTrial:
+def _trial(
+    result: _Result, parameters: tuple[str, ...], places: Mapping[str, Mapping[str, int]]
+) -> RecordedTrial:
     said = " ".join(f"{p}={result.configuration[p]}" for p in parameters)
     path = tuple((i, places[p][result.configuration[p]]) for i, p in enumerate(parameters))
     return RecordedTrial(said, key_of(said), result.measurement, (path,))
 
 
-# ---- one result ------------------------------------------------------------------------------------------------------
+# ---- one result
+# --------------------------------------------------------------------------------------------------
 
 
 def _result(row: int, found: object) -> _Result | None:
-    """What a result says; None where it is one that the tuner's constraints rule out. Raises Fault."""
+    """What a result says; None where it is one that the tuner's constraints rule out.
+
+    Raises Fault.
+    """
     if not isinstance(found, dict):
         raise Fault("is not an object")
     word = found.get("invalidity")
@@ -116,7 +136,8 @@ def _result(row: int, found: object) -> _Result | None:
     }
     samples_s = (_seconds(found),) if status is Status.OK else ()
     measured = Measurement(
-        status, samples_s, "" if samples_s else word, costs["lower_s"], costs["compile_s"], costs["verify_s"],
+        status, samples_s, "" if samples_s else word, costs["lower_s"], costs["compile_s"],
+        costs["verify_s"],
         costs["timing_s"],
     )  # fmt: skip
     return _Result(row, configuration, measured)
@@ -124,7 +145,10 @@ def _result(row: int, found: object) -> _Result | None:
 
 def _configuration(value: object) -> Configuration:
     if not isinstance(value, dict) or not 1 <= len(value) <= _MOST_PARAMETERS:
-        raise Fault(f"configuration is {shortened(value)}, not an object of 1 to {_MOST_PARAMETERS} parameters")
+        raise Fault(
+            f"configuration is {shortened(value)}, not an object of 1 to {_MOST_PARAMETERS} "
+            "parameters"
+        )
     return {_name("a parameter's name", name): _text_of(name, v) for name, v in value.items()}
 
 
@@ -134,7 +158,10 @@ def _text_of(name: str, value: object) -> str:
     if isinstance(value, str):
         _value(f"parameter {name}", value)
     elif not -_LARGEST <= value <= _LARGEST:
-        raise Fault(f"parameter {name} is {shortened(value)}, not a number from -{_LARGEST:g} to {_LARGEST:g}")
+        raise Fault(
+            f"parameter {name} is {shortened(value)}, not a number from -{_LARGEST:g} to "
+            f"{_LARGEST:g}"
+        )
     return json.dumps(value)
 
 
@@ -149,23 +176,33 @@ def _seconds(found: Mapping[str, Any]) -> float:
         raise Fault(f"measurements has no {shortened(objective)}, which is the objective")
     unit = entry.get("unit")
     if not isinstance(unit, str) or unit not in _SECONDS:
-        raise Fault(f"objective {shortened(objective)} is in {shortened(unit)}, no unit of time: {', '.join(_SECONDS)}")
+        raise Fault(
+            f"objective {shortened(objective)} is in {shortened(unit)}, no unit of time: "
+            f"{', '.join(_SECONDS)}"
+        )
     seconds = _SECONDS[unit] * real(entry, "value")
     if seconds == 0.0:
         raise Fault(f"objective {shortened(objective)} is 0")
     return seconds
 
 
-# ---- one parameter ---------------------------------------------------------------------------------------------------
+# ---- one parameter
+# --------------------------------------------------------------------------------------------------
 
 
 def _question(parameter: str, sound: list[_Result]) -> Question:
-    """The values of a parameter; the default is that of the first result that is correct, else of the first one."""
+    """The values of a parameter; the default is that of the first result that is correct, else of
+    the first one.
+    """
     values = _sorted({r.configuration[parameter] for r in sound})
     if len(values) > _MOST_VALUES:
-        raise Fault(f"parameter {parameter} has {len(values):,} values; at most {_MOST_VALUES:,} are read")
+        raise Fault(
+            f"parameter {parameter} has {len(values):,} values; at most {_MOST_VALUES:,} are read"
+        )
     first = next((r for r in sound if r.measurement.ran), sound[0])
-    return Question(parameter, tuple(map(_option, values)), values.index(first.configuration[parameter]))
+    return Question(
+        parameter, tuple(map(_option, values)), values.index(first.configuration[parameter])
+    )
 
 
 def _sorted(values: set[str]) -> list[str]:
@@ -174,7 +211,11 @@ def _sorted(values: set[str]) -> list[str]:
     def place(value: str) -> tuple[int, float, str]:
         found = json.loads(value)
         number = isinstance(found, int | float)
-        return 0 if isinstance(found, bool) else 1 if number else 2, float(found) if number else 0.0, value
+        return (
+            0 if isinstance(found, bool) else 1 if number else 2,
+            float(found) if number else 0.0,
+            value,
+        )
 
     return sorted(values, key=place)
 

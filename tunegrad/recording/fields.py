@@ -1,6 +1,8 @@
-"""The records of a recording: made of it, and read back from an untrusted file by the rules of ``tunegrad.untrusted``.
+"""The records of a recording: made of it, and read back from an untrusted file by the rules of
+``tunegrad.untrusted``.
 
-Unlike an export of a store, a record may have fields that nobody asks for: T4 files carry those of other tools.
+Unlike an export of a store, a record may have fields that nobody asks for: T4 files carry those of
+other tools.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ _time = number(0.0, sys.float_info.max)
 _answers = listing(MOST_ANSWERS, anything)
 
 
-# ---- values ----------------------------------------------------------------------------------------------------------
+# ---- values
+# --------------------------------------------------------------------------------------------------
 
 
 def text(record: Mapping[str, Any], name: str) -> str:
@@ -75,7 +78,8 @@ def _field(record: Mapping[str, Any], name: str) -> object:
     return record[name]
 
 
-# ---- the header ------------------------------------------------------------------------------------------------------
+# ---- the header
+# --------------------------------------------------------------------------------------------------
 
 
 def header_record(recording: Recording) -> dict[str, Any]:
@@ -112,7 +116,9 @@ def header_of(record: Mapping[str, Any]) -> Recording:
 def _fingerprint(value: object) -> Fingerprint:
     pairs = listing(1000, anything)("fingerprint", value)
     for pair in pairs:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)):
+        if not (
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
+        ):
             raise Fault(f"fingerprint has {shortened(pair)}, not a [name, value] pair of texts")
     names = [name for name, _ in pairs]
     if names != sorted(set(names)):
@@ -125,14 +131,17 @@ def _policy(value: object) -> Policy:
     if not isinstance(value, dict) or value.keys() != hints.keys():
         raise Fault(f"policy does not have the fields {', '.join(hints)}")
     read = {int: whole, float: real}
-    found: dict[str, Any] = {name: read.get(kind, text)(value, name) for name, kind in hints.items()}
+    found: dict[str, Any] = {
+        name: read.get(kind, text)(value, name) for name, kind in hints.items()
+    }
     for name, valid in (("cache", CACHES), ("statistic", ("median", "min"))):
         if found[name] not in valid:
             raise Fault(f"policy.{name} is {shortened(found[name])}, not {' or '.join(valid)}")
     return Policy(**found)
 
 
-# ---- questions and trials --------------------------------------------------------------------------------------------
+# ---- questions and trials
+# --------------------------------------------------------------------------------------------
 
 
 def question_record(question: Question) -> dict[str, Any]:
@@ -154,7 +163,10 @@ def _option(value: object, depth: int) -> Any:
         return tuple(_option(v, depth + 1) for v in value)
     if isinstance(value, str | int):
         return value
-    raise Fault(f"options has {shortened(value)}, not a text, a whole number, true, false or a list of these")
+    raise Fault(
+        f"options has {shortened(value)}, not a text, a whole number, true, false or a list "
+        "of these"
+    )
 
 
 def trial_record(trial: RecordedTrial) -> dict[str, Any]:
@@ -181,7 +193,9 @@ def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> Re
         raise Fault(f"actions: {error}") from error
     if printed != actions:
         raise Fault(f"actions print as {shortened(printed)}, not as {shortened(actions)}")
-    return RecordedTrial(actions, text(record, "program"), _measurement(record), _paths(record, questions))
+    return RecordedTrial(
+        actions, text(record, "program"), _measurement(record), _paths(record, questions)
+    )
 
 
 def _measurement(record: Mapping[str, Any]) -> Measurement:
@@ -189,7 +203,10 @@ def _measurement(record: Mapping[str, Any]) -> Measurement:
     if status not in tuple(Status):
         raise Fault(f"status is {shortened(status)}, none of {', '.join(Status)}")
     if (status == Status.OK) != bool(times):
-        raise Fault(f"status is {status} with {len(times)} samples; an ok trial has some, any other has none")
+        raise Fault(
+            f"status is {status} with {len(times)} samples; an ok trial has some, any other "
+            "has none"
+        )
     if any(s == 0.0 for s in times):
         raise Fault("samples_s has a time of 0")
     unknown = record.get("max_error", 0.0) is None
@@ -205,7 +222,9 @@ def _measurement(record: Mapping[str, Any]) -> Measurement:
     )
 
 
-def _paths(record: Mapping[str, Any], questions: Mapping[int, Question]) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _paths(
+    record: Mapping[str, Any], questions: Mapping[int, Question]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
     raw = listing(MOST_PATHS, _answers)("paths", _field(record, "paths"))
     if not raw:
         raise Fault("paths is empty")
@@ -219,5 +238,8 @@ def _answer(value: object, questions: Mapping[int, Question]) -> tuple[int, int]
     if question not in questions:
         raise Fault(f"paths has an answer to question {question}, which there is not")
     if not 0 <= choice < len(questions[question].options):
-        raise Fault(f"paths has option {choice} of question {question}, which has {len(questions[question].options)}")
+        raise Fault(
+            f"paths has option {choice} of question {question}, which has "
+            f"{len(questions[question].options)}"
+        )
     return question, choice

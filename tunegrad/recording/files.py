@@ -1,8 +1,9 @@
-"""A recording as a file of JSON lines, gzipped where its name ends in ``.gz``; or, read only, as T4 JSON.
+"""A recording as a file of JSON lines, gzipped where its name ends in ``.gz``; or, read only, as T4
+JSON.
 
-    {"format": "tunegrad-space", "version": 1, "kernel": ..., "points": 720, ...}      the header
-    {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}         one for each question
-    {"actions": "...", "status": "ok", "samples_s": [...], "paths": [[[0, 1]]], ...}   one for each trial
+    {"format": "tunegrad-space", "version": 1, "kernel": ..., "points": 720, ...}     the header
+    {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}   one a question
+    {"actions": "...", "status": "ok", "samples_s": [...], "paths": [[[0, 1]]], ...}   one a trial
 
 Every line ends with a checksum of its own. A broken line is reported and skipped; the others count.
 """
@@ -46,11 +47,15 @@ class Read:
     problems: tuple[Problem, ...]
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
+# ---- writing
+# --------------------------------------------------------------------------------------------------
 
 
 def write_recording(path: Path, recording: Recording) -> None:
-    """Write the file, whole or not at all. The same recording gives the same bytes. Raises StoreError."""
+    """Write the file, whole or not at all.
+
+    The same recording gives the same bytes. Raises StoreError.
+    """
     check_own(recording)
     content = "".join(f"{_sealed(record)}\n" for record in _records(recording)).encode()
     write_whole(path, content)
@@ -72,13 +77,17 @@ def _sealed(record: Mapping[str, Any]) -> str:
     return _dump({**record, "crc": zlib.crc32(_dump(record).encode())})
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- reading
+# --------------------------------------------------------------------------------------------------
 
 
 def read_recording(path: Path) -> Read:
-    """Read a file of ours or of T4 JSON, other tuners' included, plain or gzipped. Nothing in it can run.
+    """Read a file of ours or of T4 JSON, other tuners' included, plain or gzipped.
 
-    Raises StoreError where there is no such file, no sound header, or a newer version; a broken row is a Problem.
+    Nothing in it can run.
+
+    Raises StoreError where there is no such file, no sound header, or a newer version; a broken row
+    is a Problem.
     """
     try:
         with path.open("rb") as file:
@@ -120,7 +129,11 @@ def _content(stream: Iterator[bytes], problems: list[Problem]) -> bytes:
         for part in stream:
             size += len(part)
             if size > MOST_BYTES:
-                problems.append(Problem("file", None, f"is over {MOST_BYTES:,} bytes; what follows was not read"))
+                problems.append(
+                    Problem(
+                        "file", None, f"is over {MOST_BYTES:,} bytes; what follows was not read"
+                    )
+                )
                 break
             parts.write(part)
     except (EOFError, zlib.error) as error:
@@ -134,7 +147,9 @@ def _plain(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of a gzip file, a little at a time, so that little is lost before damage, and no part is large."""
+    """The content of a gzip file, a little at a time, so that little is lost before damage, and no
+    part is large.
+    """
     unpack = zlib.decompressobj(wbits=31)
     while part := file.read(_GZIP_BYTES):
         while part:
@@ -153,7 +168,9 @@ def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     try:
         head = _opened(lines[0])
         if head.get("version") != VERSION:
-            raise Fault(f"version is {head.get('version')!r}; this tunegrad reads version {VERSION}")
+            raise Fault(
+                f"version is {head.get('version')!r}; this tunegrad reads version {VERSION}"
+            )
         recording = header_of(head)
     except Fault as error:
         raise StoreError(f"{path}: line 1: {error}") from error
@@ -173,11 +190,18 @@ def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     return _assembled(recording, questions, trials)
 
 
-def _assembled(recording: Recording, questions: Mapping[int, Question], trials: list[RecordedTrial]) -> Recording:
+def _assembled(
+    recording: Recording, questions: Mapping[int, Question], trials: list[RecordedTrial]
+) -> Recording:
     """The parts put together; a question that was lost leaves a gap, which answers skip."""
     place = {number: i for i, number in enumerate(sorted(questions))}
-    moved = [replace(t, paths=tuple(tuple((place[q], c) for q, c in path) for path in t.paths)) for t in trials]
-    return replace(recording, questions=tuple(questions[n] for n in sorted(questions)), trials=tuple(moved))
+    moved = [
+        replace(t, paths=tuple(tuple((place[q], c) for q, c in path) for path in t.paths))
+        for t in trials
+    ]
+    return replace(
+        recording, questions=tuple(questions[n] for n in sorted(questions)), trials=tuple(moved)
+    )
 
 
 def _take_question(record: Mapping[str, Any], questions: dict[int, Question]) -> None:

@@ -1,7 +1,8 @@
 """A recording as T4 JSON, the results format of the auto-tuning community (schema 1.0.0), and back.
 
-The schema is ``results-schema.json`` of https://github.com/odgaard/TuningSchema, branch T4. Times are in milliseconds,
-as Kernel Tuner writes them. One result for each path to a trial. docs/SEARCH_BENCH.md lists the fields that are filled.
+The schema is ``results-schema.json`` of https://github.com/odgaard/TuningSchema, branch T4. Times
+are in milliseconds, as Kernel Tuner writes them. One result for each path to a trial.
+docs/SEARCH_BENCH.md lists the fields that are filled.
 """
 
 from __future__ import annotations
@@ -54,15 +55,26 @@ Parsed = tuple[Recording, dict[int, Question], list[RecordedTrial], list[tuple[i
 
 
 def write_t4(path: Path, recording: Recording) -> None:
-    """Write the T4 file, gzipped if its name ends in ``.gz``, whole or not at all. Raises StoreError."""
+    """Write the T4 file, gzipped if its name ends in ``.gz``, whole or not at all.
+
+    Raises StoreError.
+    """
     check_own(recording)
-    write_whole(path, json.dumps(t4_document(recording), ensure_ascii=True, indent=1, allow_nan=False).encode())
+    write_whole(
+        path,
+        json.dumps(t4_document(recording), ensure_ascii=True, indent=1, allow_nan=False).encode(),
+    )
 
 
 def t4_document(recording: Recording) -> dict[str, Any]:
     """The document: T4's ``results``, and under ``tunegrad`` what the schema has no place for."""
-    head = {**header_record(recording), "questions": [question_record(q) for q in recording.questions]}
-    results = [_result(recording, trial, i) for trial in recording.trials for i in range(len(trial.paths))]
+    head = {
+        **header_record(recording),
+        "questions": [question_record(q) for q in recording.questions],
+    }
+    results = [
+        _result(recording, trial, i) for trial in recording.trials for i in range(len(trial.paths))
+    ]
     return {"schema_version": SCHEMA_VERSION, "results": results, "tunegrad": head}
 
 
@@ -100,13 +112,15 @@ def _ms(seconds: float) -> float:
     return round(1e3 * seconds, _DIGITS_S - 3)
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- reading
+# --------------------------------------------------------------------------------------------------
 
 
 def parse_t4(document: object, name: str) -> Parsed:
     """Header, questions by number, trials, and (result, why) of each that is broken. Raises Fault.
 
-    Results of other tuners have no header of ours: their configurations are the space, ``name`` stands for a kernel's.
+    Results of other tuners have no header of ours: their configurations are the space, ``name``
+    stands for a kernel's.
     """
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise Fault("it has no list of results")
@@ -145,7 +159,9 @@ def _join(trials: dict[str, RecordedTrial], found: RecordedTrial) -> None:
     if len(known.paths) >= MOST_PATHS:
         raise Fault(f"is past the {MOST_PATHS:,} results that one text of actions may have")
     paths = known.paths + found.paths
-    trials[found.actions] = RecordedTrial(known.actions, known.program_hash, known.measurement, paths)
+    trials[found.actions] = RecordedTrial(
+        known.actions, known.program_hash, known.measurement, paths
+    )
 
 
 def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
@@ -169,11 +185,16 @@ def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
     return trial
 
 
-def _check_words(result: Mapping[str, Any], trial: RecordedTrial, questions: Mapping[int, Question]) -> None:
+def _check_words(
+    result: Mapping[str, Any], trial: RecordedTrial, questions: Mapping[int, Question]
+) -> None:
     """What a result says in T4's words agrees with what it says in ours."""
     word = INVALIDITY[trial.measurement.status]
     if result.get("invalidity") != word:
-        raise Fault(f"invalidity is {result.get('invalidity')!r}; status {trial.measurement.status} is {word!r}")
+        raise Fault(
+            f"invalidity is {result.get('invalidity')!r}; status {trial.measurement.status} is "
+            f"{word!r}"
+        )
     says = {questions[q].name: _plain(questions[q].options[choice]) for q, choice in trial.paths[0]}
     if result.get("configuration") != says:
         raise Fault("configuration is not what its path says")
@@ -188,7 +209,9 @@ def _measurements(value: object) -> dict[str, Any]:
         raise Fault("measurements is not a list")
     found: dict[str, Any] = {}
     for entry in value:
-        if not (isinstance(entry, dict) and isinstance(entry.get("name"), str) and "value" in entry):
+        if not (
+            isinstance(entry, dict) and isinstance(entry.get("name"), str) and "value" in entry
+        ):
             raise Fault("measurements has an entry without name and value")
         found[entry["name"]] = entry["value"]
     return found

@@ -13,15 +13,21 @@ __all__ = ["check_own", "write_whole"]
 
 
 def check_own(recording: Recording) -> None:
-    """Raises StoreError for another tuner's recording: without kernel and actions, a file of ours can not hold it."""
+    """Raises StoreError for another tuner's recording: without kernel and actions, a file of ours
+    can not hold it.
+    """
     if recording.foreign:
         raise StoreError(
-            f"{recording.kernel_name}: results of another tuner are read for search-bench, and not written"
+            f"{recording.kernel_name}: results of another tuner are read for search-bench, and "
+            "not written"
         )
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put ``content`` into a file, gzipped if its name ends in ``.gz``, whole or not at all. Raises StoreError."""
+    """Put ``content`` into a file, gzipped if its name ends in ``.gz``, whole or not at all.
+
+    Raises StoreError.
+    """
     data = gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

@@ -1,4 +1,6 @@
-"""What differs between the languages of the C family: words, types, vectors, and how memory is declared and touched."""
+"""What differs between the languages of the C family: words, types, vectors, and how memory is
+declared and touched.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ __all__ = ["Dialect"]
 class Dialect:
     """One language. The printer asks it for every word that is not plain C.
 
-    ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are the lane counts that
-    have a vector type; other lane counts, vectors past ``vector_bytes``, and dtypes not in ``vector_dtypes`` become one
-    variable a lane.
+    ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are
+    the lane counts that have a vector type; other lane counts, vectors past ``vector_bytes``, and
+    dtypes not in ``vector_dtypes`` become one variable a lane.
     """
 
     name: str
@@ -50,7 +52,9 @@ class Dialect:
     wide: Callable[[str, str, str, str], str]
     """(space and qualifiers, vector type, buffer, offset) to neighbours that are aligned."""
     vector_max: Callable[[str, str, str], str]
-    """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either is."""
+    """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either
+    is.
+    """
     function: Callable[[str, DType], str]
     """(operation, dtype) to the function of that name: exp to exp, or to expf."""
     prologue: str = ""

@@ -1,11 +1,11 @@
 """Program to text in a language of the C family. What differs between them is in a ``Dialect``.
 
-    %4 = fma %1 %2 %3 f32x4     -->    const float4 v4 = fma(v1, v2, v3);          where the dialect has the vector
-                                       const float v4_0 = fma(v1_0, v2_0, v3_0);   one variable a lane where it has not
-    for m0 in 8 thread(8,1):    -->    const int i_m0 = group % 8; if (...) {
+    %4 = fma %1 %2 %3 f32x4   -->  const float4 v4 = fma(v1, v2, v3);   where the dialect has it
+                                   const float v4_0 = fma(v1_0, v2_0, v3_0);  one a lane else
+    for m0 in 8 thread(8,1):  -->  const int i_m0 = group % 8; if (...) {
 
-Values are ``v`` and their id, loop variables ``i_``, registers ``r_``, buffers ``b_`` and their names. The text is a
-function of the program alone. Masks guard each element's access.
+Values are ``v`` and their id, loop variables ``i_``, registers ``r_``, buffers ``b_`` and their
+names. The text is a function of the program alone. Masks guard each element's access.
 """
 
 from __future__ import annotations
@@ -37,19 +37,24 @@ _LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MO
 
 
 def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
-    """The kernel's arguments, in order: parameters, packs that are no parameters, scratch that groups share."""
+    """The kernel's arguments, in order: parameters, packs that are no parameters, scratch that
+    groups share.
+    """
     names = {b.name for b in program.params}
     packs = tuple(k for k in program.packs if k.name not in names)
     return (*program.params, *packs, *(a for a in program.allocs if a.space == "team"))
 
 
 def kernel_name(program: Program) -> str:
-    """The name of the kernel function; helpers begin with tg_, so no program can be named like one."""
+    """The name of the kernel function; helpers begin with tg_, which no program's name does."""
     return f"kernel_{_word(program.name)}"
 
 
 def render_c(program: Program, dialect: Dialect) -> str:
-    """The program as one translation unit. Raises InternalError for a barrier of a CPU team: a GPU has none."""
+    """The program as one translation unit.
+
+    Raises InternalError for a barrier of a CPU team: a GPU has none.
+    """
     return _Printer(program, dialect).text()
 
 
@@ -121,7 +126,11 @@ class _Printer:
     def _argument(self, a: Buffer | Pack | Alloc) -> str:
         self.spaces[a.name] = self.dialect.global_space
         writes = isinstance(a, Alloc) or (isinstance(a, Buffer) and a.role == "out")
-        words = (self.dialect.global_space, "" if writes else "const", self.dialect.stored[a.dtype.name])
+        words = (
+            self.dialect.global_space,
+            "" if writes else "const",
+            self.dialect.stored[a.dtype.name],
+        )
         return f"{' '.join(w for w in words if w)} *{self.dialect.restrict} {self.buffers[a.name]}"
 
     def _line(self, text: str) -> None:
@@ -138,14 +147,20 @@ class _Printer:
                     self._if(i)
                 case p.Barrier():
                     if self.program.threads > 1 and not is_grouped(self.program):
-                        raise InternalError(f"program {self.program.name}: {self.dialect.name} has no team barrier")
+                        raise InternalError(
+                            f"program {self.program.name}: {self.dialect.name} has no team barrier"
+                        )
                     self._line(self.dialect.barrier(self.global_fence))
                 case p.Store():
                     self._store(i)
                 case p.Register(name, t):
-                    self._line(f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};")
+                    self._line(
+                        f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};"
+                    )
                 case p.Write(name, value, t):
-                    for left, right in zip(self._parts(self.registers[name], t), self._names(value), strict=True):
+                    for left, right in zip(
+                        self._parts(self.registers[name], t), self._names(value), strict=True
+                    ):
                         self._line(f"{left} = {right};")
                 case _:
                     self._value(i)
@@ -206,7 +221,11 @@ class _Printer:
         t = self.types[value]
         if t.lanes == 1:
             return f"v{value}"
-        return self.dialect.lane(f"v{value}", k) if self.dialect.is_vector(t.dtype, t.lanes) else f"v{value}_{k}"
+        return (
+            self.dialect.lane(f"v{value}", k)
+            if self.dialect.is_vector(t.dtype, t.lanes)
+            else f"v{value}_{k}"
+        )
 
     def _c_type(self, t: VType) -> str:
         scalar = self.dialect.values[t.dtype.name]
@@ -216,7 +235,9 @@ class _Printer:
         return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
 
     def _define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
-        """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane by lane."""
+        """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane
+        by lane.
+        """
         self.types[number] = t
         kind = f"const {self._c_type(t)}"
         if self._is_vector(t):
@@ -247,14 +268,20 @@ class _Printer:
                     text = self._scalar(op, [text, self._lane(arg, k)], t.dtype)
                 self._define(id, t, lambda _: text)
             case p.Select(id, mask, yes, no, t):
-                self._define(id, t, lambda k: f"{self._lane(mask, k)} ? {self._lane(yes, k)} : {self._lane(no, k)}")
+                self._define(
+                    id,
+                    t,
+                    lambda k: f"{self._lane(mask, k)} ? {self._lane(yes, k)} : {self._lane(no, k)}",
+                )
             case p.Position(id, index, t, lane):
                 kind = self.dialect.values[t.dtype.name]
                 self._define(id, t, lambda k: f"({kind}){self.at.index(_fixed(index, lane, k))}")
             case p.Test(id, valid, lanes, lane):
                 self._define(
                     id, VType(BOOL, lanes),
-                    lambda k: self.at.condition(valid.substitute({lane: as_index(k)}) if lane else valid),
+                    lambda k: self.at.condition(
+            valid.substitute({lane: as_index(k)}) if lane else valid
+        ),
                 )  # fmt: skip
             case p.Read(id, name, t):
                 parts = self._parts(self.registers[name], t)
@@ -300,9 +327,18 @@ class _Printer:
     def _compute(self, i: p.Compute) -> None:
         work = self.types[i.args[-1]]
         whole = ""
-        if self._is_vector(i.vtype) and i.op not in _LANEWISE and all(self._is_vector(self.types[a]) for a in i.args):
+        if (
+            self._is_vector(i.vtype)
+            and i.op not in _LANEWISE
+            and all(self._is_vector(self.types[a]) for a in i.args)
+        ):
             whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype)
-        self._define(i.id, i.vtype, lambda k: self._scalar(i.op, [self._lane(a, k) for a in i.args], work.dtype), whole)
+        self._define(
+            i.id,
+            i.vtype,
+            lambda k: self._scalar(i.op, [self._lane(a, k) for a in i.args], work.dtype),
+            whole,
+        )
 
     def _vector(self, op: Op, args: list[str], dtype: DType) -> str:
         """``op`` on whole vectors, '' where it has no such text."""
@@ -331,7 +367,18 @@ class _Printer:
                 return f"{self.dialect.function('fabs', dtype)}({args[0]})"
             case Op.MAX | Op.MIN if dtype.is_bool:
                 return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
-            case Op.MAX | Op.MIN | Op.ABS | Op.FLOORDIV | Op.MOD | Op.PAIR | Op.LOW | Op.HIGH | Op.DOT2 | Op.DOT2_ADD:
+            case (
+                Op.MAX
+                | Op.MIN
+                | Op.ABS
+                | Op.FLOORDIV
+                | Op.MOD
+                | Op.PAIR
+                | Op.LOW
+                | Op.HIGH
+                | Op.DOT2
+                | Op.DOT2_ADD
+            ):
                 self.used.add(f"{op}_{dtype}")
                 return f"tg_{op}_{dtype}({', '.join(args)})"
             case _:
@@ -346,7 +393,11 @@ class _Printer:
         def lane(k: int) -> str:
             text = f"{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}]"
             text = f"({text} != 0)" if t.dtype.is_bool else text
-            return text if i.mask is None else f"{self._lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
+            return (
+                text
+                if i.mask is None
+                else f"{self._lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
+            )
 
         whole = ""
         if self._is_packed(i):
@@ -400,7 +451,10 @@ class _Printer:
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "
-            self._line(f"{guard}{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}] = {self._lane(i.value, k)};")
+            self._line(
+                f"{guard}{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}] = "
+                f"{self._lane(i.value, k)};"
+            )
 
 
 def _fixed(index: Index, lane: str, k: int) -> Index:
@@ -409,7 +463,9 @@ def _fixed(index: Index, lane: str, k: int) -> Index:
 
 def _shares_global(program: Program) -> bool:
     """Whether something stored to global memory is read back, so that barriers must order it."""
-    outside = {b.name for b in program.params} | {a.name for a in program.allocs if a.space == "team"}
+    outside = {b.name for b in program.params} | {
+        a.name for a in program.allocs if a.space == "team"
+    }
     stored = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Store)}
     loaded = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Load)}
     return bool(outside & stored & loaded)

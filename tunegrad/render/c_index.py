@@ -16,8 +16,14 @@ _LIMIT = 1 << 31
 
 
 def fits_32_bits(program: Program) -> bool:
-    """Whether every buffer has less than 2**31 elements and no part of an index can leave 32 bits."""
-    sizes = [b.size for b in program.params] + [a.size for a in program.allocs] + [k.size for k in program.packs]
+    """Whether every buffer has less than 2**31 elements and no part of an index can leave 32
+    bits.
+    """
+    sizes = (
+        [b.size for b in program.params]
+        + [a.size for a in program.allocs]
+        + [k.size for k in program.packs]
+    )
     return max(sizes, default=0) < _LIMIT and all(_magnitude(x) < _LIMIT for x in _indices(program))
 
 
@@ -49,7 +55,9 @@ def _magnitude(index: Index) -> int:
 
 
 class IndexPrinter:
-    """Prints indices over C variables; ``used`` collects the helper functions that the text calls."""
+    """Prints indices over C variables; ``used`` collects the helper functions that the text
+    calls.
+    """
 
     __slots__ = ("_suffix", "names", "used")
 
@@ -65,7 +73,11 @@ class IndexPrinter:
     def index(self, index: Index) -> str:
         """A C expression, in parentheses unless it is one term."""
         text = self.sum(index)
-        return f"({text})" if len(index.terms) + bool(index.const) > 1 or text.startswith("-") else text
+        return (
+            f"({text})"
+            if len(index.terms) + bool(index.const) > 1 or text.startswith("-")
+            else text
+        )
 
     def sum(self, index: Index) -> str:
         """A C expression without parentheses around it."""
@@ -77,7 +89,9 @@ class IndexPrinter:
             parts.append(f" {sign} {scaled}" if parts else (f"-{scaled}" if c < 0 else scaled))
         if index.const or not parts:
             sign = "-" if index.const < 0 else "+"
-            parts.append(f" {sign} {self.number(abs(index.const))}" if parts else self.number(index.const))
+            parts.append(
+                f" {sign} {self.number(abs(index.const))}" if parts else self.number(index.const)
+            )
         return "".join(parts)
 
     def condition(self, valid: Valid) -> str:

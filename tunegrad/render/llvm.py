@@ -1,11 +1,12 @@
 """Program to LLVM IR text, for a CPU.
 
-    define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)      one call per thread of the team
+    define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)  one call per thread of the
+    team
 
-loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose pointers are all
-``noalias``. Vectors are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is
-computed in that loop, so LLVM has nothing to hoist. A register is the value last written to it, or a phi where paths
-meet.
+loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose
+pointers are all ``noalias``. Vectors are explicit. Addresses are built outside in: the part of an
+offset that an outer loop decides is computed in that loop, so LLVM has nothing to hoist. A register
+is the value last written to it, or a phi where paths meet.
 """
 
 from __future__ import annotations
@@ -58,17 +59,24 @@ def _alloc_bytes(a: Alloc) -> int:
 
 def workspace_bytes(program: Program) -> int:
     """Bytes of scratch that one launch needs: team buffers once, thread buffers per thread."""
-    return sum(_alloc_bytes(a) * (program.threads if a.space == "thread" else 1) for a in program.allocs)
+    return sum(
+        _alloc_bytes(a) * (program.threads if a.space == "thread" else 1) for a in program.allocs
+    )
 
 
 def render_llvm(program: Program, target: Target | None = None) -> str:
-    """The LLVM IR module of a program; deterministic. Without a target it is one that every target can compile."""
+    """The LLVM IR module of a program; deterministic.
+
+    Without a target it is one that every target can compile.
+    """
     if target is None:
         return _Renderer(program).module()
     return _Renderer(program, target.avx512, target.bf16_dot).module()
 
 
-_NO_REGISTERS = frozenset((Compute, Load, Read, Splat, Number, Store, Convert, Fold, Select, Position, Test))
+_NO_REGISTERS = frozenset(
+    (Compute, Load, Read, Splat, Number, Store, Convert, Fold, Select, Position, Test)
+)
 """Instructions that write and declare no register, and hold none that do; most are."""
 
 
@@ -115,7 +123,13 @@ class _Renderer(Memory):
         self.out.append(pre)
         self.block(p.body)
         body = "\n".join([x if isinstance(x, str) else "\n".join(x) for x in self.out if x])
-        args = ", ".join([*(f"ptr noalias nocapture {self.pointer[b.name]}" for b in buffers), "i64 %tid", "ptr %team"])
+        args = ", ".join(
+            [
+                *(f"ptr noalias nocapture {self.pointer[b.name]}" for b in buffers),
+                "i64 %tid",
+                "ptr %team",
+            ]
+        )
         text = [
             f"define internal void @{name}.body({args}) noinline nounwind {{",
             "entry:",
@@ -187,7 +201,9 @@ class _Renderer(Memory):
         return found
 
     def _terms(self, x: Index) -> str:
-        """The sum of the terms, outer loops' first; each partial sum lives in the loop that decides it."""
+        """The sum of the terms, outer loops' first; each partial sum lives in the loop that decides
+        it.
+        """
         ordered = sorted(x.terms, key=lambda t: self._depth(t[0]))
         total = ""
         for atom, c in ordered:
@@ -195,13 +211,19 @@ class _Renderer(Memory):
             value = self._atom(atom)
             if c != 1:
                 value = self._cached(scope, ("mul", value, c), f"mul nsw i64 {value}, {c}")
-            total = self._cached(scope, ("add", total, value), f"add nsw i64 {total}, {value}") if total else value
+            total = (
+                self._cached(scope, ("add", total, value), f"add nsw i64 {total}, {value}")
+                if total
+                else value
+            )
         return total
 
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Var):
             if atom.name not in self.vars:
-                raise InternalError(f"program {self.program.name}: variable {atom.name} is not in scope")
+                raise InternalError(
+                    f"program {self.program.name}: variable {atom.name} is not in scope"
+                )
             return self.vars[atom.name]
         shift = max(0, -(atom.num.lo // atom.den))
         num = atom.num + shift * atom.den
@@ -222,7 +244,10 @@ class _Renderer(Memory):
         if not offset.const:
             return base
         name = self.fresh()
-        self.emit(f"{name} = getelementptr i8, ptr {base}, i64 {offset.const * self.dtypes[buffer].itemsize}")
+        self.emit(
+            f"{name} = getelementptr i8, ptr {base}, i64 "
+            f"{offset.const * self.dtypes[buffer].itemsize}"
+        )
         return name
 
     def _base(self, buffer: str, offset: Index) -> str:
@@ -247,7 +272,11 @@ class _Renderer(Memory):
         terms = tuple(sorted(group, key=lambda t: t[0].key))
         scope = self.scopes[depth]
         value = self._terms(Index(terms, 0))
-        return self._cached(scope, ("gep", base, value), f"getelementptr {memory_type(dtype)}, ptr {base}, i64 {value}")
+        return self._cached(
+            scope,
+            ("gep", base, value),
+            f"getelementptr {memory_type(dtype)}, ptr {base}, i64 {value}",
+        )
 
     # -- blocks
 
@@ -272,9 +301,12 @@ class _Renderer(Memory):
     def _handled(self) -> dict[type, Callable[[Any], None]]:
         """What emits an instruction, by its type."""
         return {
-            Compute: self.compute, Load: self.load, Read: self._read, Write: self._write, Splat: self._splat,
-            Store: self.store, Register: self._register, Number: self._number, For: self.loop, If: self.branch,
-            Convert: self.convert, Fold: self.fold, Select: self._select, Position: self.position, Test: self.test,
+            Compute: self.compute, Load: self.load, Read: self._read, Write: self._write,
+            Splat: self._splat,
+            Store: self.store, Register: self._register, Number: self._number, For: self.loop,
+            If: self.branch,
+            Convert: self.convert, Fold: self.fold, Select: self._select, Position: self.position,
+            Test: self.test,
             Barrier: self._barrier,
         }  # fmt: skip
 
@@ -295,7 +327,9 @@ class _Renderer(Memory):
 
     def _select(self, i: Select) -> None:
         kind, mask = ltype(i.vtype), f"{_mask_type(i.vtype.lanes)} {self.value(i.mask)}"
-        self.define(i.id, i.vtype, f"select {mask}, {kind} {self.value(i.yes)}, {kind} {self.value(i.no)}")
+        self.define(
+            i.id, i.vtype, f"select {mask}, {kind} {self.value(i.yes)}, {kind} {self.value(i.no)}"
+        )
 
     def _barrier(self, _: Barrier) -> None:
         if self.program.threads > 1:
@@ -307,7 +341,9 @@ class _Renderer(Memory):
         if f.kind == "thread" and f.count > 1:
             start, stop = self._share(f, limit)
         elif f.kind == "local":
-            raise InternalError(f"program {self.program.name}: loop {f.var} over work-items on a CPU")
+            raise InternalError(
+                f"program {self.program.name}: loop {f.var} over work-items on a CPU"
+            )
         sure = f.kind == "serial" and all(s.lo > 0 for s in f.stops)
         n = self.number()
         head, end = f"loop{n}", f"end{n}"
@@ -356,7 +392,9 @@ class _Renderer(Memory):
         return {name: self.registers[name] for name in self._writes(body)}
 
     def _writes(self, body: tuple[Instr, ...]) -> tuple[str, ...]:
-        """The registers that a body writes and did not declare, looked for once: every loop around it asks again."""
+        """The registers that a body writes and did not declare, looked for once: every loop around
+        it asks again.
+        """
         found = self.writes.get(id(body))
         if found is None:
             own: set[str] = set()
@@ -463,7 +501,9 @@ class _Renderer(Memory):
                 return
             held.append(v)
         if all(v.always or v.never for v in held):
-            self.bind_bool(i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">")
+            self.bind_bool(
+                i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">"
+            )
             return
         self.bind_bool(i.id, i.lanes, self.assemble_bits([self.condition(v) for v in held]))
 

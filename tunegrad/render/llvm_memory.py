@@ -1,9 +1,10 @@
 """LLVM IR of loads and stores: contiguous vectors, splats, and lanes some elements apart.
 
-    step of the lanes    0                1              -1                2 .. 4                 any other
-    a load is            a scalar, splat  one vector     one, turned       vectors and shuffles   a load for each lane
+    step of the lanes  0                1           -1           2 .. 4           any other
+    a load is          a scalar, splat  one vector  one, turned  and a shuffle    a load a lane
 
-Loads whose lanes are far apart but that together read neighbours are transposed in registers (``llvm_transpose``).
+Loads whose lanes are far apart but that together read neighbours are transposed in registers
+(``llvm_transpose``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _SHUFFLED = (2, 3, 4)
 
 
 class Memory(Ops):
-    """Turns loads and stores into text; a subclass has the lines and the addresses. ``streams``: some store streams."""
+    """Turns loads and stores into text; a subclass has the lines and the addresses.
+
+    ``streams``: some store streams.
+    """
 
     def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
         super().__init__(avx512, bf16_dot)
@@ -46,7 +50,9 @@ class Memory(Ops):
             address = self.address(i.buffer, i.offset.at({i.lane: 0}))
             if i.prefetch:
                 self._prefetch(address, i.prefetch)
-            raw = self.load_vector(address, dtype, lanes, None if i.mask is None else self.value(i.mask))
+            raw = self.load_vector(
+                address, dtype, lanes, None if i.mask is None else self.value(i.mask)
+            )
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
         elif step == -1:
             self.bind(i.id, i.vtype, self.from_memory(self._backwards(i), i.vtype))
@@ -73,7 +79,9 @@ class Memory(Ops):
         return value if lanes == 1 else self.splat(value, i.vtype)
 
     def _lane_load(self, i: Load, offset: Index, lane: int) -> str:
-        mask = None if i.mask is None else self.extract_mask(self.value(i.mask), i.vtype.lanes, lane)
+        mask = (
+            None if i.mask is None else self.extract_mask(self.value(i.mask), i.vtype.lanes, lane)
+        )
         return self.load_scalar(self.address(i.buffer, offset), i.vtype.dtype, mask)
 
     def _gather(self, i: Load) -> str:
@@ -87,7 +95,10 @@ class Memory(Ops):
         turned = list(range(lanes - 1, -1, -1))
         mask = None if i.mask is None else self.spread_mask(self.value(i.mask), list(turned))
         address = self.address(i.buffer, i.offset.at({i.lane: lanes - 1}))
-        raw, kind = self.load_vector(address, dtype, lanes, mask), f"<{lanes} x {memory_type(dtype)}>"
+        raw, kind = (
+            self.load_vector(address, dtype, lanes, mask),
+            f"<{lanes} x {memory_type(dtype)}>",
+        )
         return self._named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
 
     def _strided(self, i: Load, step: int) -> str:
@@ -99,16 +110,27 @@ class Memory(Ops):
         kind = f"<{lanes} x {memory_type(dtype)}>"
         offset = i.offset.at({i.lane: 0})
         starts = [min(part * lanes, (lanes - 1) * (step - 1)) for part in range(step)]
-        part_of = [next(k for k, at in enumerate(starts) if at <= lane * step < at + lanes) for lane in range(lanes)]
+        part_of = [
+            next(k for k, at in enumerate(starts) if at <= lane * step < at + lanes)
+            for lane in range(lanes)
+        ]
         mask = None if i.mask is None else self.value(i.mask)
         total, filled = "poison", 0
         for part, start in enumerate(starts):
             wanted = {lane * step - start: lane for lane in range(lanes) if part_of[lane] == part}
             if not wanted:
                 continue
-            some = None if mask is None else self.spread_mask(mask, [wanted.get(j) for j in range(lanes)])
-            raw = self.load_vector(self.address(i.buffer, offset + as_index(start)), dtype, lanes, some)
-            places = [lane if lane < filled else lanes + lane * step - start for lane in range(lanes)]
+            some = (
+                None
+                if mask is None
+                else self.spread_mask(mask, [wanted.get(j) for j in range(lanes)])
+            )
+            raw = self.load_vector(
+                self.address(i.buffer, offset + as_index(start)), dtype, lanes, some
+            )
+            places = [
+                lane if lane < filled else lanes + lane * step - start for lane in range(lanes)
+            ]
             kept = [at if lane < filled + len(wanted) else None for lane, at in enumerate(places)]
             total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, {shuffle_mask(kept)}")
             filled += len(wanted)
@@ -123,11 +145,16 @@ class Memory(Ops):
             address = self.address(group[0].buffer, offset.at({group[0].lane: lane}))
             rows.append(self.load_vector(address, dtype, n, None))
         one = memory_type(dtype)
-        vectors = [self._joined([rows[lane] for lane in range(j, lanes, n)], one, n) for j in range(n)]
+        vectors = [
+            self._joined([rows[lane] for lane in range(j, lanes, n)], one, n) for j in range(n)
+        ]
         kind = f"<{lanes} x {one}>"
         for stage in transposition(n, lanes):
             vectors = [
-                self._named(f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, {shuffle_mask(picked)}")
+                self._named(
+                    f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, "
+                    f"{shuffle_mask(picked)}"
+                )
                 for a, b, picked in stage
             ]
         for load, vector in zip(group, vectors, strict=True):
@@ -139,7 +166,9 @@ class Memory(Ops):
             kind = f"<{width} x {one}>"
             pairs = zip(parts[::2], parts[1::2], strict=True)
             places = shuffle_mask(range(2 * width))
-            parts = [self._named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs]
+            parts = [
+                self._named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs
+            ]
             width *= 2
         return parts[0]
 
@@ -152,18 +181,30 @@ class Memory(Ops):
         elif i.offset.coefficient(i.lane) == 1:
             base = i.offset.at({i.lane: 0})
             address = self.address(i.buffer, base)
-            # parameters and scratch are 64-byte aligned, so an offset in whole vectors is aligned too
+            # parameters and scratch are 64-byte aligned, so an offset in whole vectors is aligned
+            # too
             whole = base.const % lanes == 0 and all(c % lanes == 0 for _, c in base.terms)
-            if i.stream and mask is None and whole and not dtype.is_bool and lanes * dtype.itemsize <= ALIGN:
+            if (
+                i.stream
+                and mask is None
+                and whole
+                and not dtype.is_bool
+                and lanes * dtype.itemsize <= ALIGN
+            ):
                 self.streams = True
                 t = f"<{lanes} x {memory_type(dtype)}>"
-                self.emit(f"store {t} {raw}, ptr {address}, align {lanes * dtype.itemsize}, !nontemporal !0")
+                self.emit(
+                    f"store {t} {raw}, ptr {address}, align {lanes * dtype.itemsize}, "
+                    "!nontemporal !0"
+                )
             else:
                 self.store_vector(address, raw, dtype, lanes, mask)
         else:
             for lane in range(lanes):
                 address = self.address(i.buffer, i.offset.at({i.lane: lane}))
                 piece = self.fresh()
-                self.emit(f"{piece} = extractelement <{lanes} x {memory_type(dtype)}> {raw}, i32 {lane}")
+                self.emit(
+                    f"{piece} = extractelement <{lanes} x {memory_type(dtype)}> {raw}, i32 {lane}"
+                )
                 held = None if mask is None else self.extract_mask(mask, lanes, lane)
                 self.store_scalar(address, piece, dtype, held)

@@ -17,7 +17,8 @@ from .math import definitions
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
 
 _SCALAR = {
-    "bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double",
+    "bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float",
+    "f64": "double",
     "bf16x2": "i32",
 }  # fmt: skip
 _FLOAT = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
@@ -60,7 +61,9 @@ def _literal(value: float | int | bool, dtype: DType) -> str:
 
 
 class Ops:
-    """Turns instructions without control flow into text; a subclass has the lines and the addresses."""
+    """Turns instructions without control flow into text; a subclass has the lines and the
+    addresses.
+    """
 
     def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
         self.avx512, self.bf16_dot = avx512, bf16_dot
@@ -171,8 +174,15 @@ class Ops:
             self.emit(f"{name} = load {t}, ptr {address}, align {dtype.itemsize}")
         else:
             suffix = _suffix(memory_type(dtype), lanes)
-            args = [("ptr", address), ("i32", str(dtype.itemsize)), (f"<{lanes} x i1>", mask), (t, "zeroinitializer")]
-            self.declared.add(f"{t} @llvm.masked.load.{suffix}.p0(ptr, i32 immarg, <{lanes} x i1>, {t})")
+            args = [
+                ("ptr", address),
+                ("i32", str(dtype.itemsize)),
+                (f"<{lanes} x i1>", mask),
+                (t, "zeroinitializer"),
+            ]
+            self.declared.add(
+                f"{t} @llvm.masked.load.{suffix}.p0(ptr, i32 immarg, <{lanes} x i1>, {t})"
+            )
             listed = ", ".join(f"{a} {v}" for a, v in args)
             self.emit(f"{name} = call {t} @llvm.masked.load.{suffix}.p0({listed})")
         return name
@@ -184,26 +194,38 @@ class Ops:
             address = chosen
         self.emit(f"store {memory_type(dtype)} {raw}, ptr {address}, align {dtype.itemsize}")
 
-    def store_vector(self, address: str, raw: str, dtype: DType, lanes: int, mask: str | None) -> None:
+    def store_vector(
+        self, address: str, raw: str, dtype: DType, lanes: int, mask: str | None
+    ) -> None:
         t = f"<{lanes} x {memory_type(dtype)}>"
         if mask is None:
             self.emit(f"store {t} {raw}, ptr {address}, align {dtype.itemsize}")
             return
         single = _single_lane(mask)
-        if single is not None:  # LLVM 22 stores too many bytes of a truncated vector under a constant mask of one lane
+        if (
+            single is not None
+        ):  # LLVM 22 stores too many bytes of a truncated vector under a constant mask of one lane
             one = memory_type(dtype)
             piece = self._named(f"extractelement {t} {raw}, i32 {single}")
-            self.emit(f"store {one} {piece}, ptr {self._lane_address(address, one, single)}, align {dtype.itemsize}")
+            self.emit(
+                f"store {one} {piece}, ptr {self._lane_address(address, one, single)}, align "
+                f"{dtype.itemsize}"
+            )
             return
         suffix = _suffix(memory_type(dtype), lanes)
-        self.declared.add(f"void @llvm.masked.store.{suffix}.p0({t}, ptr, i32 immarg, <{lanes} x i1>)")
+        self.declared.add(
+            f"void @llvm.masked.store.{suffix}.p0({t}, ptr, i32 immarg, <{lanes} x i1>)"
+        )
         self.emit(
-            f"call void @llvm.masked.store.{suffix}.p0({t} {raw}, ptr {address}, i32 {dtype.itemsize}, "
+            f"call void @llvm.masked.store.{suffix}.p0({t} {raw}, ptr {address}, i32 "
+            f"{dtype.itemsize}, "
             f"<{lanes} x i1> {mask})"
         )
 
     def _lane_address(self, address: str, one: str, lane: int) -> str:
-        return address if lane == 0 else self._named(f"getelementptr {one}, ptr {address}, i64 {lane}")
+        return (
+            address if lane == 0 else self._named(f"getelementptr {one}, ptr {address}, i64 {lane}")
+        )
 
     def from_memory(self, raw: str, t: VType) -> str:
         """A loaded element as a value: bytes become bools."""
@@ -255,7 +277,9 @@ class Ops:
             kind = _COMPARE[op][0 if s.dtype.is_float else 1]
             if s.dtype.is_bool and op is Op.LT:
                 kind = "ult"
-            return self._named(f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}")
+            return self._named(
+                f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}"
+            )
         if op in _MATH:
             return self._math(op, a, s)
         if op is Op.PAIR:
@@ -271,7 +295,9 @@ class Ops:
         for d in found:
             self.defined[d.name] = d.text
             self.declared.update(line.removeprefix("declare ") for line in d.declared)
-        return self._named(f"call {ltype(s)} @{found[-1].name}({', '.join(f'{ltype(s)} {x}' for x in a)})")
+        return self._named(
+            f"call {ltype(s)} @{found[-1].name}({', '.join(f'{ltype(s)} {x}' for x in a)})"
+        )
 
     def _float(self, op: Op, a: list[str], s: VType) -> str:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
@@ -310,7 +336,9 @@ class Ops:
             pairs = f"<{2 * lanes} x bfloat>"
             x, y = (self._named(f"bitcast <{lanes} x i32> {v} to {pairs}") for v in a[:2])
             arguments = [(ltype(single), total), (pairs, x), (pairs, y)]
-            return self._named(self.call(ltype(single), f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", arguments))
+            return self._named(
+                self.call(ltype(single), f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", arguments)
+            )
         for half in (Op.HIGH, Op.LOW):
             factors = [(ltype(single), self._half(half, v, lanes)) for v in a[:2]]
             name = f"llvm.fmuladd.{_suffix('float', lanes)}"
@@ -322,14 +350,17 @@ class Ops:
         code = f"shl {ltype(word)} {pair}, {literal(16, word)}"
         if op is Op.HIGH:
             code = f"and {ltype(word)} {pair}, {literal(-65536, word)}"
-        return self._named(f"bitcast {ltype(word)} {self._named(code)} to {ltype(VType(F32, lanes))}")
+        return self._named(
+            f"bitcast {ltype(word)} {self._named(code)} to {ltype(VType(F32, lanes))}"
+        )
 
     def _extreme(self, op: Op, a: list[str], s: VType) -> str:
         """NaN wins, and which zero wins is open.
 
-        With one constant side a single compare does it: the other side is kept when unordered. Otherwise the
-        hardware's maximum, which keeps its second side (the one so far, in a fold), and a repair of the first: by name
-        where there is a name, since LLVM makes two compares and a union of masks out of two selects.
+        With one constant side a single compare does it: the other side is kept when unordered.
+        Otherwise the hardware's maximum, which keeps its second side (the one so far, in a fold),
+        and a repair of the first: by name where there is a name, since LLVM makes two compares and
+        a union of masks out of two selects.
         """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
         greater, less = ("ugt", "ogt") if op is Op.MAX else ("ult", "olt")
@@ -346,7 +377,11 @@ class Ops:
         elif self.avx512 and s.dtype == F32 and s.lanes in (4, 8):
             arguments = [(ty, new), (ty, old)]
             chosen = self._named(
-                self.call(ty, f"llvm.x86.{f'avx.{name}.256' if s.lanes == 8 else f'sse.{name}'}", arguments)
+                self.call(
+                    ty,
+                    f"llvm.x86.{f'avx.{name}.256' if s.lanes == 8 else f'sse.{name}'}",
+                    arguments,
+                )
             )
         else:
             held = self._named(f"fcmp {less} {ty} {new}, {old}")
@@ -357,7 +392,9 @@ class Ops:
     def _int(self, op: Op, a: list[str], s: VType) -> str:
         ty, suffix = ltype(s), _suffix(_SCALAR[s.dtype.name], s.lanes)
         if s.dtype.is_bool:
-            op = {Op.MUL: Op.AND, Op.MIN: Op.AND, Op.ADD: Op.OR, Op.MAX: Op.OR, Op.SUB: Op.XOR}.get(op, op)
+            op = {Op.MUL: Op.AND, Op.MIN: Op.AND, Op.ADD: Op.OR, Op.MAX: Op.OR, Op.SUB: Op.XOR}.get(
+                op, op
+            )
         if op in _INT:
             return self._named(f"{_INT[op]} {ty} {a[0]}, {a[1]}")
         if op is Op.NOT:
@@ -365,7 +402,9 @@ class Ops:
         if op is Op.NEG:
             return self._named(f"sub {ty} {literal(0, s)}, {a[0]}")
         if op is Op.ABS:
-            return self._extreme_int("smax", a[0], self._named(f"sub {ty} {literal(0, s)}, {a[0]}"), ty, suffix)
+            return self._extreme_int(
+                "smax", a[0], self._named(f"sub {ty} {literal(0, s)}, {a[0]}"), ty, suffix
+            )
         if op is Op.FMA:
             return self._named(f"add {ty} {self._named(f'mul {ty} {a[0]}, {a[1]}')}, {a[2]}")
         if op in (Op.MAX, Op.MIN):
@@ -380,7 +419,8 @@ class Ops:
     def _division(self, op: Op, a: list[str], s: VType) -> str:
         """Python's: the quotient rounds down and the remainder has the divisor's sign.
 
-        X // 0 is 0 and x % 0 is 0, like numpy. Neither 0 nor -1 reaches the division: the least integer over -1 traps.
+        X // 0 is 0 and x % 0 is 0, like numpy. Neither 0 nor -1 reaches the division: the least
+        integer over -1 traps.
         """
         ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
         zero, one, minus_one = literal(0, s), literal(1, s), literal(-1, s)
@@ -415,7 +455,11 @@ class Ops:
             name = f"llvm.vector.reduce.{'fadd' if i.op is Op.ADD else 'fmul'}.{suffix}"
             start = literal(-0.0 if i.op is Op.ADD else 1.0, VType(s.dtype))
             self.declared.add(f"{one} @{name}({one}, {ty})")
-            self.define(i.id, i.vtype, f"call reassoc {one} @{name}({one} {start}, {ty} {self.value(i.arg)})")
+            self.define(
+                i.id,
+                i.vtype,
+                f"call reassoc {one} @{name}({one} {start}, {ty} {self.value(i.arg)})",
+            )
             return
         if s.dtype.is_float:
             self._extreme_of(i, s, suffix)
@@ -424,17 +468,28 @@ class Ops:
             kind = "or" if i.op in (Op.ADD, Op.MAX) else "and"
         else:
             kind = {Op.ADD: "add", Op.MUL: "mul", Op.MAX: "smax", Op.MIN: "smin"}[i.op]
-        self.define(i.id, i.vtype, self.call(one, f"llvm.vector.reduce.{kind}.{suffix}", [(ty, self.value(i.arg))]))
+        self.define(
+            i.id,
+            i.vtype,
+            self.call(one, f"llvm.vector.reduce.{kind}.{suffix}", [(ty, self.value(i.arg))]),
+        )
 
     def _extreme_of(self, i: Fold, s: VType, suffix: str) -> None:
         """The largest or least lane, compared as if there was no NaN; NaN where there is one."""
-        ty, one, mask, value = ltype(s), _SCALAR[s.dtype.name], f"<{s.lanes} x i1>", self.value(i.arg)
+        ty, one, mask, value = (
+            ltype(s),
+            _SCALAR[s.dtype.name],
+            f"<{s.lanes} x i1>",
+            self.value(i.arg),
+        )
         name = f"llvm.vector.reduce.{'fmax' if i.op is Op.MAX else 'fmin'}.{suffix}"
         self.declared.add(f"{one} @{name}({ty})")
         chosen = self._named(f"call nnan nsz {one} @{name}({ty} {value})")
         nans = self._named(f"fcmp uno {ty} {value}, {value}")
         some = self._named(self.call("i1", f"llvm.vector.reduce.or.v{s.lanes}i1", [(mask, nans)]))
-        self.define(i.id, i.vtype, f"select i1 {some}, {one} {literal(nan, VType(s.dtype))}, {one} {chosen}")
+        self.define(
+            i.id, i.vtype, f"select i1 {some}, {one} {literal(nan, VType(s.dtype))}, {one} {chosen}"
+        )
 
     # -- conversions
 
@@ -454,9 +509,14 @@ class Ops:
             zero = literal(0, s)
             return self._named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
         if s.dtype.is_float and t.dtype.is_float:
-            return self._named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
+            return self._named(
+                f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}"
+            )
         if s.dtype.is_float:
-            suffix = f"{_suffix(_SCALAR[t.dtype.name], t.lanes)}.{_suffix(_SCALAR[s.dtype.name], s.lanes)}"
+            suffix = (
+                f"{_suffix(_SCALAR[t.dtype.name], t.lanes)}."
+                f"{_suffix(_SCALAR[s.dtype.name], s.lanes)}"
+            )
             return self._named(self.call(b, f"llvm.fptosi.sat.{suffix}", [(a, v)]))
         if t.dtype.is_float:
             return self._named(f"{'uitofp' if s.dtype.is_bool else 'sitofp'} {a} {v} to {b}")
@@ -469,7 +529,9 @@ class Ops:
         if s.dtype.name == "bf16":
             wide = self._named(f"zext {ltype(s)} {v} to {ltype(word)}")
             bits = self._named(f"shl {ltype(word)} {wide}, {literal(16, word)}")
-            return self.cast(self._named(f"bitcast {ltype(word)} {bits} to {ltype(single)}"), single, t)
+            return self.cast(
+                self._named(f"bitcast {ltype(word)} {bits} to {ltype(single)}"), single, t
+            )
         x = self.cast(v, s, single)
         bits = self._named(f"bitcast {ltype(single)} {x} to {ltype(word)}")
         high = self._named(f"lshr {ltype(word)} {bits}, {literal(16, word)}")

@@ -8,7 +8,8 @@ __all__ = ["shuffle_mask"]
 
 
 def shuffle_mask(places: Iterable[int | None]) -> str:
-    """The constant vector that says, lane by lane, which lane of the two operands is taken; None takes any value.
+    """The constant vector that says, lane by lane, which lane of the two operands is taken; None
+    takes any value.
 
     shuffle_mask([1, 0, None])  ->  "<3 x i32> <i32 1, i32 0, i32 poison>"
     """

@@ -1,12 +1,14 @@
-"""Elementary functions as text: definitions in LLVM IR that a renderer appends to its module and calls.
+"""Elementary functions as text: definitions in LLVM IR that a renderer appends to its module and
+calls.
 
-f32 is vector code without any call. f64, which only the reference uses, is one call of the C library for each lane.
-With AVX-512, exp and erf have bodies of sixteen lanes of their own; other lane counts go through those, so that an
-element is the same bits wherever a schedule computes it.
-Lanes are independent, no rounding mode but the default is supported, and floating-point exception flags mean nothing.
+f32 is vector code without any call. f64, which only the reference uses, is one call of the C
+library for each lane. With AVX-512, exp and erf have bodies of sixteen lanes of their own; other
+lane counts go through those, so that an element is the same bits wherever a schedule computes it.
+Lanes are independent, no rounding mode but the default is supported, and floating-point exception
+flags mean nothing.
 
-Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them as calls of local
-functions, whose vectors then pass through memory.
+Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them
+as calls of local functions, whose vectors then pass through memory.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function's name, without ``@``, its text, and the ``declare`` lines that the text needs, sorted."""
+    """A function's name, without ``@``, its text, and the ``declare`` lines that the text needs,
+    sorted.
+    """
 
     name: str
     text: str
@@ -50,7 +54,10 @@ class Definition:
 
 @cache
 def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> tuple[Definition, ...]:
-    """All that a call of ``op`` needs, the function to call last. Written once for each width that is asked for."""
+    """All that a call of ``op`` needs, the function to call last.
+
+    Written once for each width that is asked for.
+    """
     if not avx512 or op not in _AVX512 or dtype != F32 or lanes < 1:
         return (_definition(op, dtype, lanes),)
     body = Body(math_avx512.LANES)
@@ -67,12 +74,19 @@ def _through(name: str, whole: str, lanes: int) -> str:
     part, kind = vector_type("float", math_avx512.LANES), vector_type("float", lanes)
     vector = f"<{lanes} x float>"
     lines = [] if lanes > 1 else [f"  %v = insertelement {vector} poison, float %x, i32 0"]
-    source, parts, joined = ("%x" if lanes > 1 else "%v"), range(-(-lanes // math_avx512.LANES)), "poison"
+    source, parts, joined = (
+        ("%x" if lanes > 1 else "%v"),
+        range(-(-lanes // math_avx512.LANES)),
+        "poison",
+    )
     for i in parts:
         first = i * math_avx512.LANES
         count = min(math_avx512.LANES, lanes - first)
         taken = [first + j if j < count else None for j in range(math_avx512.LANES)]
-        placed = [j if j < first else lanes + j - first if j < first + count else None for j in range(lanes)]
+        placed = [
+            j if j < first else lanes + j - first if j < first + count else None
+            for j in range(lanes)
+        ]
         spread = [j if j < count else None for j in range(lanes)]
         lines += [
             f"  %p{i} = shufflevector {vector} {source}, {vector} poison, {shuffle_mask(taken)}",
@@ -90,13 +104,16 @@ def _through(name: str, whole: str, lanes: int) -> str:
 
 
 def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
-    """The name, without ``@``, and the text of ``op`` on vectors of ``lanes`` (1: scalars) of f32 or f64.
+    """The name, without ``@``, and the text of ``op`` on vectors of ``lanes`` (1: scalars) of f32
+    or f64.
 
         definition(Op.EXP, F32, 16)  ->  "tg.exp.f32x16",
-                                         "define internal <16 x float> @tg.exp.f32x16(<16 x float> %x) ..."
+                                         "define internal <16 x float> @tg.exp.f32x16(<16 x float>
+                                         %x) ..."
 
     POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
-    Raises InternalError for an operation, dtype or lane count without a definition: a cast was forgotten.
+    Raises InternalError for an operation, dtype or lane count without a definition: a cast was
+    forgotten.
     """
     found = _definition(op, dtype, lanes)
     return found.name, found.text
@@ -111,7 +128,9 @@ def _definition(op: Op, dtype: DType, lanes: int) -> Definition:
     scalar: Scalar = "float" if dtype == F32 else "double"
     parameters = tuple(Val(name, scalar) for name in ("%x", "%y")[: op.arity])
     body = Body(lanes)
-    return _function(_name(op, dtype, lanes), body, parameters, _result(op, dtype, body, parameters))
+    return _function(
+        _name(op, dtype, lanes), body, parameters, _result(op, dtype, body, parameters)
+    )
 
 
 def _name(op: Op, dtype: DType, lanes: int) -> str:
@@ -127,13 +146,19 @@ def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> 
 
 
 def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
-    """The ``declare`` lines that the definition needs; a module must hold each line once, whoever asked for it."""
+    """The ``declare`` lines that the definition needs; a module must hold each line once, whoever
+    asked for it.
+    """
     return _definition(op, dtype, lanes).declared
 
 
 def library(wanted: Iterable[tuple[Op, DType, int]], avx512: bool = False) -> str:
-    """All that a module needs to call these functions: each declaration and definition once, sorted."""
-    found = {d.name: d for op, dtype, lanes in set(wanted) for d in definitions(op, dtype, lanes, avx512)}
+    """All that a module needs to call these functions: each declaration and definition once,
+    sorted.
+    """
+    found = {
+        d.name: d for op, dtype, lanes in set(wanted) for d in definitions(op, dtype, lanes, avx512)
+    }
     declared = sorted({line for d in found.values() for line in d.declared})
     return "\n".join((*declared, *(found[name].text for name in sorted(found))))
 

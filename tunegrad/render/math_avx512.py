@@ -1,13 +1,15 @@
-"""exp and erf in f32 for AVX-512, sixteen lanes: tables of 16 and 32 numbers in registers shorten the polynomials.
+"""exp and erf in f32 for AVX-512, sixteen lanes: tables of 16 and 32 numbers in registers shorten
+the polynomials.
 
-    exp(x)   n = x log2(e), rounded to a sixteenth;  r = x - n ln 2, at most 1/46
-             2^floor(n) * T[16 n mod 16] * (1 + r + r^2/2 + r^3/6)                      T[j] = 2^(j/16)
-    erf(x)   k = 8 |x|, rounded;  r = |x| - k/8, at most 1/16
-             C0[k] + r C1[k] + ... + r^4 C4[k]                                            a polynomial per interval
+    exp(x)  n = x log2(e), rounded to a sixteenth;  r = x - n ln 2, at most 1/46
+            2^floor(n) * T[16 n mod 16] * (1 + r + r^2/2 + r^3/6)                 T[j] = 2^(j/16)
+    erf(x)  k = 8 |x|, rounded;  r = |x| - k/8, at most 1/16
+            C0[k] + r C1[k] + ... + r^4 C4[k]                              a polynomial an interval
 
-A permutation looks a number up in every lane at once, and ``scalef`` multiplies by 2^floor(n), overflow and underflow
-included. Rounding is an addition of 1.5 * 2^23 / steps, which leaves the position in the low bits of the sum: all that
-a permutation reads. Errors and special values: docs/NUMERICS.md.
+A permutation looks a number up in every lane at once, and ``scalef`` multiplies by 2^floor(n),
+overflow and underflow included. Rounding is an addition of 1.5 * 2^23 / steps, which leaves the
+position in the low bits of the sum: all that a permutation reads. Errors and special values:
+docs/NUMERICS.md.
 """
 
 from __future__ import annotations
@@ -78,4 +80,6 @@ def _lookup(b: Body, shifted: Val, numbers: Sequence[float]) -> Val:
 def _scaled(b: Body, x: Val, n: Val) -> Val:
     """x * 2^floor(n)."""
     lanes = ((_VECTOR, x.text), (_VECTOR, n.text), (_VECTOR, "zeroinitializer"))
-    return b.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", (*lanes, ("i16", "-1"), ("i32", "4")), "float")
+    return b.intrinsic(
+        "llvm.x86.avx512.mask.scalef.ps.512", (*lanes, ("i16", "-1"), ("i32", "4")), "float"
+    )

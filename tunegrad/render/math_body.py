@@ -1,9 +1,10 @@
 """A writer of straight-line LLVM IR over vectors of one width, for the elementary functions.
 
-Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute value or sign
-intrinsic, because without SSE4.1 some of those become library calls. ``llvm.fmuladd`` is fused where the target
-fuses, a multiplication and an addition where not (``llvm.fma`` would be a call to ``fmaf`` there). What is written for
-one kind of target only asks for its ``intrinsic`` by name.
+Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute
+value or sign intrinsic, because without SSE4.1 some of those become library calls. ``llvm.fmuladd``
+is fused where the target fuses, a multiplication and an addition where not (``llvm.fma`` would be a
+call to ``fmaf`` there). What is written for one kind of target only asks for its ``intrinsic`` by
+name.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Body:
     def fma(self, a: Val, b: Val | float, c: Val | float) -> Val:
         """``a * b + c``, rounded once if the target fuses and twice if not."""
         kind = self._type(a)
-        suffix = ("" if self.lanes == 1 else f"v{self.lanes}") + ("f32" if a.scalar == "float" else "f64")
+        suffix = ("" if self.lanes == 1 else f"v{self.lanes}") + (
+            "f32" if a.scalar == "float" else "f64"
+        )
         self.declared.add(f"declare {kind} @llvm.fmuladd.{suffix}({kind}, {kind}, {kind})")
         operands = ", ".join(f"{kind} {self._operand(v, a).text}" for v in (a, b, c))
         return self._emit(f"call {kind} @llvm.fmuladd.{suffix}({operands})", a.scalar)
@@ -69,12 +72,24 @@ class Body:
             total = self.fma(total, t, c)
         return total
 
-    def compare(self, relation: Literal["oeq", "one", "olt", "ogt", "oge", "uno"], a: Val, b: Val | float) -> Val:
-        """A comparison of floats. All but ``uno`` are false where either is NaN; ``uno`` is true just there."""
-        return self._emit(f"fcmp {relation} {self._type(a)} {a.text}, {self._operand(b, a).text}", "i1")
+    def compare(
+        self, relation: Literal["oeq", "one", "olt", "ogt", "oge", "uno"], a: Val, b: Val | float
+    ) -> Val:
+        """A comparison of floats.
 
-    def where(self, condition: Val, a: Val | float, b: Val | float, scalar: Scalar = "float") -> Val:
-        """``a`` in lanes where ``condition`` holds, else ``b``. ``scalar`` is their type if both are numbers."""
+        All but ``uno`` are false where either is NaN; ``uno`` is true just there.
+        """
+        return self._emit(
+            f"fcmp {relation} {self._type(a)} {a.text}, {self._operand(b, a).text}", "i1"
+        )
+
+    def where(
+        self, condition: Val, a: Val | float, b: Val | float, scalar: Scalar = "float"
+    ) -> Val:
+        """``a`` in lanes where ``condition`` holds, else ``b``.
+
+        ``scalar`` is their type if both are numbers.
+        """
         like = a if isinstance(a, Val) else b if isinstance(b, Val) else Val("", scalar)
         kind = self._type(like)
         text = f"{kind} {self._operand(a, like).text}, {kind} {self._operand(b, like).text}"
@@ -88,7 +103,9 @@ class Body:
         """The larger of the two; NaN stays NaN."""
         return self.where(self.compare("olt", x, low), low, x)
 
-    def cast(self, op: Literal["bitcast", "fpext", "fptrunc", "sitofp", "trunc"], x: Val, to: Scalar) -> Val:
+    def cast(
+        self, op: Literal["bitcast", "fpext", "fptrunc", "sitofp", "trunc"], x: Val, to: Scalar
+    ) -> Val:
         return self._emit(f"{op} {self._type(x)} {x.text} to {vector_type(to, self.lanes)}", to)
 
     def lane(self, x: Val, index: int) -> Val:
@@ -102,18 +119,24 @@ class Body:
         if self.lanes == 1:
             return x
         vector = "poison" if into is None else into.text
-        return self._emit(f"insertelement {self._type(x)} {vector}, {x.scalar} {x.text}, i32 {index}", x.scalar)
+        return self._emit(
+            f"insertelement {self._type(x)} {vector}, {x.scalar} {x.text}, i32 {index}", x.scalar
+        )
 
     def call(self, name: str, arguments: Sequence[Val]) -> Val:
         """A call of a scalar f64 function of the C library."""
         self.declared.add(f"declare double @{name}({', '.join('double' for _ in arguments)})")
-        return self._emit(f"call double @{name}({', '.join(f'double {a.text}' for a in arguments)})", "double")
+        return self._emit(
+            f"call double @{name}({', '.join(f'double {a.text}' for a in arguments)})", "double"
+        )
 
     def intrinsic(self, name: str, arguments: Sequence[tuple[str, str]], result: Scalar) -> Val:
         """A call of an intrinsic of the target; ``arguments`` are types and operands."""
         kind = vector_type(result, self.lanes)
         self.declared.add(f"declare {kind} @{name}({', '.join(t for t, _ in arguments)})")
-        return self._emit(f"call {kind} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})", result)
+        return self._emit(
+            f"call {kind} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})", result
+        )
 
     def vector(self, numbers: Sequence[float]) -> str:
         """A constant of ``lanes`` different floats."""
@@ -125,7 +148,9 @@ class Body:
 
     def _arith(self, op: str, a: Val, b: Val | float) -> Val:
         prefix = "f" if a.scalar in ("float", "double") else ""
-        return self._emit(f"{prefix}{op} {self._type(a)} {a.text}, {self._operand(b, a).text}", a.scalar)
+        return self._emit(
+            f"{prefix}{op} {self._type(a)} {a.text}, {self._operand(b, a).text}", a.scalar
+        )
 
     def _type(self, x: Val) -> str:
         return vector_type(x.scalar, self.lanes)

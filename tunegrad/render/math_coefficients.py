@@ -20,7 +20,8 @@ __all__ = [
 ERF_SPLIT = 1.0
 TANH_SPLIT = 0.625
 
-# exp(r) = 1 + r + r^2 * p(r), |r| <= ln(2) / 2. Relative error left by the f32 coefficients: 2^-28.3.
+# exp(r) = 1 + r + r^2 * p(r), |r| <= ln(2) / 2. Relative error left by the f32 coefficients:
+# 2^-28.3.
 EXP = (
     0.4999999403953552,
     0.1666652113199234,
@@ -39,7 +40,8 @@ EXP2 = (
     0.0001532647293061018,
 )
 
-# log(1 + z) = z - z^2 / 2 + z^3 * p(z), |z| <= 1/3. Relative error left by the f32 coefficients: 2^-27.7.
+# log(1 + z) = z - z^2 / 2 + z^3 * p(z), |z| <= 1/3. Relative error left by the f32 coefficients:
+# 2^-27.7.
 LOG = (
     0.3333321511745453,
     -0.2499980479478836,

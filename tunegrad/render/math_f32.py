@@ -1,9 +1,12 @@
-"""The elementary functions in f32, as straight-line vector code. Errors and special values: docs/NUMERICS.md.
+"""The elementary functions in f32, as straight-line vector code.
 
-Range reductions are the classical ones: exp and sin subtract a multiple of a constant that is split into parts whose
-products are exact (W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980); log splits off the
-exponent so that the rest lies in [2/3, 4/3). Rounding to an integer is an addition of 1.5 * 2^23 (1.5 * 2^52 in f64),
-which leaves the integer in the low bits of the sum.
+Errors and special values: docs/NUMERICS.md.
+
+Range reductions are the classical ones: exp and sin subtract a multiple of a constant that is split
+into parts whose products are exact (W. Cody, W. Waite, "Software Manual for the Elementary
+Functions", 1980); log splits off the exponent so that the rest lies in [2/3, 4/3). Rounding to an
+integer is an addition of 1.5 * 2^23 (1.5 * 2^52 in f64), which leaves the integer in the low bits
+of the sum.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from .math_coefficients import (
 __all__ = ["SIN_LIMIT", "erf", "exp", "log", "power", "sin", "tanh"]
 
 SIN_LIMIT = float(1 << 27)
-"""sin gives NaN from here on: f32 values lie 16 apart, and the reduction has used up the digits of f64."""
+"""sin gives NaN from here on: f32 values lie 16 apart, and the reduction has used up the digits
+of f64.
+"""
 
 _MAGIC = 1.5 * 2**23
 _MAGIC_BITS = 0x4B400000
@@ -36,29 +41,37 @@ _MAGIC_F64 = 1.5 * 2**52
 _SIGN = -(1 << 31)
 _ONE_EXPONENT = 127
 
-# ln(2) in two parts: the upper has 16 bits, so that its product with an exponent is exact even without FMA.
+# ln(2) in two parts: the upper has 16 bits, so that its product with an exponent is exact even
+# without FMA.
 _LN2_UPPER = round(math.log(2) * 2**16) / 2**16
 _LN2_LOWER = math.log(2) - _LN2_UPPER
 
-# pi in three parts of 27, 27 and 53 bits. math.pi alone holds 53 bits; the rest of pi after it is 1.2246...e-16.
+# pi in three parts of 27, 27 and 53 bits. math.pi alone holds 53 bits; the rest of pi after it is
+# 1.2246...e-16.
 _PI_1 = round(math.pi * 2**25) / 2**25
 _PI_2 = round((math.pi - _PI_1) * 2**52) / 2**52
 _PI_3 = (math.pi - _PI_1 - _PI_2) + 1.2246467991473532e-16
 
 _TWO_THIRDS_BITS = 0x3F2AAAAB
 
-# The f32 numbers next to -126 ln(2) and 128 ln(2) whose exponentials are normal; the next ones out have none.
+# The f32 numbers next to -126 ln(2) and 128 ln(2) whose exponentials are normal; the next ones out
+# have none.
 _EXP_LEAST = -87.33654022216797
 _EXP_MOST = 88.72283172607422
 
 
 def exp(b: Body, x: Val) -> Val:
-    """e^x. Results below 2^-126 are zero: what the exponent can not hold is replaced, so no scale is multiplied in."""
+    """e^x.
+
+    Results below 2^-126 are zero: what the exponent can not hold is replaced, so no scale is
+    multiplied in.
+    """
     shifted = b.fma(x, math.log2(math.e), _MAGIC)
     n = b.sub(shifted, _MAGIC)
     r = b.fma(n, -_LN2_LOWER, b.fma(n, -_LN2_UPPER, x))
     mantissa = b.add(b.fma(b.mul(r, r), b.polynomial(r, EXP), r), 1.0)
-    # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the top.
+    # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the
+    # top.
     scale = b.bits("shl", b.cast("bitcast", shifted, "i32"), 23)
     raw = b.add(b.cast("bitcast", mantissa, "i32"), scale)
     value = b.cast("bitcast", b.where(b.compare("olt", x, _EXP_LEAST), 0, raw, "i32"), "float")
@@ -103,7 +116,10 @@ def erf(b: Body, x: Val) -> Val:
 
 
 def sin(b: Body, x: Val) -> Val:
-    """sin(x) = (-1)^n sin(x - n pi). The reduction is in f64 and exact up to SIN_LIMIT; NaN beyond."""
+    """sin(x) = (-1)^n sin(x - n pi).
+
+    The reduction is in f64 and exact up to SIN_LIMIT; NaN beyond.
+    """
     size, sign = _magnitude(b, x)
     wide = b.cast("fpext", size, "double")
     k = b.fma(wide, 1 / math.pi, _MAGIC_F64)
@@ -139,7 +155,8 @@ def _exp2_normal(b: Body, x: Val) -> Val:
     shifted = b.add(x, _MAGIC)
     r = b.sub(x, b.sub(shifted, _MAGIC))
     mantissa = b.fma(r, b.polynomial(r, EXP2), 1.0)
-    # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the top.
+    # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the
+    # top.
     scale = b.bits("shl", b.cast("bitcast", shifted, "i32"), 23)
     return b.cast("bitcast", b.add(b.cast("bitcast", mantissa, "i32"), scale), "float")
 
@@ -175,7 +192,9 @@ def _log2(b: Body, size: Val) -> Val:
 
 
 def _exp2(b: Body, x: Val) -> Val:
-    """2^x in f64 to about 2^-34 of itself, for what an f32 can hold: the bounds give inf and zero there."""
+    """2^x in f64 to about 2^-34 of itself, for what an f32 can hold: the bounds give inf and zero
+    there.
+    """
     x = b.at_least(b.at_most(x, 200.0), -200.0)
     k = b.add(x, _MAGIC_F64)
     r = b.sub(x, b.sub(k, _MAGIC_F64))

@@ -1,4 +1,5 @@
-"""Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per iteration of the local ones.
+"""Program to OpenCL C 1.2: a work-group per iteration of the thread loops, a work-item per
+iteration of the local ones.
 
 ``FP_CONTRACT`` is off: a product and a sum are fused exactly where the program says FMA. f16 and
 bf16 live in memory and variables as their 16 bits, so no half-precision extension is needed.
@@ -19,7 +20,8 @@ from .c_family import render_c
 __all__ = ["OPENCL", "render_opencl"]
 
 _VALUES = {
-    "bool": "bool", "i32": "int", "i64": "long", "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double",
+    "bool": "bool", "i32": "int", "i64": "long", "f16": "ushort", "bf16": "ushort", "f32": "float",
+    "f64": "double",
     "bf16x2": "uint",
 }  # fmt: skip
 
@@ -38,8 +40,10 @@ def _extreme(op: str, dtype: DType) -> str:
 def _helpers() -> dict[str, str]:
     made = {
         "least": "inline INDEX tg_least(INDEX a, INDEX b) { return a < b ? a : b; }",
-        "index_floordiv": "inline INDEX tg_index_floordiv(INDEX a, INDEX b) { return a / b - (a % b < 0); }",
-        "index_mod": "inline INDEX tg_index_mod(INDEX a, INDEX b) { return a % b + (a % b < 0 ? b : 0); }",
+        "index_floordiv": "inline INDEX tg_index_floordiv(INDEX a, INDEX b) { return a / b - "
+        "(a % b < 0); }",
+        "index_mod": "inline INDEX tg_index_mod(INDEX a, INDEX b) { return a % b + (a % b < 0 "
+        "? b : 0); }",
         # By integers: vload_half took five times as long in a product on PoCL 3, which also makes
         # wrong code of a ushort that is read as a half. No step needs subnormal floats.
         "from_f16": (
@@ -64,16 +68,22 @@ def _helpers() -> dict[str, str]:
         ),
     }
     low, high = "as_float({} << 16)", "as_float({} & 0xffff0000u)"
-    steps = f"fma({low.format('a')}, {low.format('b')}, fma({high.format('a')}, {high.format('b')}, c))"
+    steps = (
+        f"fma({low.format('a')}, {low.format('b')}, fma({high.format('a')}, {high.format('b')}, c))"
+    )
     made |= {
-        "pair_bf16": "inline uint tg_pair_bf16(ushort a, ushort b) { return (uint)a | (uint)b << 16; }",
+        "pair_bf16": "inline uint tg_pair_bf16(ushort a, ushort b) { return (uint)a | (uint)b "
+        "<< 16; }",
         "pair_f32": (
-            "inline uint tg_pair_f32(float a, float b) { return as_uint(a) >> 16 | (as_uint(b) & 0xffff0000u); }"
+            "inline uint tg_pair_f32(float a, float b) { return as_uint(a) >> 16 | (as_uint(b) "
+            "& 0xffff0000u); }"
         ),
         "low_bf16x2": f"inline float tg_low_bf16x2(uint a) {{ return {low.format('a')}; }}",
         "high_bf16x2": f"inline float tg_high_bf16x2(uint a) {{ return {high.format('a')}; }}",
-        "dot2_bf16x2": f"inline float tg_dot2_bf16x2(uint a, uint b) {{ const float c = 0.0f; return {steps}; }}",
-        "dot2_add_f32": f"inline float tg_dot2_add_f32(uint a, uint b, float c) {{ return {steps}; }}",
+        "dot2_bf16x2": f"inline float tg_dot2_bf16x2(uint a, uint b) {{ const float c = 0.0f; "
+        f"return {steps}; }}",
+        "dot2_add_f32": f"inline float tg_dot2_add_f32(uint a, uint b, float c) {{ return "
+        f"{steps}; }}",
     }
     for dtype in DTYPES.values():
         c = _VALUES[dtype.name]
@@ -83,7 +93,8 @@ def _helpers() -> dict[str, str]:
             # The builtin: compilers make an intrinsic of a select, which Oclgrind 21 does not have.
             made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return ({c})abs(a); }}"
             made[f"floordiv_{dtype}"] = (
-                f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+                f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 "
+                f"&& (a < 0) != (b < 0)); }}"
             )
             made[f"mod_{dtype}"] = (
                 f"inline {c} tg_mod_{dtype}({c} a, {c} b) "
@@ -121,7 +132,9 @@ OPENCL = Dialect(
     lane=lambda v, k: f"{v}.s{k:x}",
     build=lambda c, lanes, parts: f"({c}{lanes})({', '.join(parts)})",
     load=lambda _, lanes, buffer, offset: f"vload{lanes}(0, {buffer} + {offset})",
-    store=lambda _, lanes, buffer, offset, value: f"vstore{lanes}({value}, 0, {buffer} + {offset});",
+    store=lambda _, lanes, buffer, offset, value: (
+        f"vstore{lanes}({value}, 0, {buffer} + {offset});"
+    ),
     wide=lambda space, vector, buffer, offset: f"*({space} {vector} *)({buffer} + {offset})",
     vector_max=_vector_max,
     function=lambda name, _: str(name),

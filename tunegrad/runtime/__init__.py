@@ -1,4 +1,7 @@
-"""Running what was compiled: memory, plans, arguments, and the cache of compiled objects. Knows no device."""
+"""Running what was compiled: memory, plans, arguments, and the cache of compiled objects.
+
+Knows no device.
+"""
 
 from __future__ import annotations
 

@@ -28,20 +28,28 @@ class Argument:
 
 
 def check_arguments(
-    owner: str, expected: Sequence[Argument], positional: Sequence[object], named: Mapping[str, object]
+    owner: str,
+    expected: Sequence[Argument],
+    positional: Sequence[object],
+    named: Mapping[str, object],
 ) -> dict[str, NDArray[Any]]:
     """The inputs by name, each an array of exactly the expected shape and dtype.
 
-    Raises ShapeError for a wrong number, an unknown or missing name or another shape, DTypeError for another dtype.
+    Raises ShapeError for a wrong number, an unknown or missing name or another shape, DTypeError
+    for another dtype.
     """
     signature = f"{owner}({', '.join(map(str, expected))})"
     names = [a.name for a in expected]
     if len(positional) > len(expected):
-        raise ShapeError(f"{signature}: {len(positional)} inputs were given, it takes {len(expected)}")
+        raise ShapeError(
+            f"{signature}: {len(positional)} inputs were given, it takes {len(expected)}"
+        )
     given = dict(zip(names, positional, strict=False))
     for name, value in named.items():
         if name not in names:
-            raise ShapeError(f"{signature}: there is no input {name!r}; valid: {', '.join(names) or '(none)'}")
+            raise ShapeError(
+                f"{signature}: there is no input {name!r}; valid: {', '.join(names) or '(none)'}"
+            )
         if name in given:
             raise ShapeError(f"{signature}: input {name!r} was given twice")
         given[name] = value
@@ -57,8 +65,13 @@ def _checked(signature: str, a: Argument, value: object) -> NDArray[Any]:
     except ValueError as error:
         raise ShapeError(f"{signature}: input {a.name!r} is no array ({error})") from None
     if array.shape != a.shape:
-        raise ShapeError(f"{signature}: input {a.name!r} has shape {array.shape}, it must be {a.shape}")
+        raise ShapeError(
+            f"{signature}: input {a.name!r} has shape {array.shape}, it must be {a.shape}"
+        )
     if array.dtype != a.dtype.numpy:
         note = " (bit patterns of bf16)" if a.dtype.name == "bf16" else ""
-        raise DTypeError(f"{signature}: input {a.name!r} has dtype {array.dtype}, it must be {a.dtype.numpy}{note}")
+        raise DTypeError(
+            f"{signature}: input {a.name!r} has dtype {array.dtype}, it must be "
+            f"{a.dtype.numpy}{note}"
+        )
     return array

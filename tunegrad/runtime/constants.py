@@ -3,8 +3,9 @@
     array, layout                     -->   the flat buffer that kernels read
     array, layout, Pack               -->   the packed copy that a schedule staged at load
 
-An array that every kernel reads through packs alone is left where it is, and one that the device can read where it
-lies. What two plans of one model (stored winners, defaults) have in common is shared.
+An array that every kernel reads through packs alone is left where it is, and one that the device
+can read where it lies. What two plans of one model (stored winners, defaults) have in common is
+shared.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _SLAB_BYTES = 1 << 20
 
 
 class Constants:
-    """Memory by content, layout and pack. ``untouched``: what is written whole need not be zeroed before."""
+    """Memory by content, layout and pack.
+
+    ``untouched``: what is written whole need not be zeroed before.
+    """
 
     def __init__(self, engine: Engine, untouched: bool = False) -> None:
         self._engine, self._touched = engine, not untouched
@@ -42,7 +46,9 @@ class Constants:
         return sum(memory.nbytes for memory in self._known.values())
 
     def flat(self, buffer: Buffer) -> Any:
-        """A constant's memory, where kernels read it as it is: the caller's own array, if the device can."""
+        """A constant's memory, where kernels read it as it is: the caller's own array, if the
+        device can.
+        """
         key = self._key(buffer)
         if key in self._known:
             return self._known[key]

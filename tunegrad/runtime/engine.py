@@ -50,11 +50,16 @@ class BoundPlan(Protocol):
         """Run all, in order, and wait."""
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without ``each``)."""
+        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without
+        ``each``).
+        """
 
 
 class Engine(Protocol):
-    """What a plan needs of a device. Memory and launches are the engine's own; they go back to it alone."""
+    """What a plan needs of a device.
+
+    Memory and launches are the engine's own; they go back to it alone.
+    """
 
     @property
     def align(self) -> int:
@@ -70,7 +75,8 @@ class Engine(Protocol):
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
     def borrow(self, array: Array, anywhere: bool = False) -> Any:
-        """An array of this process as kernels can use it; None where they can not, as it lies there.
+        """An array of this process as kernels can use it; None where they can not, as it lies
+        there.
 
         ``anywhere``: however its start is aligned.
         """

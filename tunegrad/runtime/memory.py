@@ -2,9 +2,11 @@
 
     lifetime  sizes and the first and last launch that touch each buffer
     placed    largest first, each at the lowest offset where nothing that lives with it is
-    chosen    the smallest arena of a few such orders; equal input gives equal offsets, in any process
+    chosen    the smallest arena of a few such orders; equal input gives equal offsets, in any
+              process
 
-Greedy by size is Pisarchyk and Lee 2020, "Efficient Memory Management for Deep Neural Net Inference".
+Greedy by size is Pisarchyk and Lee 2020, "Efficient Memory Management for Deep Neural Net
+Inference".
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether some launch touches both. Touching both is enough: a kernel's parameters must not overlap."""
+        """Whether some launch touches both.
+
+        Touching both is enough: a kernel's parameters must not overlap.
+        """
         return self.first <= other.last and other.first <= self.last
 
 
@@ -65,7 +70,9 @@ def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
     """Bytes that no plan can go below: the most that is alive at one launch."""
     steps = {x.first for x in lifetimes}
-    return max((sum(x.nbytes for x in lifetimes if x.first <= step <= x.last) for step in steps), default=0)
+    return max(
+        (sum(x.nbytes for x in lifetimes if x.first <= step <= x.last) for step in steps), default=0
+    )
 
 
 def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
@@ -73,7 +80,9 @@ def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
     done: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: (order(lifetimes[i]), i)):
         mine = lifetimes[i]
-        taken = sorted((offsets[j], offsets[j] + lifetimes[j].nbytes) for j in done if lifetimes[j].meets(mine))
+        taken = sorted(
+            (offsets[j], offsets[j] + lifetimes[j].nbytes) for j in done if lifetimes[j].meets(mine)
+        )
         at = 0
         for start, end in taken:
             if at + mine.nbytes <= start:
@@ -81,4 +90,7 @@ def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
             at = max(at, end)
         offsets[i] = at
         done.append(i)
-    return Arena(tuple(offsets), max((o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)), default=0))
+    return Arena(
+        tuple(offsets),
+        max((o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)), default=0),
+    )

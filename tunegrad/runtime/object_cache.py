@@ -1,9 +1,10 @@
 """Compiled objects on disk, shared by every process of one user.
 
-A file per object, named by its key: a magic line, the SHA-256 of the key and the rest, the rest. A write is a rename,
-so a reader sees a whole file or none; whatever does not check out, and what was put under another key, is a miss and
-is removed. A file's time is its last use: past the size limit the oldest go first.
-The cache is never needed: what the file system refuses is logged and forgotten.
+A file per object, named by its key: a magic line, the SHA-256 of the key and the rest, the rest. A
+write is a rename, so a reader sees a whole file or none; whatever does not check out, and what was
+put under another key, is a miss and is removed. A file's time is its last use: past the size limit
+the oldest go first. The cache is never needed: what the file system refuses is logged and
+forgotten.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _OLDER_MAGIC = b"tunegrad object 1\n"
 _HEAD = len(_MAGIC) + 32
 _STALE_S = 3600.0
 _REST = 0.9
-"""How full the cache is after the oldest were removed: so that the next write need not look again."""
+"""How full the cache is after the oldest were removed: so that the next write need not look
+again.
+"""
 
 
 class ObjectCache:
@@ -45,7 +48,9 @@ class ObjectCache:
         self._usable: bool | None = None
 
     def get(self, key: str) -> bytes | None:
-        """What was put under ``key``, or None: never put, evicted, damaged, or of an older tunegrad."""
+        """What was put under ``key``, or None: never put, evicted, damaged, or of an older
+        tunegrad.
+        """
         if not self._ready():
             return None
         path = self._path(key)
@@ -56,7 +61,10 @@ class ObjectCache:
         body = blob[_HEAD:]
         if blob[:_HEAD] != _head(key, body):
             if blob.startswith(_OLDER_MAGIC):
-                _log.info("object cache: %s is of an older tunegrad; it is removed and compiled again", path)
+                _log.info(
+                    "object cache: %s is of an older tunegrad; it is removed and compiled again",
+                    path,
+                )
             else:
                 _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
             with suppress(OSError):
@@ -97,9 +105,13 @@ class ObjectCache:
             try:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 found = self.directory.stat()
-                mine = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+                mine = found.st_uid == os.geteuid() and not found.st_mode & (
+                    stat.S_IWGRP | stat.S_IWOTH
+                )
                 if not mine:
-                    _log.warning("object cache: %s can be written by others; it is not used", self.directory)
+                    _log.warning(
+                        "object cache: %s can be written by others; it is not used", self.directory
+                    )
                 self._usable = mine
             except OSError as error:
                 _log.info("object cache: %s can not be used: %s", self.directory, error)
@@ -116,7 +128,9 @@ class ObjectCache:
                         facts = entry.stat()
                         if entry.name.endswith(".o"):
                             files.append((facts.st_mtime, facts.st_size, Path(entry.path)))
-                        elif entry.name.endswith(".tmp") and time.time() - facts.st_mtime > _STALE_S:
+                        elif (
+                            entry.name.endswith(".tmp") and time.time() - facts.st_mtime > _STALE_S
+                        ):
                             Path(entry.path).unlink()
         except OSError as error:
             _log.info("object cache: %s can not be listed: %s", self.directory, error)

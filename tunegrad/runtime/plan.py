@@ -1,11 +1,12 @@
 """A schedule bound to memory and code: arrays in, arrays out, one native call a run.
 
-    temps      one arena, at the planner's offsets                 constants   ``Constants``, packs filled at load
-    inputs     the caller's memory where it is fit, else a copy    outputs     fresh memory for every run
-    launches   bound once; a run points them at its inputs and outputs
+    temps     one arena, at the planner's offsets                 constants  ``Constants``, packs
+    inputs    the caller's memory where it is fit, else a copy    outputs    fresh memory every run
+    launches  bound once; a run points them at its inputs and outputs
 
-The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is known of it. Where
-kernels can not use memory of this process, inputs and outputs are copied to and from memory of the plan's own.
+The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is
+known of it. Where kernels can not use memory of this process, inputs and outputs are copied to and
+from memory of the plan's own.
 """
 
 from __future__ import annotations
@@ -46,10 +47,17 @@ def lifetimes(schedule: Schedule) -> dict[int, Lifetime]:
 
 
 class Runner:
-    """Runs a schedule. Calls from several threads wait for each other. ``codes`` are by kernel key."""
+    """Runs a schedule.
+
+    Calls from several threads wait for each other. ``codes`` are by kernel key.
+    """
 
     def __init__(
-        self, schedule: Schedule, codes: Mapping[str, Code], engine: Engine, constants: Constants | None = None
+        self,
+        schedule: Schedule,
+        codes: Mapping[str, Code],
+        engine: Engine,
+        constants: Constants | None = None,
     ) -> None:
         self.schedule = schedule
         self._engine = engine
@@ -73,13 +81,18 @@ class Runner:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and outputs."""
+        """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and
+        outputs.
+        """
         own = sum(int(memory.nbytes) for memory in self._own.values())
         scratch = sum(int(memory.nbytes) for memory in self._scratch)
         return self.arena_bytes + scratch + self._constants.nbytes + own
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The outputs, in memory that nobody else has. ``arrays``: the inputs by name, of the right shape and dtype."""
+        """The outputs, in memory that nobody else has.
+
+        ``arrays``: the inputs by name, of the right shape and dtype.
+        """
         fresh = {b.id: self._fresh(b) for b in self._outputs}
         with self._lock:
             held = [self._input(b, arrays[b.name]) for b in self._inputs]  # until it has run
@@ -90,12 +103,17 @@ class Runner:
                 self._plan.run()
             for b in own:
                 fresh[b.id][...] = self._content(b)
-        return tuple(fresh[b.id] if i == self._first(b) else fresh[b.id].copy() for i, b in enumerate(self._outputs))
+        return tuple(
+            fresh[b.id] if i == self._first(b) else fresh[b.id].copy()
+            for i, b in enumerate(self._outputs)
+        )
 
     def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The outputs of a run before which every byte of temporary and output memory was 0xFF: NaN, or -1.
+        """The outputs of a run before which every byte of temporary and output memory was 0xFF:
+        NaN, or -1.
 
-        What a kernel does not write, or reads before it is written, shows; ``run`` may find what the last run left.
+        What a kernel does not write, or reads before it is written, shows; ``run`` may find what
+        the last run left.
         """
         with self._lock:
             self._point_at_own(arrays)
@@ -108,7 +126,9 @@ class Runner:
     def time(
         self, arrays: Mapping[str, Array], samples: int, each: bool = False
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(seconds of each run, mean seconds of each launch or ()), in the plan's own memory, timed natively."""
+        """(seconds of each run, mean seconds of each launch or ()), in the plan's own memory, timed
+        natively.
+        """
         if not self._codes:
             return (0.0,) * samples, ()
         with self._lock:
@@ -118,7 +138,8 @@ class Runner:
     def timer(self, arrays: Mapping[str, Array]) -> Callable[[int], tuple[float, ...]]:
         """Seconds of each of so many runs on these inputs, as ``time``, for many turns.
 
-        The inputs are copied when the plan's own memory holds others, not for each turn; an untimed run follows a copy.
+        The inputs are copied when the plan's own memory holds others, not for each turn; an untimed
+        run follows a copy.
         """
 
         mine = object()  # not the function itself: the plan must not keep what keeps the plan
@@ -146,13 +167,17 @@ class Runner:
         engine, alive = self._engine, lifetimes(self.schedule)
         arena = plan_memory(tuple(alive.values()), engine.align)
         self._arena, self._nowhere = engine.allocate(arena.nbytes), engine.allocate(0)
-        self._scratch = tuple(engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes))
+        self._scratch = tuple(
+            engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes)
+        )
         temps = {
             i: engine.part(self._arena, offset, life.nbytes)
             for (i, life), offset in zip(alive.items(), arena.offsets, strict=True)
         }
         raw, launches = self._read_raw(), []
-        for step, (launch, code) in enumerate(zip(self.schedule.launches, self._codes, strict=True)):
+        for step, (launch, code) in enumerate(
+            zip(self.schedule.launches, self._codes, strict=True)
+        ):
             memories = self._memories(step, launch, code, temps, raw)
             scratch = self._scratch[: len(code.scratch_bytes)]
             launches.append(engine.launch(code.loaded, memories, scratch))
@@ -161,8 +186,13 @@ class Runner:
     def _memories(
         self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any], raw: frozenset[int]
     ) -> list[Any]:
-        """The buffers of a launch; places of inputs and outputs are noted, and pointed elsewhere by each run."""
-        args = {p.name: self.schedule.buffers[i] for p, i in zip(launch.kernel.params, launch.args, strict=True)}
+        """The buffers of a launch; places of inputs and outputs are noted, and pointed elsewhere by
+        each run.
+        """
+        args = {
+            p.name: self.schedule.buffers[i]
+            for p, i in zip(launch.kernel.params, launch.args, strict=True)
+        }
         packs = {pack.name: pack for pack in code.packs}
         memories = []
         for place, name in enumerate(code.params):
@@ -171,7 +201,9 @@ class Runner:
                 continue
             b = args[name]
             if b.role == "const":
-                memories.append(self._constants.flat(b) if b.id in raw else self._constants.in_place(b))
+                memories.append(
+                    self._constants.flat(b) if b.id in raw else self._constants.in_place(b)
+                )
             elif b.role == "temp":
                 memories.append(temps[b.id])
             else:
@@ -184,7 +216,11 @@ class Runner:
         found: set[int] = set()
         for launch, code in zip(self.schedule.launches, self._codes, strict=True):
             sources = {pack.source for pack in code.packs}
-            found.update(i for p, i in zip(launch.kernel.params, launch.args, strict=True) if p.name not in sources)
+            found.update(
+                i
+                for p, i in zip(launch.kernel.params, launch.args, strict=True)
+                if p.name not in sources
+            )
         return frozenset(found)
 
     # ---- memory of a run
@@ -209,9 +245,13 @@ class Runner:
         return lent is not None
 
     def _point_at_own(self, arrays: Mapping[str, Array] | None) -> None:
-        """Inputs and outputs in the plan's own memory; the inputs as it holds them, without ``arrays``."""
+        """Inputs and outputs in the plan's own memory; the inputs as it holds them, without
+        ``arrays``.
+        """
         for b in self._inputs:
-            self._point(b.id, self._memory(b) if arrays is None else self._copied(b, arrays[b.name]))
+            self._point(
+                b.id, self._memory(b) if arrays is None else self._copied(b, arrays[b.name])
+            )
         for b in self._outputs:
             self._point(b.id, self._memory(b))
 

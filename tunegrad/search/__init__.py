@@ -1,4 +1,6 @@
-"""Searchers, the search of one kernel, the budget over a model's kernels, the test before a winner is replaced."""
+"""Searchers, the search of one kernel, the budget over a model's kernels, the test before a winner
+is replaced.
+"""
 
 from tunegrad.search.bayesian import BayesianSearcher
 from tunegrad.search.beam import BeamSearcher
@@ -19,11 +21,31 @@ from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.lending import Lending, taken_over
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Verdict, decide, fastest_ratio
-from tunegrad.search.protocols import Measured, Measurer, Proposal, Searcher, SearchSpace, TrialStore
+from tunegrad.search.protocols import (
+    Measured,
+    Measurer,
+    Proposal,
+    Searcher,
+    SearchSpace,
+    TrialStore,
+)
 from tunegrad.search.random import RandomSearcher
 from tunegrad.search.random_chooser import RandomChooser
-from tunegrad.search.recorded import Option, Question, RecordedSpace, RecordedTrial, Recording, conflicts
-from tunegrad.search.registry import LEARNED, check_searcher, make_searcher, searcher_names, usable_searchers
+from tunegrad.search.recorded import (
+    Option,
+    Question,
+    RecordedSpace,
+    RecordedTrial,
+    Recording,
+    conflicts,
+)
+from tunegrad.search.registry import (
+    LEARNED,
+    check_searcher,
+    make_searcher,
+    searcher_names,
+    usable_searchers,
+)
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from

@@ -1,13 +1,16 @@
-"""Bayesian search: Optuna's tree-structured Parzen estimator answers the questions of the space, one by one.
+"""Bayesian search: Optuna's tree-structured Parzen estimator answers the questions of the space,
+one by one.
 
-    told rows --> study --> l(x): options of the fastest tenth    --> at each decision the option with the best l/g
-                            g(x): options of all others, failures among them, and of what is being measured
+    told rows --> study --> l(x): options of the fastest tenth    --> at each decision the option
+                                                                  with the best l/g
+                            g(x): options of all others, failures among them, and of what is being
+                            measured
 
-The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011; each decision is
-drawn for itself. Drawing decisions that occur together jointly costs up to four times as much in the mean, a model of
-each of some twenty groups for every proposal, and was no better (``docs/SEARCH.md``).
-Proposals that are not told yet count as bad ones, so that a batch does not ask for the same thing many times (the
-constant liar of Ginsbourger et al., 2010).
+The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011;
+each decision is drawn for itself. Drawing decisions that occur together jointly costs up to four
+times as much in the mean, a model of each of some twenty groups for every proposal, and was no
+better (``docs/SEARCH.md``). Proposals that are not told yet count as bad ones, so that a batch does
+not ask for the same thing many times (the constant liar of Ginsbourger et al., 2010).
 """
 
 from __future__ import annotations
@@ -34,10 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["BayesianSearcher", "quiet_optuna"]
 
 _FAILED = 1e9
-"""The log seconds that a failure is told with: behind everything that ran, so that the estimator learns to avoid it."""
+"""The log seconds that a failure is told with: behind everything that ran, so that the
+estimator learns to avoid it.
+"""
 
 _SUGGESTIONS = 3
-"""How often the estimator is asked for one proposal; what it suggests again and again is then changed at random."""
+"""How often the estimator is asked for one proposal; what it suggests again and again is then
+changed at random.
+"""
 
 
 class _TrialChooser:
@@ -58,9 +65,10 @@ def _parameter(name: str, options: int) -> str:
 class BayesianSearcher(OneByOne):
     """Optuna's TPE over the space's decisions, define-by-run, in memory, seeded.
 
-    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The study holds at most
-    ``most`` trials, so that asking stays cheap: when it is full, a new one is made of the ``most / 4`` fastest and the
-    ``most / 4`` latest rows. It is done when ``tries`` ideas in a row were old ones.
+    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The
+    study holds at most ``most`` trials, so that asking stays cheap: when it is full, a new one is
+    made of the ``most / 4`` fastest and the ``most / 4`` latest rows. It is done when ``tries``
+    ideas in a row were old ones.
     """
 
     origin = "bayesian"
@@ -76,7 +84,13 @@ class BayesianSearcher(OneByOne):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
-        self.rng, self.startup, self.explore, self.most, self.tries = rng, startup, explore, most, tries
+        self.rng, self.startup, self.explore, self.most, self.tries = (
+            rng,
+            startup,
+            explore,
+            most,
+            tries,
+        )
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
         self._latest: Schedule | None = None
@@ -86,10 +100,13 @@ class BayesianSearcher(OneByOne):
     def prepare(self, n: int) -> None:  # noqa: ARG002  # however many
         self.ledger.retrace_best()
 
-    # ---- proposing ---------------------------------------------------------------------------------------------------
+    # ---- proposing
+    # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
+        """One schedule not seen before; None when ``tries`` ideas in a row were old or not
+        legal.
+        """
         self._learn()
         informed = self._used >= self.startup and self.rng.random() >= self.explore
         for attempt in range(self.tries):
@@ -104,7 +121,9 @@ class BayesianSearcher(OneByOne):
         return None
 
     def _near(self, schedule: Schedule) -> Schedule | None:
-        """An old suggestion with one decision drawn anew: cheap, and where the estimator wants to be."""
+        """An old suggestion with one decision drawn anew: cheap, and where the estimator wants to
+        be.
+        """
         if not schedule.trace:
             return None
         choices = {d.name: d.choice for d in schedule.trace}
@@ -113,7 +132,9 @@ class BayesianSearcher(OneByOne):
         return self.claimed(TraceChooser(choices))
 
     def _suggested(self) -> Schedule | None:
-        """What the estimator suggests; None where that is old or not legal, of which the study keeps nothing."""
+        """What the estimator suggests; None where that is old or not legal, of which the study
+        keeps nothing.
+        """
         from optuna.trial import TrialState
 
         study = self._open()
@@ -128,7 +149,8 @@ class BayesianSearcher(OneByOne):
             self._pending[schedule.text] = trial
         return schedule
 
-    # ---- the study ---------------------------------------------------------------------------------------------------
+    # ---- the study
+    # ----------------------------------------------------------------------------------------------
 
     def _open(self) -> Study:
         """The study, made when it is first needed and whenever it is full."""
@@ -147,7 +169,9 @@ class BayesianSearcher(OneByOne):
         if self._study is None:
             return
         if self._size + len(rows) >= self.most:
-            self._study = None  # it would be full: the next one is made of what is best and what is latest
+            self._study = (
+                None  # it would be full: the next one is made of what is best and what is latest
+            )
             return
         for row in rows:
             trial = self._pending.pop(row.schedule.text, None)
@@ -160,7 +184,9 @@ class BayesianSearcher(OneByOne):
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Optuna's log ("a new study created") and warnings (options that are marked experimental) left out."""
+    """Optuna's log ("a new study created") and warnings (options that are marked experimental) left
+    out.
+    """
     import optuna
 
     level = optuna.logging.get_verbosity()
@@ -199,6 +225,8 @@ def _frozen(row: Row) -> FrozenTrial:
     from optuna.trial import create_trial
 
     trace = row.schedule.trace
-    asked: dict[str, BaseDistribution] = {_parameter(d.name, d.options): _distribution(d.options) for d in trace}
+    asked: dict[str, BaseDistribution] = {
+        _parameter(d.name, d.options): _distribution(d.options) for d in trace
+    }
     params = {_parameter(d.name, d.options): d.choice for d in trace}
     return create_trial(value=_value(row), params=params, distributions=asked)

@@ -1,13 +1,15 @@
-"""Beam search over decisions: the best schedules so far, each changed a little at a time, best bets first.
+"""Beam search over decisions: the best schedules so far, each changed a little at a time, best bets
+first.
 
     told schedules --> beam (the ``width`` fastest) --> moves --> proposals
-                                                        change one decision of a trace      most of the time
-                                                        change two at once                  now and then
-                                                        append one legal raw action         rarely
-                                                        a fresh random draw                 rarely; often when stalled
+                            change one decision of a trace  most of the time
+                            change two at once              now and then
+                            append one legal raw action     rarely
+                            a fresh random draw             rarely; often when stalled
 
-A move on one decision is scored by what such moves have gained so far (of that decision, and to that option), by how
-often its option has failed, by how near the option is to the present one, and by how fast the parent is.
+A move on one decision is scored by what such moves have gained so far (of that decision, and to
+that option), by how often its option has failed, by how near the option is to the present one, and
+by how fast the parent is.
 """
 
 from __future__ import annotations
@@ -33,12 +35,16 @@ _Change = tuple[str, int]
 """(decision name, option to take instead)"""
 
 _PRIOR_GAIN = 0.1
-"""Log gain that an untried decision is taken to be worth, as if seen once: untried ones come before known duds."""
+"""Log gain that an untried decision is taken to be worth, as if seen once: untried ones come
+before known duds.
+"""
 
 
 @dataclass(slots=True)
 class _Knob:
-    """What moves of one decision have brought: how many were asked, and the log gains (>= 0) of those told."""
+    """What moves of one decision have brought: how many were asked, and the log gains (>= 0) of
+    those told.
+    """
 
     tries: int = 0
     gain: float = 0.0
@@ -50,7 +56,9 @@ class _Knob:
 
 @dataclass(slots=True)
 class _Option:
-    """One option of one decision: schedules with it that ran and that failed, and the log gains of moves to it."""
+    """One option of one decision: schedules with it that ran and that failed, and the log gains of
+    moves to it.
+    """
 
     ok: int = 0
     failed: int = 0
@@ -60,7 +68,11 @@ class _Option:
     @property
     def factor(self) -> float:
         """In (0, e]: below 1 for options that fail or that made schedules slower."""
-        return (1 + self.ok) / (1 + self.ok + 2 * self.failed) * math.exp(2.0 * self.gain / (1 + self.moves))
+        return (
+            (1 + self.ok)
+            / (1 + self.ok + 2 * self.failed)
+            * math.exp(2.0 * self.gain / (1 + self.moves))
+        )
 
 
 @dataclass(slots=True)
@@ -88,7 +100,9 @@ _Idea = tuple[Schedule, _Move | None]
 
 
 class _InformedChooser(RandomChooser):
-    """Draws each decision by the factors of its options: what failed or slowed things down comes up less."""
+    """Draws each decision by the factors of its options: what failed or slowed things down comes up
+    less.
+    """
 
     def __init__(self, rng: Random, default_share: float, known: dict[_Change, _Option]) -> None:
         super().__init__(rng, default_share)
@@ -105,11 +119,12 @@ class _InformedChooser(RandomChooser):
 class BeamSearcher(OneByOne):
     """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
 
-    Schedules without a trace (from a store) are extended by raw actions only, until a sample prints the same text: then
-    they count like any other. For the fastest of them such a sample is looked for.
+    Schedules without a trace (from a store) are extended by raw actions only, until a sample prints
+    the same text: then they count like any other. For the fastest of them such a sample is looked
+    for.
 
-    After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws instead of ``explore``.
-    It is done when ``tries`` ideas in a row were old ones.
+    After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws
+    instead of ``explore``. It is done when ``tries`` ideas in a row were old ones.
     """
 
     origin = "beam"
@@ -157,14 +172,17 @@ class BeamSearcher(OneByOne):
         self.ledger.retrace_best()
         self._learn()
 
-    # ---- learning ----------------------------------------------------------------------------------------------------
+    # ---- learning
+    # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Learn from the rows that came in; into the beam with those that ran."""
         for row in self.ledger.rows[self._used :]:
             self._count(row)
             if row.ran:
-                self._beam = sorted([*self._beam, _Parent(row)], key=lambda p: p.row.log_s)[: self.width]
+                self._beam = sorted([*self._beam, _Parent(row)], key=lambda p: p.row.log_s)[
+                    : self.width
+                ]
         self._used = len(self.ledger.rows)
 
     def _count(self, row: Row) -> None:
@@ -196,14 +214,19 @@ class BeamSearcher(OneByOne):
             found = self._options[name, choice] = _Option()
         return found
 
-    # ---- proposing ---------------------------------------------------------------------------------------------------
+    # ---- proposing
+    # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
+        """One schedule not seen before; None when ``tries`` ideas in a row were old or not
+        legal.
+        """
         misses = 0
         while misses < self.tries:
             # Before it gives up, options that were thought bad get their chance as well.
-            idea = self._idea() if 2 * misses < self.tries else self._random(RandomChooser(self.rng))
+            idea = (
+                self._idea() if 2 * misses < self.tries else self._random(RandomChooser(self.rng))
+            )
             if idea is None:
                 misses += 1
                 continue
@@ -236,7 +259,10 @@ class BeamSearcher(OneByOne):
         if not scored:
             return self._extended() if self.rng.random() < 0.2 else self._random()
         _, parent, change = max(scored, key=_score)
-        if self.rng.random() < self.pairs and (second := self._second(scored, parent, change)) is not None:
+        if (
+            self.rng.random() < self.pairs
+            and (second := self._second(scored, parent, change)) is not None
+        ):
             return self._changed(parent, (change, second))
         parent.tried.add(change)
         return self._changed(parent, (change,))
@@ -261,11 +287,15 @@ class BeamSearcher(OneByOne):
                         option = known.get(change)
                         factor = factors[change] = 1.0 if option is None else option.factor
                     # between 0.8 and 1, as Random.uniform draws it
-                    found.append((worth * near * (0.8 + (1.0 - 0.8) * random()) * factor, parent, change))
+                    found.append(
+                        (worth * near * (0.8 + (1.0 - 0.8) * random()) * factor, parent, change)
+                    )
         return found
 
     def _second(self, scored: list[_Scored], parent: _Parent, change: _Change) -> _Change | None:
-        """Another decision to change along with the first: one of the best few of the same parent."""
+        """Another decision to change along with the first: one of the best few of the same
+        parent.
+        """
         others = [s for s in scored if s[1] is parent and s[2][0] != change[0]]
         best = sorted(others, key=_score, reverse=True)[:8]
         return self.rng.choice(best)[2] if best else None
@@ -279,9 +309,13 @@ class BeamSearcher(OneByOne):
         return None
 
     def _random(self, chooser: Chooser | None = None) -> _Idea | None:
-        """A fresh draw, by what is known of the options; every other time with half of its decisions at defaults."""
+        """A fresh draw, by what is known of the options; every other time with half of its
+        decisions at defaults.
+        """
         if chooser is None:
-            chooser = _InformedChooser(self.rng, 0.5 if self.rng.random() < 0.5 else 0.0, self._options)
+            chooser = _InformedChooser(
+                self.rng, 0.5 if self.rng.random() < 0.5 else 0.0, self._options
+            )
         schedule = self.ledger.sample(chooser)
         return None if schedule is None else (schedule, None)
 
@@ -308,7 +342,9 @@ class BeamSearcher(OneByOne):
 
 @lru_cache(maxsize=4096)
 def _others(taken: int, options: int) -> tuple[tuple[int, float], ...]:
-    """The options not taken, the nearest first, and how near they are: 1 for a neighbour, less for others."""
+    """The options not taken, the nearest first, and how near they are: 1 for a neighbour, less for
+    others.
+    """
     return tuple(
         (choice, 1.0 / (1.0 + 0.25 * (distance - 1)))
         for distance in range(1, options)

@@ -1,24 +1,27 @@
 """One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
 
-    every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best batch next, repeated
+    every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best
+    batch next, repeated
                                     before: rounds of some kernels, and some leave
 
 The worth of a kernel's next batch, in model seconds a second:
 
     uses * current_s * expected improvement / cost of a batch
 
-where the expected improvement is what recent batches brought, but at least an optimistic prior that is a half after one
-batch that brought nothing, a third after two ...; and never more than the headroom 1 - floor_s / current_s. While
-nothing improves, kernels are thus served by their share of the model's time above its floor. Gradient task scheduling
-is from Ansor (OSDI'20, section 6); here in seconds, since a trial of one kernel may cost a hundred of another.
+where the expected improvement is what recent batches brought, but at least an optimistic prior that
+is a half after one batch that brought nothing, a third after two ...; and never more than the
+headroom 1 - floor_s / current_s. While nothing improves, kernels are thus served by their share of
+the model's time above its floor. Gradient task scheduling is from Ansor (OSDI'20, section 6); here
+in seconds, since a trial of one kernel may cost a hundred of another.
 
-All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions. The clock only
-says when to stop, where no rule of ``stopping`` has said so before.
+All of it is reckoned from rows, never from the clock, so a resumed search takes the same decisions.
+The clock only says when to stop, where no rule of ``stopping`` has said so before.
 
-A batch may be begun before those before it are told, until ``in_flight`` proposals are unanswered: many machines
-measure at once, and one machine compiles a batch while the next one is asked for. They are told in the order in which
-they were begun, whenever they arrive, so decisions depend on ``in_flight`` and never on who was first. A batch that is
-under way counts as one that brought nothing, until it is told.
+A batch may be begun before those before it are told, until ``in_flight`` proposals are unanswered:
+many machines measure at once, and one machine compiles a batch while the next one is asked for.
+They are told in the order in which they were begun, whenever they arrive, so decisions depend on
+``in_flight`` and never on who was first. A batch that is under way counts as one that brought
+nothing, until it is told.
 """
 
 from __future__ import annotations
@@ -43,13 +46,15 @@ _MOST_STEPS = 256
 
 @dataclass(frozen=True, slots=True)
 class BudgetPolicy:
-    """How a budget is spent. ``reserve`` is the share left for what comes after the search: timing the finalists again.
+    """How a budget is spent.
 
-    ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's headroom that its
-    first batch is expected to save; an improvement below ``notable`` counts as none. ``charge_resumed``: rows of
-    resumed sessions count against the budget with what they cost then, so that a run that was cut short ends where it
-    would have. New batches are begun while fewer than ``in_flight`` proposals are unanswered, for ``machines``
-    measuring at once.
+    ``reserve`` is the share left for what comes after the search: timing the finalists again.
+
+    ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's
+    headroom that its first batch is expected to save; an improvement below ``notable`` counts as
+    none. ``charge_resumed``: rows of resumed sessions count against the budget with what they cost
+    then, so that a run that was cut short ends where it would have. New batches are begun while
+    fewer than ``in_flight`` proposals are unanswered, for ``machines`` measuring at once.
     """
 
     batch: int = 8
@@ -64,7 +69,10 @@ class BudgetPolicy:
 
 @dataclass(slots=True)
 class _Prospect:
-    """What a kernel's batches cost and bring. ``stale`` counts those without a notable gain; a gain halves it."""
+    """What a kernel's batches cost and bring.
+
+    ``stale`` counts those without a notable gain; a gain halves it.
+    """
 
     task: SearchTask
     policy: BudgetPolicy
@@ -77,12 +85,20 @@ class _Prospect:
         if step.results:
             self.trial_cost_s = 0.5 * (self.trial_cost_s + _trial_cost_s(step))
         self.recent = 0.5 * (self.recent + step.improvement)
-        self.stale = 0.5 * self.stale if step.improvement >= self.policy.notable else self.stale + 1.0
+        self.stale = (
+            0.5 * self.stale if step.improvement >= self.policy.notable else self.stale + 1.0
+        )
 
     def gain_s(self, current_s: float, ahead: int = 0) -> float:
-        """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain ones."""
+        """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain
+        ones.
+        """
         current_s = current_s if current_s < math.inf else self.task.guess_s
-        headroom = max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
+        headroom = (
+            max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s)
+            if current_s > 0.0
+            else 0.0
+        )
         prior = self.policy.optimism * headroom / (1.0 + self.stale + ahead)
         return self.task.uses * current_s * min(headroom, max(prior, self.recent * 0.5**ahead))
 
@@ -90,11 +106,13 @@ class _Prospect:
 class ModelSearch:
     """Searches every kernel of a model within one budget of wall-clock seconds.
 
-    ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and ideas. However small the
-    budget, every kernel has a ``winner`` afterwards: the default, unmeasured, if nothing else; that of the heaviest is
-    measured where there is a budget at all. ``run`` may be interrupted anywhere (KeyboardInterrupt passes through):
-    what was measured is stored, and the winners are those found so far. With ``lending`` batches bring what alike
-    kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not ``leave``.
+    ``clock`` is monotonic, in seconds. Without a ``rule`` it goes on while there are time and
+    ideas. However small the budget, every kernel has a ``winner`` afterwards: the default,
+    unmeasured, if nothing else; that of the heaviest is measured where there is a budget at all.
+    ``run`` may be interrupted anywhere (KeyboardInterrupt passes through): what was measured is
+    stored, and the winners are those found so far. With ``lending`` batches bring what alike
+    kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not
+    ``leave``.
     """
 
     def __init__(
@@ -148,7 +166,9 @@ class ModelSearch:
             self._measure_seeds()
 
     def run(self) -> None:
-        """Spend the budget, on defaults and seeds first where they were not measured; closes the search."""
+        """Spend the budget, on defaults and seeds first where they were not measured; closes the
+        search.
+        """
         try:
             self.open()
             self.stopped = self._search()
@@ -164,11 +184,16 @@ class ModelSearch:
     def round(self, keys: Collection[str], within_s: float) -> bool:
         """One batch of each of these kernels, the most promising first, all told on return.
 
-        Whether it was held: not where it is expected to take over ``within_s`` seconds, or more trials than are left.
+        Whether it was held: not where it is expected to take over ``within_s`` seconds, or more
+        trials than are left.
         """
         wanted = [i for i in self._open() if self._all[i].task.key in keys]
         cost_s = sum(self._batch_cost_s(i) for i in wanted)
-        if not wanted or cost_s > min(within_s, self.left_s) or len(wanted) * self.policy.batch > self._allowed:
+        if (
+            not wanted
+            or cost_s > min(within_s, self.left_s)
+            or len(wanted) * self.policy.batch > self._allowed
+        ):
             return False
         for i in self._by_worth(wanted):
             self._batch(i)
@@ -207,7 +232,8 @@ class ModelSearch:
         """Model seconds that the next ``within_s`` seconds of search are expected to save."""
         ahead = dict.fromkeys(self._open(), 0)
         current_s = {i: self._all[i].best_s for i in ahead}
-        # Many machines do many batches: then several are taken for one, so that this stays a matter of microseconds.
+        # Many machines do many batches: then several are taken for one, so that this stays a matter
+        # of microseconds.
         shortest_s = min((self._batch_cost_s(i) for i in ahead), default=within_s)
         stride = max(1, math.ceil(within_s / shortest_s / _MOST_STEPS))
         order = [(-self._rate(i, current_s[i]), i) for i in ahead]
@@ -219,7 +245,11 @@ class ModelSearch:
             if current_s[i] < math.inf:
                 uses = self._all[i].task.uses
                 if stride > 1:
-                    gain_s = uses * current_s[i] * (1.0 - (1.0 - gain_s / (uses * current_s[i])) ** stride)
+                    gain_s = (
+                        uses
+                        * current_s[i]
+                        * (1.0 - (1.0 - gain_s / (uses * current_s[i])) ** stride)
+                    )
                 total_s += gain_s
                 current_s[i] = max(0.0, current_s[i] - gain_s / uses)
             ahead[i] += stride
@@ -227,16 +257,22 @@ class ModelSearch:
             heappush(order, (-self._rate(i, current_s[i], ahead[i]), i))
         return total_s
 
-    # ---- one batch ---------------------------------------------------------------------------------------------------
+    # ---- one batch
+    # ----------------------------------------------------------------------------------------------
 
     def _measure_defaults(self) -> None:
-        """Defaults of every kernel, the heaviest first. A budget too small for that is spent, reserve and all.
+        """Defaults of every kernel, the heaviest first.
 
-        Those of the heaviest kernel are measured however small it is, so that no session is in vain.
+        A budget too small for that is spent, reserve and all.
+
+        Those of the heaviest kernel are measured however small it is, so that no session is in
+        vain.
         """
         at_least = 1 if self.budget_s > 0.0 else 0
         for n, i in enumerate(sorted(range(len(self._all)), key=self._heaviest_first)):
-            if (n >= at_least and self.spent_s >= self.budget_s) or self._allowed < len(self._all[i].defaults):
+            if (n >= at_least and self.spent_s >= self.budget_s) or self._allowed < len(
+                self._all[i].defaults
+            ):
                 break
             self._under_way.append((i, self._all[i].begin_defaults()))
             while self._unanswered >= self.policy.in_flight:
@@ -271,7 +307,9 @@ class ModelSearch:
 
     def _settle(self, below: int) -> None:
         """Finish what was begun first, until fewer than ``below`` proposals are unanswered."""
-        while self._under_way and (self._unanswered >= below or not self._under_way[0][1].proposals):
+        while self._under_way and (
+            self._unanswered >= below or not self._under_way[0][1].proposals
+        ):
             self._finish()
 
     def _finish(self) -> None:
@@ -288,7 +326,9 @@ class ModelSearch:
         return i, step
 
     def _give_up(self) -> None:
-        """Close what is still under way, oldest first: what was measured of it is kept, and its measurer may stop."""
+        """Close what is still under way, oldest first: what was measured of it is kept, and its
+        measurer may stop.
+        """
         try:
             while self._under_way:
                 i, begun = self._under_way.popleft()
@@ -302,8 +342,12 @@ class ModelSearch:
         return sum(len(begun.proposals) for _, begun in self._under_way)
 
     def _affordable(self, i: int) -> int:
-        """How many more candidates of a kernel fit into the time that those under way are expected to leave."""
-        under_way_s = sum(len(begun.proposals) * self._prospects[j].trial_cost_s for j, begun in self._under_way)
+        """How many more candidates of a kernel fit into the time that those under way are expected
+        to leave.
+        """
+        under_way_s = sum(
+            len(begun.proposals) * self._prospects[j].trial_cost_s for j, begun in self._under_way
+        )
         left_s = self.left_s * self.policy.machines - under_way_s
         return int(min(self._allowed, left_s / self._prospects[i].trial_cost_s))
 
@@ -326,7 +370,8 @@ class ModelSearch:
         if search is not None:
             self._observe(search.started())
 
-    # ---- what to do next ---------------------------------------------------------------------------------------------
+    # ---- what to do next
+    # ---------------------------------------------------------------------------------------------
 
     def _open(self) -> Iterator[int]:
         return (i for i, s in enumerate(self._all) if not s.done and i not in self._watch.gone)

@@ -1,12 +1,15 @@
-"""A learned cost model: what a schedule will cost, by the decisions it came from and the facts of its program.
+"""A learned cost model: what a schedule will cost, by the decisions it came from and the facts of
+its program.
 
-    rows told        one column a decision (the option's position; absent: not a number)
-                     one column a fact of the program, where features are handed in    --> boosted trees --> log seconds
-                     failures: slower than everything that ran
-    other kernels'   the columns of facts; times over the fastest of their kernel, at a smaller weight
+    rows told       one column a decision (the option's position; absent: not a number)
+                    one column a fact of the program     --> boosted trees --> log seconds
+                    failures: slower than everything that ran
+    other kernels'  the columns of facts; times over the fastest of their kernel, at a smaller
+                    weight
 
-The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same forecast. Ranking
-candidates by boosted trees is from Chen et al., "Learning to optimize tensor programs", NeurIPS 2018.
+The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same
+forecast. Ranking candidates by boosted trees is from Chen et al., "Learning to optimize tensor
+programs", NeurIPS 2018.
 """
 
 from __future__ import annotations
@@ -27,16 +30,28 @@ if TYPE_CHECKING:
     from lightgbm import Booster
     from numpy.typing import NDArray
 
-__all__ = ["OPENMP", "CostModel", "Facts", "Features", "Lessons", "cost_model_installed", "ranking_accuracy"]
+__all__ = [
+    "OPENMP",
+    "CostModel",
+    "Facts",
+    "Features",
+    "Lessons",
+    "cost_model_installed",
+    "ranking_accuracy",
+]
 
 Features = Callable[[Schedule], Mapping[str, float]]
-"""Named numbers of a schedule, as ``tree_features`` gives them. IllegalAction for one that has none."""
+"""Named numbers of a schedule, as ``tree_features`` gives them. IllegalAction for one that has
+none.
+"""
 
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""
 
 _SLOWEST = 3.0
-"""Whatever is slower than the best by more log seconds (20 times) is just bad: trees are for telling the good apart."""
+"""Whatever is slower than the best by more log seconds (20 times) is just bad: trees are for
+telling the good apart.
+"""
 
 _PARAMETERS = {
     "objective": "regression",
@@ -62,7 +77,9 @@ _WEIGHT = 0.3
 """What a row of another kernel counts, against 1 for the kernel's own."""
 
 _ENOUGH = 100
-"""With so many rows of its own a kernel does not learn from others any more: they would only cost time."""
+"""With so many rows of its own a kernel does not learn from others any more: they would only
+cost time.
+"""
 
 
 OPENMP = "it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1)"
@@ -81,9 +98,11 @@ def cost_model_installed() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What other kernels of the device have taught: facts of schedules, named as ``Facts`` does, and their times.
+    """What other kernels of the device have taught: facts of schedules, named as ``Facts`` does,
+    and their times.
 
-    ``log_s`` are log seconds over the fastest known schedule of the same kernel; infinity is a failure.
+    ``log_s`` are log seconds over the fastest known schedule of the same kernel; infinity is a
+    failure.
     """
 
     rows: tuple[Mapping[str, float], ...] = ()
@@ -91,14 +110,19 @@ class Lessons:
 
 
 class Facts:
-    """What a cost model sees of a schedule: its decisions, and its features where there are any. Remembers them."""
+    """What a cost model sees of a schedule: its decisions, and its features where there are any.
+
+    Remembers them.
+    """
 
     def __init__(self, features: Features | None = None) -> None:
         self.features = features
         self._known: dict[str, Mapping[str, float]] = {}
 
     def of(self, schedule: Schedule) -> Mapping[str, float]:
-        """Named numbers of a schedule; the decisions alone where it has no features: measuring it will say why."""
+        """Named numbers of a schedule; the decisions alone where it has no features: measuring it
+        will say why.
+        """
         decisions = {d.name: d.choice for d in schedule.trace}
         if self.features is None:
             return decisions
@@ -117,10 +141,13 @@ class Facts:
 
 
 class CostModel:
-    """Forecasts log seconds from named numbers. A new name becomes a column; rows without it have NaN there.
+    """Forecasts log seconds from named numbers.
 
-    Mutable: ``fit`` replaces what was learned. ``seed`` decides which rows and columns each tree sees. With
-    ``lessons`` there is a forecast from the first row on, and it is of log seconds over the fastest.
+    A new name becomes a column; rows without it have NaN there.
+
+    Mutable: ``fit`` replaces what was learned. ``seed`` decides which rows and columns each tree
+    sees. With ``lessons`` there is a forecast from the first row on, and it is of log seconds over
+    the fastest.
     """
 
     def __init__(self, seed: int, trees: int = _TREES, lessons: Lessons | None = None) -> None:
@@ -134,7 +161,10 @@ class CostModel:
         return self._booster is not None
 
     def fit(self, rows: Sequence[Mapping[str, float]], log_s: Sequence[float]) -> None:
-        """Learn from rows and their log seconds; infinity is a failure. Nothing is learned where less than two ran."""
+        """Learn from rows and their log seconds; infinity is a failure.
+
+        Nothing is learned where less than two ran.
+        """
         taught = self.lessons.rows if len(rows) < _ENOUGH else ()
         ran = [t for t in log_s if t < math.inf]
         if len(ran) < 2 and not taught:
@@ -149,10 +179,15 @@ class CostModel:
             target = np.concatenate([target, _targets(self.lessons.log_s, relative=False)])
             weight = np.array([1.0] * len(rows) + [_WEIGHT] * len(taught))
             trees = max(trees, _TREES_OF_LESSONS)
-        data = lightgbm.Dataset(self._table([*rows, *taught]), target, weight=weight, params={"verbosity": -1})
-        # Else the trees are printed and read back, which takes a third of the time and changes no forecast.
+        data = lightgbm.Dataset(
+            self._table([*rows, *taught]), target, weight=weight, params={"verbosity": -1}
+        )
+        # Else the trees are printed and read back, which takes a third of the time and changes no
+        # forecast.
         parameters = _PARAMETERS | {"seed": self.seed}
-        self._booster = lightgbm.train(parameters, data, num_boost_round=trees, keep_training_booster=True)
+        self._booster = lightgbm.train(
+            parameters, data, num_boost_round=trees, keep_training_booster=True
+        )
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
         """Forecast log seconds, lower is faster; all 0 before it learned anything."""
@@ -166,7 +201,9 @@ class CostModel:
 
 
 def _targets(log_s: Sequence[float], *, relative: bool) -> NDArray[np.float64]:
-    """What is learned: log seconds bounded above, failures behind all that ran; over the fastest, if ``relative``."""
+    """What is learned: log seconds bounded above, failures behind all that ran; over the fastest,
+    if ``relative``.
+    """
     ran = [t for t in log_s if t < math.inf]
     least = min(ran, default=0.0)
     top = min(max(ran, default=0.0), least + _SLOWEST)
@@ -174,10 +211,13 @@ def _targets(log_s: Sequence[float], *, relative: bool) -> NDArray[np.float64]:
     return found - least if relative else found
 
 
-def ranking_accuracy(forecast: Sequence[float], actual: Sequence[float], apart: float = 0.0) -> float:
+def ranking_accuracy(
+    forecast: Sequence[float], actual: Sequence[float], apart: float = 0.0
+) -> float:
     """The share of pairs that a forecast puts in the right order; NaN where there are none.
 
-    Only pairs whose actual values differ by more than ``apart`` count; a forecast that ties them is half right.
+    Only pairs whose actual values differ by more than ``apart`` count; a forecast that ties them is
+    half right.
     """
     right, pairs = 0.0, 0
     for i, j in combinations(range(len(actual)), 2):

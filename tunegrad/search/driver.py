@@ -5,9 +5,9 @@
                                                    program known: no row, nothing to tell
            |________ begin _________|             |____________ finish ______________|
 
-The defaults are measured before anything else, then seeds: schedules that did well on the nearest kernels. What alike
-kernels of the session lend comes with the batches. The best schedule so far is the fastest that ran, and the defaults
-among them, so a search never ends with something slower.
+The defaults are measured before anything else, then seeds: schedules that did well on the nearest
+kernels. What alike kernels of the session lend comes with the batches. The best schedule so far is
+the fastest that ran, and the defaults among them, so a search never ends with something slower.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ LENT = "lent"
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """One kernel of a model. ``flops`` and ``nbytes`` are of one use; ``floor_s`` is what the machine allows at best.
+    """One kernel of a model.
+
+    ``flops`` and ``nbytes`` are of one use; ``floor_s`` is what the machine allows at best.
 
     ``floor_s`` comes from FLOPs over peak and bytes over bandwidth; 0 where it is not known.
     """
@@ -54,23 +56,34 @@ class SearchTask:
 
     @property
     def guess_s(self) -> float:
-        """A slow kernel, for one of which nothing ran yet: finding a schedule that does is worth a lot."""
+        """A slow kernel, for one of which nothing ran yet: finding a schedule that does is worth a
+        lot.
+        """
         return max(100.0 * self.floor_s, self.flops / 1e9, self.nbytes / 1e9, 1e-6)
 
     @staticmethod
-    def of(kernel: Kernel, uses: int = 1, peak_flops_per_s: float = 0.0, bytes_per_s: float = 0.0) -> SearchTask:
-        """The task of a kernel that a model uses ``uses`` times, its floor from the machine's peaks (0: unknown)."""
+    def of(
+        kernel: Kernel, uses: int = 1, peak_flops_per_s: float = 0.0, bytes_per_s: float = 0.0
+    ) -> SearchTask:
+        """The task of a kernel that a model uses ``uses`` times, its floor from the machine's peaks
+        (0: unknown).
+        """
         flops, nbytes = kernel.flops, kernel.unique_bytes
         floor_s = max(
             flops / peak_flops_per_s if peak_flops_per_s else 0.0,
             nbytes / bytes_per_s if bytes_per_s else 0.0,
         )
-        return SearchTask(kernel, kernel.name, kernel.key, kernel.text, uses, flops, nbytes, floor_s)
+        return SearchTask(
+            kernel, kernel.name, kernel.key, kernel.text, uses, flops, nbytes, floor_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one proposal. ``measurement`` is None where its program was known; ``stored`` if a row answered."""
+    """What came of one proposal.
+
+    ``measurement`` is None where its program was known; ``stored`` if a row answered.
+    """
 
     proposal: Proposal
     measurement: Measurement | None
@@ -79,7 +92,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch. ``cost_s`` is reckoned from the rows; ``resumed_s`` is the part that a resumed session paid.
+    """One batch.
+
+    ``cost_s`` is reckoned from the rows; ``resumed_s`` is the part that a resumed session paid.
 
     ``before_s`` and ``after_s`` are the best time before and after; infinity where nothing had run.
     """
@@ -126,7 +141,9 @@ class _Waits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Proposals that were asked for and handed to the measurer. ``fresh`` holds the texts that no row answered then.
+    """Proposals that were asked for and handed to the measurer.
+
+    ``fresh`` holds the texts that no row answered then.
 
     Unless ``repeats``, a result whose program has come to light since is left out.
     """
@@ -155,11 +172,14 @@ class _Tally:
 
 
 class KernelSearch:
-    """One kernel's search, in steps. Mutable; everything it decided can be had again from its rows and its seed.
+    """One kernel's search, in steps.
 
-    Stored trials of other sessions are told to the searcher first. No stored trial is measured again. ``best`` is the
-    fastest schedule that came to light so far, with its decisions where they are known; ``told`` are the texts of all
-    that came to light: of what a resumed session measured, only what was asked for again.
+    Mutable; everything it decided can be had again from its rows and its seed.
+
+    Stored trials of other sessions are told to the searcher first. No stored trial is measured
+    again. ``best`` is the fastest schedule that came to light so far, with its decisions where they
+    are known; ``told`` are the texts of all that came to light: of what a resumed session measured,
+    only what was asked for again.
     """
 
     def __init__(
@@ -173,7 +193,13 @@ class KernelSearch:
         peak_flops_per_s: float = 0.0,
         seeds: Callable[[], Sequence[Schedule]] = tuple,
     ) -> None:
-        self.task, self.space, self.searcher, self.measurer, self.log = task, space, searcher, measurer, log
+        self.task, self.space, self.searcher, self.measurer, self.log = (
+            task,
+            space,
+            searcher,
+            measurer,
+            log,
+        )
         self._observe, self._peak, self._seeds = observe, peak_flops_per_s, seeds
         self.defaults = self._defaults()
         self._tally = _Tally()
@@ -186,7 +212,8 @@ class KernelSearch:
         self.defaults_measured = False
         self._tell_stored()
 
-    # ---- what is known -----------------------------------------------------------------------------------------------
+    # ---- what is known
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def best_s(self) -> float:
@@ -201,9 +228,15 @@ class KernelSearch:
 
     @property
     def seed_s(self) -> float:
-        """The best time among the seeds that this search or one that it resumes measured; infinity when none ran."""
+        """The best time among the seeds that this search or one that it resumes measured; infinity
+        when none ran.
+        """
         mine = {self.log.session, *self.log.resumed}
-        seeds = (t for t in self._known.values() if t.origin == SEED and t.session in mine and t.measurement.ran)
+        seeds = (
+            t
+            for t in self._known.values()
+            if t.origin == SEED and t.session in mine and t.measurement.ran
+        )
         return min((t.measurement.seconds for t in seeds), default=math.inf)
 
     @property
@@ -223,7 +256,9 @@ class KernelSearch:
 
     @property
     def winner(self) -> Winner:
-        """The fastest of everything known, stored rows that were not asked for again included; else the default."""
+        """The fastest of everything known, stored rows that were not asked for again included; else
+        the default.
+        """
         finalists = self.finalists(1)
         if finalists:
             return Winner(finalists[0].actions, finalists[0].origin, finalists[0])
@@ -240,40 +275,50 @@ class KernelSearch:
         return self._known.keys()
 
     def finalists(self, count: int) -> list[Trial]:
-        """The fastest ``count`` trials of different programs, fastest first; a default comes first among equals."""
+        """The fastest ``count`` trials of different programs, fastest first; a default comes first
+        among equals.
+        """
         texts = {s.text for s in self.defaults}
         ran = [t for t in self._known.values() if t.measurement.ran]
         ran.sort(key=lambda t: (t.measurement.seconds, t.actions not in texts))
         return different(ran)[:count]
 
-    # ---- steps -------------------------------------------------------------------------------------------------------
+    # ---- steps
+    # ----------------------------------------------------------------------------------------------
 
     def measure_defaults(self) -> Step:
         """Measure the default schedules, once; rows answer where there are any."""
         return self.finish(self.begin_defaults())
 
     def step(self, count: int) -> Step:
-        """Measure the next ``count`` proposals, or the defaults where they were not measured yet."""
+        """Measure the next ``count`` proposals, or the defaults where they were not measured
+        yet.
+        """
         return self.finish(self.begin(count))
 
     def begin_defaults(self) -> Begun:
         """Hand the default schedules to the measurer, once."""
-        proposals = [] if self.defaults_measured else [Proposal(s, "default") for s in self.defaults]
+        proposals = (
+            [] if self.defaults_measured else [Proposal(s, "default") for s in self.defaults]
+        )
         self.defaults_measured = True
         # Known programs are not left out here: a default's own time is wanted.
         return self._begin(proposals, frozenset(), repeats=True)
 
     def begin_seeds(self, most: float = math.inf) -> Begun:
-        """Hand what nearest kernels lend to the measurer, once, right after the defaults; at most so many."""
+        """Hand what nearest kernels lend to the measurer, once, right after the defaults; at most
+        so many.
+        """
         proposals = [Proposal(s, SEED) for s in self._seeds()]
         self._seeds = tuple
         return self._begin(proposals[: int(min(most, len(proposals)))], self._programs.keys())
 
     def begin(self, count: int, lent: Sequence[Schedule] = ()) -> Begun:
-        """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they were not measured yet.
+        """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they
+        were not measured yet.
 
-        What alike kernels have ``lent`` comes first, and is counted. Several may be begun before the first is finished:
-        then they know nothing of each other's results.
+        What alike kernels have ``lent`` comes first, and is counted. Several may be begun before
+        the first is finished: then they know nothing of each other's results.
         """
         if not self.defaults_measured:
             return self.begin_defaults()
@@ -281,10 +326,12 @@ class KernelSearch:
         return self._begin([*first, *self.searcher.ask(count - len(first))], self._programs.keys())
 
     def finish(self, begun: Begun) -> Step:
-        """Take the results: commit and tell them in the order in which they were proposed, whenever they came.
+        """Take the results: commit and tell them in the order in which they were proposed, whenever
+        they came.
 
-        Each is committed before the next is measured. Where many are measured at once there is no such order: then a
-        batch is waited for, and committed as one, up to what breaks the telling off, if anything does.
+        Each is committed before the next is measured. Where many are measured at once there is no
+        such order: then a batch is waited for, and committed as one, up to what breaks the telling
+        off, if anything does.
         """
         if not isinstance(begun.found, _Waits):
             return self._finish(begun)
@@ -297,7 +344,10 @@ class KernelSearch:
                 commit.close()
 
     def give_up(self, begun: Begun) -> None:
-        """End a batch without waiting: what was measured of it is committed, and nothing is told. Closes it."""
+        """End a batch without waiting: what was measured of it is committed, and nothing is told.
+
+        Closes it.
+        """
         try:
             if isinstance(begun.found, _Waits):
                 with self.log.store.together():
@@ -322,21 +372,33 @@ class KernelSearch:
             stored = text not in begun.fresh
             trial = self._answer(text) if stored else self._measured(proposal, begun)
             self._answered.add(text)
-            results.append(Result(proposal, trial.measurement if trial is not None else None, stored))
+            results.append(
+                Result(proposal, trial.measurement if trial is not None else None, stored)
+            )
             if trial is None:
                 continue
             cost_s += self.log.cost_s(trial.measurement)
-            resumed_s += self.log.cost_s(trial.measurement) if stored and trial.session in self.log.resumed else 0.0
+            resumed_s += (
+                self.log.cost_s(trial.measurement)
+                if stored and trial.session in self.log.resumed
+                else 0.0
+            )
             self._take(proposal, trial)
         if next(begun.found, begun) is not begun:  # the measurer finishes
-            raise InternalError(f"kernel {self.task.name}: the measurer gave more results than it got schedules")
+            raise InternalError(
+                f"kernel {self.task.name}: the measurer gave more results than it got schedules"
+            )
         return Step(tuple(results), cost_s, resumed_s, before_s, self.best_s)
 
     def _answer(self, text: str) -> Trial | None:
-        """The row of a text; None where a proposal had it before: what was measured then is known by now."""
+        """The row of a text; None where a proposal had it before: what was measured then is known
+        by now.
+        """
         return None if text in self._answered else self._known[text]
 
-    def _begin(self, proposals: Sequence[Proposal], programs: Collection[str], repeats: bool = False) -> Begun:
+    def _begin(
+        self, proposals: Sequence[Proposal], programs: Collection[str], repeats: bool = False
+    ) -> Begun:
         fresh = [p.schedule for p in proposals if p.schedule.text not in self._known]
         texts = frozenset(s.text for s in fresh)
         if not fresh:
@@ -349,7 +411,9 @@ class KernelSearch:
         try:
             measured = next(begun.found)
         except StopIteration:
-            raise InternalError(f"kernel {self.task.name}: the measurer gave fewer results than schedules") from None
+            raise InternalError(
+                f"kernel {self.task.name}: the measurer gave fewer results than schedules"
+            ) from None
         if measured is None or (measured.program_hash in self._programs and not begun.repeats):
             self._tally.same_program += 1
             return None
@@ -388,7 +452,8 @@ class KernelSearch:
         if trial.measurement.ran and trial.measurement.seconds < self.best_s:
             self.best, self._best = schedule, trial
 
-    # ---- starting ----------------------------------------------------------------------------------------------------
+    # ---- starting
+    # ----------------------------------------------------------------------------------------------
 
     def _defaults(self) -> tuple[Schedule, ...]:
         try:
@@ -399,7 +464,10 @@ class KernelSearch:
         return tuple({s.text: s for s in found}.values()) or (Schedule(()),)
 
     def _tell_stored(self) -> None:
-        """Tell what other sessions measured. A row that does not parse any more is known, and nothing else."""
+        """Tell what other sessions measured.
+
+        A row that does not parse any more is known, and nothing else.
+        """
         defaults = {s.text: s for s in self.defaults}
         for trial in self._known.values():
             if trial.session in self.log.resumed:
@@ -410,20 +478,33 @@ class KernelSearch:
                 continue
             self._take(Proposal(schedule, trial.origin), trial)
 
-    # ---- saying so ---------------------------------------------------------------------------------------------------
+    # ---- saying so
+    # ----------------------------------------------------------------------------------------------
 
     def pct_peak(self, seconds: float) -> float:
         """Per cent of the machine's peak at a time; 0 where either is unknown."""
-        return 100.0 * self.task.flops / seconds / self._peak if self._peak > 0.0 and 0.0 < seconds < math.inf else 0.0
+        return (
+            100.0 * self.task.flops / seconds / self._peak
+            if self._peak > 0.0 and 0.0 < seconds < math.inf
+            else 0.0
+        )
 
     def started(self) -> KernelStarted:
         """The event that the search turns to this kernel."""
-        return KernelStarted(self.task.name, self.task.key, self.task.uses, self.task.flops, self.task.nbytes)
+        return KernelStarted(
+            self.task.name, self.task.key, self.task.uses, self.task.flops, self.task.nbytes
+        )
 
     def finished(self) -> KernelFinished:
         """The event that the search leaves this kernel."""
         winner = self.winner
         best_s = winner.seconds
         return KernelFinished(
-            self.task.name, self.task.key, self.default_s, best_s, self.pct_peak(best_s), winner.actions, self.statuses
+            self.task.name,
+            self.task.key,
+            self.default_s,
+            best_s,
+            self.pct_peak(best_s),
+            winner.actions,
+            self.statuses,
         )

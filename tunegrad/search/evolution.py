@@ -1,13 +1,16 @@
-"""Evolutionary search: traces of decisions are mutated and crossed, and a cost model says which children to measure.
+"""Evolutionary search: traces of decisions are mutated and crossed, and a cost model says which
+children to measure.
 
     told rows --> population (the fastest) --tournament--> parents --mutate, cross--> children
                                               ^                                          |
-                                              +----- the children it thinks best --------+   for a few generations
+                                              +----- the children it thinks best --------+   again
                                                                                          |
-                  cost model, trained on all rows told <-- measured <--  the best of them, and some random draws
+                  cost model, trained on all rows told <-- measured <--  the best of them, and some
+                  random draws
 
-Children are lists of decisions until they are proposed, so that a generation costs microseconds a child; only the
-chosen ones are sampled from the space. Evolution under a learned cost model is from Zheng et al., "Ansor", OSDI 2020.
+Children are lists of decisions until they are proposed, so that a generation costs microseconds a
+child; only the chosen ones are sampled from the space. Evolution under a learned cost model is from
+Zheng et al., "Ansor", OSDI 2020.
 """
 
 from __future__ import annotations
@@ -29,13 +32,19 @@ _Choices = dict[str, int]
 _Key = tuple[tuple[str, int], ...]
 
 _FEWEST = 12
-"""Rows before a model is trained and parents are bred from: fewer say nothing. Random draws come first."""
+"""Rows before a model is trained and parents are bred from: fewer say nothing. Random draws
+come first.
+"""
 
 _LEARNED = 256
-"""Rows that a model is trained on, at most, half of them the fastest and half the latest: more only cost time."""
+"""Rows that a model is trained on, at most, half of them the fastest and half the latest: more
+only cost time.
+"""
 
 _SURE = 24
-"""Rows before it is said of others' schedules that they are slow: a model of fewer takes good ones for slow ones."""
+"""Rows before it is said of others' schedules that they are slow: a model of fewer takes good
+ones for slow ones.
+"""
 
 _DRAWS = 6
 """Random draws for each that is proposed, where the rows of other kernels say which is best."""
@@ -44,11 +53,12 @@ _DRAWS = 6
 class EvolutionarySearcher(OneByOne):
     """Evolves the ``population`` fastest schedules.
 
-    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where the library is
-    installed), ``generations`` of ``children`` each are bred for one batch and ranked by it; without one, children are
-    proposed as they are bred. ``features`` adds facts of each candidate's program to what the model sees: then the
-    most promising are looked at first, twice as many as are asked for; ``lessons`` of other kernels are in terms of
-    these facts. It is done when ``tries`` ideas in a row were old.
+    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where
+    the library is installed), ``generations`` of ``children`` each are bred for one batch and
+    ranked by it; without one, children are proposed as they are bred. ``features`` adds facts of
+    each candidate's program to what the model sees: then the most promising are looked at first,
+    twice as many as are asked for; ``lessons`` of other kernels are in terms of these facts. It is
+    done when ``tries`` ideas in a row were old.
     """
 
     origin = "evolutionary"
@@ -79,7 +89,9 @@ class EvolutionarySearcher(OneByOne):
         installed = learned and cost_model_installed()
         self._model = CostModel(rng.getrandbits(31)) if installed else None
         self._facts_model = (
-            CostModel(rng.getrandbits(31), lessons=lessons) if installed and features is not None else None
+            CostModel(rng.getrandbits(31), lessons=lessons)
+            if installed and features is not None
+            else None
         )
         self._parents: list[Row] = []
         self._children: list[Schedule] = []
@@ -89,13 +101,16 @@ class EvolutionarySearcher(OneByOne):
         self._learn()
         grown = len(self.ledger.rows) >= _FEWEST
         self._parents = self.ledger.fastest(self.population) if grown else []
-        self._children = self._bred(n, self._parents) if self._parents else [] if grown else self._taught(n)
+        self._children = (
+            self._bred(n, self._parents) if self._parents else [] if grown else self._taught(n)
+        )
 
     def propose(self) -> Schedule | None:
         return self._children.pop(0) if self._children else self._draw(self._parents)
 
     def behind(self, schedules: Sequence[Schedule]) -> list[float]:
-        """By how many log seconds each is expected to be slower than the fastest that was told; 0 where nobody knows.
+        """By how many log seconds each is expected to be slower than the fastest that was told; 0
+        where nobody knows.
 
         It is the forecast of the models as they were last trained: when this searcher was asked.
         """
@@ -111,7 +126,8 @@ class EvolutionarySearcher(OneByOne):
             return [0.0] * len(schedules)
         return [float(f - forecast[-1]) for f in forecast[:-1]]
 
-    # ---- learning ----------------------------------------------------------------------------------------------------
+    # ---- learning
+    # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Train the models on all rows, where some are new and there are enough."""
@@ -125,13 +141,18 @@ class EvolutionarySearcher(OneByOne):
         if self._model is not None and fresh and enough:
             self._model.fit([r.choices for r in rows], log_s)
         facts = self._facts_model
-        if facts is not None and ((fresh and enough) or (facts.lessons.rows and (fresh or not facts.fitted))):
+        if facts is not None and (
+            (fresh and enough) or (facts.lessons.rows and (fresh or not facts.fitted))
+        ):
             facts.fit([self._facts.of(r.schedule) for r in rows], log_s)
 
-    # ---- breeding ----------------------------------------------------------------------------------------------------
+    # ---- breeding
+    # ----------------------------------------------------------------------------------------------
 
     def _bred(self, n: int, parents: Sequence[Row]) -> list[Schedule]:
-        """Up to ``n`` new schedules, the most promising first; every so often one of them is a random draw instead."""
+        """Up to ``n`` new schedules, the most promising first; every so often one of them is a
+        random draw instead.
+        """
         ideas = self._ideas([r.choices for r in parents])
         wanted = n if self._facts_model is None else 2 * n
         found: dict[str, Schedule] = {}
@@ -150,7 +171,9 @@ class EvolutionarySearcher(OneByOne):
         return [s for s in best[:n] if self.ledger.claim(s)]
 
     def _taught(self, n: int) -> list[Schedule]:
-        """Before there is enough to learn from: the best of some random draws, as other kernels' rows would have it."""
+        """Before there is enough to learn from: the best of some random draws, as other kernels'
+        rows would have it.
+        """
         if self._facts_model is None or not self._facts_model.fitted:
             return []
         found: dict[str, Schedule] = {}
@@ -158,7 +181,11 @@ class EvolutionarySearcher(OneByOne):
             schedule = self.ledger.sample(cautious(self.rng, 0, self.tries))
             if schedule is not None and not self.ledger.known(schedule):
                 found.setdefault(schedule.text, schedule)
-        return [s for s in self._by_facts(list(found.values()), self._facts_model)[:n] if self.ledger.claim(s)]
+        return [
+            s
+            for s in self._by_facts(list(found.values()), self._facts_model)[:n]
+            if self.ledger.claim(s)
+        ]
 
     def _by_facts(self, schedules: list[Schedule], model: CostModel) -> list[Schedule]:
         """Schedules by the forecast from their facts, fastest first."""
@@ -166,7 +193,9 @@ class EvolutionarySearcher(OneByOne):
         return [schedules[int(i)] for i in forecast.argsort(kind="stable")]
 
     def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
-        """Children as decisions, each once; in the model's order, fastest first, where there is one."""
+        """Children as decisions, each once; in the model's order, fastest first, where there is
+        one.
+        """
         model = self._model if self._model is not None and self._model.fitted else None
         pool: dict[_Key, _Choices] = {}
         forecast: dict[_Key, float] = {}
@@ -182,7 +211,9 @@ class EvolutionarySearcher(OneByOne):
         return [child for key, child in pool.items() if key not in self._tried]
 
     def _child(self, parents: list[_Choices]) -> _Choices:
-        """One or two parents by tournament (they come best first), some of their decisions changed."""
+        """One or two parents by tournament (they come best first), some of their decisions
+        changed.
+        """
         first = self._pick(parents)
         child = dict(first)
         if self.rng.random() < self.strangers:
@@ -216,7 +247,9 @@ class EvolutionarySearcher(OneByOne):
         return (choice + self.rng.randrange(1, count)) % count
 
     def _draw(self, parents: Sequence[Row]) -> Schedule | None:
-        """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row were not."""
+        """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row
+        were not.
+        """
         for attempt in range(self.tries):
             if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
                 schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))

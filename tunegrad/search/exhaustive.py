@@ -1,11 +1,12 @@
-"""Exhaustive search: every list of decisions once, the default first, then those with one change, two changes ...
+"""Exhaustive search: every list of decisions once, the default first, then those with one change,
+two changes ...
 
     defaults          d d d d
     one change        1 d d d   2 d d d   d 1 d d ...
     two changes       1 1 d d   1 2 d d ...
 
-Each list is reached from exactly one other: the one without its last change. Decisions that are only asked after some
-answers are found when those answers are given.
+Each list is reached from exactly one other: the one without its last change. Decisions that are
+only asked after some answers are found when those answers are given.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from .protocols import Proposal, SearchSpace
 __all__ = ["SMALL", "ExhaustiveSearcher", "decision_lists", "is_small"]
 
 SMALL = 1024
-"""Lists of decisions up to which a space counts as small: about as many as some minutes of measuring can take."""
+"""Lists of decisions up to which a space counts as small: about as many as some minutes of
+measuring can take.
+"""
 
 
 class _Prefix:
@@ -43,7 +46,9 @@ class _Prefix:
 
 
 def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
-    """The schedule of every list of decisions, fewest changes from the defaults first; None for those not legal."""
+    """The schedule of every list of decisions, fewest changes from the defaults first; None for
+    those not legal.
+    """
     waiting: deque[tuple[int, ...]] = deque([()])
     while waiting:
         prefix = waiting.popleft()
@@ -52,7 +57,8 @@ def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
             yield space.sample(chooser)
         except IllegalAction:
             yield None
-        # What was asked before a clash is all there is behind it: other answers later on do not mend it.
+        # What was asked before a clash is all there is behind it: other answers later on do not
+        # mend it.
         taken = tuple(d.choice for d in chooser.asked)
         for at in range(len(prefix), len(chooser.asked)):
             decision = chooser.asked[at]
@@ -63,8 +69,8 @@ def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
 def is_small(space: SearchSpace, most: int = SMALL) -> bool:
     """Whether a space has at most ``most`` lists of decisions.
 
-    They are counted only where the decisions on the way of the defaults do not say no already; that takes ``most``
-    samples at the worst.
+    They are counted only where the decisions on the way of the defaults do not say no already; that
+    takes ``most`` samples at the worst.
     """
     try:
         if prod(d.options for d in space.sample(DefaultChooser()).trace) > most:
@@ -77,8 +83,8 @@ def is_small(space: SearchSpace, most: int = SMALL) -> bool:
 class ExhaustiveSearcher(OneByOne):
     """Proposes every schedule of the space once, in order, and is done when it is through.
 
-    It learns nothing from times and draws nothing: every seed gives the same order. On a space that is not small it
-    goes on for as long as it is asked.
+    It learns nothing from times and draws nothing: every seed gives the same order. On a space that
+    is not small it goes on for as long as it is asked.
     """
 
     origin = "exhaustive"
@@ -88,7 +94,9 @@ class ExhaustiveSearcher(OneByOne):
         self._lists = decision_lists(space)
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        self.ledger.take(proposal, measurement)  # it learns nothing from times, so that what is done stays done
+        self.ledger.take(
+            proposal, measurement
+        )  # it learns nothing from times, so that what is done stays done
 
     def propose(self) -> Schedule | None:
         for schedule in self._lists:

@@ -1,14 +1,18 @@
-"""Bayesian search with a Gaussian process: Optuna's ``GPSampler`` over the questions that were asked so far.
+"""Bayesian search with a Gaussian process: Optuna's ``GPSampler`` over the questions that were
+asked so far.
 
-    told rows --> points --> process of the log seconds --> the point of greatest expected improvement --> answers
+    told rows --> points --> process of the log seconds --> the point of greatest expected
+    improvement --> answers
                   one axis a question; where a row did not ask it, the position of its default
 
-A Gaussian process needs a box: the same axes for every row. Spaces are no boxes, since answers open and close questions
-and change how many options later ones have. So an answer is its position among the options, from first to last, and a
-question that a row did not ask counts as answered with its default.
+A Gaussian process needs a box: the same axes for every row. Spaces are no boxes, since answers open
+and close questions and change how many options later ones have. So an answer is its position among
+the options, from first to last, and a question that a row did not ask counts as answered with its
+default.
 
-Expected improvement as in Ament et al., "Unexpected improvements to expected improvement for Bayesian optimization",
-NeurIPS 2023. Proposals that are not told yet count as slow (the constant liar of Ginsbourger et al., 2010).
+Expected improvement as in Ament et al., "Unexpected improvements to expected improvement for
+Bayesian optimization", NeurIPS 2023. Proposals that are not told yet count as slow (the constant
+liar of Ginsbourger et al., 2010).
 """
 
 from __future__ import annotations
@@ -38,7 +42,9 @@ _FAILED = 1.0
 
 @cache
 def gp_missing() -> tuple[str, ...]:
-    """The packages of the extra ``gp`` that can not be imported here: what fits the process, fast, on one thread."""
+    """The packages of the extra ``gp`` that can not be imported here: what fits the process, fast,
+    on one thread.
+    """
     return tuple(name for name in ("torch", "greenlet", "threadpoolctl") if not _imports(name))
 
 
@@ -64,13 +70,15 @@ class _PointChooser:
 
 
 class GpSearcher(BayesianSearcher):
-    """Optuna's Gaussian process over one axis for each question that a row has asked, in memory, seeded.
+    """Optuna's Gaussian process over one axis for each question that a row has asked, in memory,
+    seeded.
 
-    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. Of the rest every second
-    is what the process suggests, the other one a change of one answer of that: a suggestion costs as much as a trial.
-    The study is made anew whenever something was told. It is of all rows, or of the ``most / 2`` fastest and the
-    ``most / 2`` latest, with the ``most / 4`` latest proposals that are not told yet and as many illegal ones; it grows
-    to twice ``most`` at most. It is done when ``tries`` ideas in a row were old ones. Needs what ``gp_missing`` names.
+    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. Of the
+    rest every second is what the process suggests, the other one a change of one answer of that: a
+    suggestion costs as much as a trial. The study is made anew whenever something was told. It is
+    of all rows, or of the ``most / 2`` fastest and the ``most / 2`` latest, with the ``most / 4``
+    latest proposals that are not told yet and as many illegal ones; it grows to twice ``most`` at
+    most. It is done when ``tries`` ideas in a row were old ones. Needs what ``gp_missing`` names.
     """
 
     origin = "gp"
@@ -92,10 +100,13 @@ class GpSearcher(BayesianSearcher):
         self._slowest = 0.0
         self._resting = False
 
-    # ---- proposing ---------------------------------------------------------------------------------------------------
+    # ---- proposing
+    # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``tries`` ideas in a row were old or not legal."""
+        """One schedule not seen before; None when ``tries`` ideas in a row were old or not
+        legal.
+        """
         schedule = super().propose()
         self._resting = not self._resting
         if schedule is not None:
@@ -107,13 +118,18 @@ class GpSearcher(BayesianSearcher):
         return schedule
 
     def _suggested(self) -> Schedule | None:
-        """What the process suggests; None where that is old or not legal, and the process learns so."""
+        """What the process suggests; None where that is old or not legal, and the process learns
+        so.
+        """
         if self._resting or not self._defaults:
             return None
         from threadpoolctl import threadpool_limits
 
         study = self._open()
-        with quiet_optuna(), threadpool_limits(1):  # matrices so small are ten times slower on threads that are busy
+        with (
+            quiet_optuna(),
+            threadpool_limits(1),
+        ):  # matrices so small are ten times slower on threads that are busy
             trial = study.ask(dict(_box(self._defaults)))
         self._size += 1
         point = {name: float(trial.params[name]) for name in self._defaults}
@@ -126,7 +142,8 @@ class GpSearcher(BayesianSearcher):
         self._latest = suggested
         return suggested if self.ledger.claim(suggested) else None
 
-    # ---- the study ---------------------------------------------------------------------------------------------------
+    # ---- the study
+    # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Take up what came in since; the study is out of date then."""
@@ -142,7 +159,9 @@ class GpSearcher(BayesianSearcher):
             self._study = None
 
     def _settle(self, text: str) -> None:
-        """Forget what was asked up to ``text``: tells come in the order of asks, and a known program is never told."""
+        """Forget what was asked up to ``text``: tells come in the order of asks, and a known
+        program is never told.
+        """
         if text in self._asked:
             while (first := next(iter(self._asked))) != text:
                 del self._asked[first]
@@ -168,7 +187,9 @@ class GpSearcher(BayesianSearcher):
         return rows if len(rows) <= self.most else self.ledger.telling(self.most // 2)
 
     def _value(self, log_s: float) -> float:
-        """What a row is told with; no value may be infinite, and outliers would hide what differs among the fast."""
+        """What a row is told with; no value may be infinite, and outliers would hide what differs
+        among the fast.
+        """
         return min(log_s, self._slowest + _FAILED)
 
     def _add(self, study: Study, point: Mapping[str, float], log_s: float) -> None:

@@ -1,4 +1,5 @@
-"""What a searcher that learns from decisions keeps: which texts are taken, and what came of each list of decisions.
+"""What a searcher that learns from decisions keeps: which texts are taken, and what came of each
+list of decisions.
 
 tell --> take   new?  with a trace --> rows, to learn from
                       without      --> set aside, until a sample prints the same text
@@ -23,7 +24,9 @@ _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 
 _RETRACED = 3
-"""How many of the fastest schedules without a trace are traced back; each takes some hundred samples."""
+"""How many of the fastest schedules without a trace are traced back; each takes some hundred
+samples.
+"""
 
 
 def log_seconds(measurement: Measurement) -> float:
@@ -53,10 +56,13 @@ class Row:
 
 
 class Ledger:
-    """Texts seen, rows told, samples skipped. Mutable; ``rows`` only grows, so that a learner can read on.
+    """Texts seen, rows told, samples skipped.
 
-    Schedules told without a trace (from a store) teach nothing until a sample prints the same text. For the fastest of
-    them such a sample is looked for, by ``retrace_best``; ledgers of one space may share ``traces``, what it found.
+    Mutable; ``rows`` only grows, so that a learner can read on.
+
+    Schedules told without a trace (from a store) teach nothing until a sample prints the same text.
+    For the fastest of them such a sample is looked for, by ``retrace_best``; ledgers of one space
+    may share ``traces``, what it found.
     """
 
     def __init__(self, space: SearchSpace, traces: Traces | None = None) -> None:
@@ -93,7 +99,10 @@ class Ledger:
             return None
 
     def claim(self, schedule: Schedule) -> bool:
-        """Whether a text is new; it is taken from then on. An old one may lend its trace to what was told."""
+        """Whether a text is new; it is taken from then on.
+
+        An old one may lend its trace to what was told.
+        """
         text = schedule.text
         if text not in self._seen:
             self._seen.add(text)
@@ -107,11 +116,15 @@ class Ledger:
         return schedule.text in self._seen
 
     def fastest(self, count: int) -> list[Row]:
-        """The fastest rows with a trace that ran, fastest first; earlier ones first among equals."""
+        """The fastest rows with a trace that ran, fastest first; earlier ones first among
+        equals.
+        """
         return sorted((r for r in self.rows if r.ran), key=lambda r: r.log_s)[:count]
 
     def telling(self, count: int) -> list[Row]:
-        """The ``count`` fastest rows, failures last, and the ``count`` latest, in the order in which they were told."""
+        """The ``count`` fastest rows, failures last, and the ``count`` latest, in the order in
+        which they were told.
+        """
         rows = self.rows
         latest = range(max(0, len(rows) - count), len(rows))
         fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:count]
@@ -122,7 +135,9 @@ class Ledger:
         return sorted((r for r in self._untraced.values() if r.ran), key=lambda r: r.log_s)
 
     def retrace_best(self) -> None:
-        """Look for the decisions of the fastest schedules told without, once each, where they beat all with a trace."""
+        """Look for the decisions of the fastest schedules told without, once each, where they beat
+        all with a trace.
+        """
         best = self.best
         for row in self.untraced()[:_RETRACED]:
             text = row.schedule.text

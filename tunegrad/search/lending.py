@@ -1,12 +1,13 @@
 """Kernels of one session lend each other the fastest that they have found.
 
     a kernel found something faster  -->  alike kernels measure it with their next batch:
-                                          as it stands, where that is legal; else what its decisions give there
+                                          as it stands, where that is legal; else what its decisions
+                                          give there
 
-Alike are kernels of one structure (a convolution of the next stage), and those that differ in what follows the
-reduction alone. Searched for five minutes each, many still end with something slower than what the neighbour's winner
-gives them as it stands (decision 0027). What was lent is told to the searcher like any other result, and lent on where
-it turns out to be the fastest.
+Alike are kernels of one structure (a convolution of the next stage), and those that differ in what
+follows the reduction alone. Searched for five minutes each, many still end with something slower
+than what the neighbour's winner gives them as it stands (decision 0027). What was lent is told to
+the searcher like any other result, and lent on where it turns out to be the fastest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _NEAREST = 3
 """Kernels that one borrows from."""
 
 _FARTHEST = 5.0
-"""How far apart the extents of kernels of one structure may be: a convolution of the next stage of a network is 4."""
+"""How far apart the extents of kernels of one structure may be: a convolution of the next stage
+of a network is 4.
+"""
 
 _AT_ONCE = 3
 """Schedules that a batch takes, at most."""
@@ -47,7 +50,8 @@ class Lending:
         self._lent_s: dict[tuple[int, int], float] = {}
 
     def due(self, borrower: int, most: int = _AT_ONCE) -> tuple[Schedule, ...]:
-        """What kernel ``borrower`` should measure now: of each neighbour that got notably faster since, its fastest.
+        """What kernel ``borrower`` should measure now: of each neighbour that got notably faster
+        since, its fastest.
 
         At most ``most`` and three; the others stay due.
         """
@@ -56,10 +60,14 @@ class Lending:
             if len(found) >= min(most, _AT_ONCE):
                 break
             best, best_s = self._searches[lender].best, self._searches[lender].best_s
-            if best is None or best_s > (1.0 - NOTABLE) * self._lent_s.get((lender, borrower), float("inf")):
+            if best is None or best_s > (1.0 - NOTABLE) * self._lent_s.get(
+                (lender, borrower), float("inf")
+            ):
                 continue
             self._lent_s[lender, borrower] = best_s
-            if best.text in search.told or any(best.text == d.text for d in self._searches[lender].defaults):
+            if best.text in search.told or any(
+                best.text == d.text for d in self._searches[lender].defaults
+            ):
                 continue
             lent = self._take_over(search.space, best)
             if lent is not None and lent.text not in search.told:
@@ -68,12 +76,17 @@ class Lending:
 
 
 def taken_over(space: SearchSpace, schedule: Schedule) -> Schedule | None:
-    """Another kernel's schedule in this space: as it stands, else what its decisions give; None where neither is legal.
+    """Another kernel's schedule in this space: as it stands, else what its decisions give; None
+    where neither is legal.
 
     It has its decisions wherever they print it here, too, so that searchers can vary it.
     """
     try:
-        decided = space.sample(TraceChooser({d.name: d.choice for d in schedule.trace})) if schedule.trace else None
+        decided = (
+            space.sample(TraceChooser({d.name: d.choice for d in schedule.trace}))
+            if schedule.trace
+            else None
+        )
     except IllegalAction:
         decided = None
     if decided is not None and decided.text == schedule.text:
@@ -90,7 +103,11 @@ def _neighbours(texts: Sequence[str]) -> list[tuple[int, ...]]:
     shapes = [Shape.of(text) for text in texts]
     found = []
     for i, mine in enumerate(shapes):
-        far = [(d, j) for j, other in enumerate(shapes) if j != i and (d := distance(mine, other)) is not None]
+        far = [
+            (d, j)
+            for j, other in enumerate(shapes)
+            if j != i and (d := distance(mine, other)) is not None
+        ]
         near = [j for (kind, extents), j in sorted(far) if extents <= (0.0 if kind else _FARTHEST)]
         found.append(tuple(near[:_NEAREST]))
     return found

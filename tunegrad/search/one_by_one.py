@@ -1,4 +1,5 @@
-"""What most searchers share: schedules are asked for one by one, until there are enough or no new one was found.
+"""What most searchers share: schedules are asked for one by one, until there are enough or no new
+one was found.
 
 ask(n) --> prepare --> propose, propose ... --> claimed in the ledger --> Proposals
 tell   --> ledger  --> not done any more
@@ -20,7 +21,10 @@ __all__ = ["OneByOne", "cautious"]
 
 
 class OneByOne(ABC):
-    """A searcher over ``propose``. Mutable. What is told lands in the ledger, whose rows a learner reads when asked."""
+    """A searcher over ``propose``.
+
+    Mutable. What is told lands in the ledger, whose rows a learner reads when asked.
+    """
 
     origin: str
 
@@ -65,7 +69,8 @@ class OneByOne(ABC):
 def cautious(rng: Random, attempt: int, tries: int) -> RandomChooser:
     """A random draw for a searcher that knows little: most of the time many answers are defaults.
 
-    In the last half of its ``tries``, before it gives up, options that are no defaults get their full chance as well.
+    In the last half of its ``tries``, before it gives up, options that are no defaults get their
+    full chance as well.
     """
     shy = 2 * attempt < tries and rng.random() < 0.7
     return RandomChooser(rng, rng.choice((0.5, 0.8)) if shy else 0.0)

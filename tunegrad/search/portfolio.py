@@ -1,18 +1,21 @@
-"""Portfolio search: several searchers share the trials, each gets what it has earned, all hear everything.
+"""Portfolio search: several searchers share the trials, each gets what it has earned, all hear
+everything.
 
-                  the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
+    the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
+
     ask(n) --> beam | evolutionary | bayesian | random --> promising? --> proposals --> measured
-                 ^         ^             ^        ^            |                           |
-                 |         |             |        |            +--> put off                |
-                 +---------+-------------+--------+----------------- tell -----------------+--> credit to whose it was
+                 ^         ^             ^        ^            |                         |
+                 |         |             |        |            +--> put off              |
+                 +---------+-------------+--------+---------------- tell ----------------+--> credit
 
-The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This is a bandit with
-fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator selection", 2010, and in OpenTuner
-(Ansel et al., PACT 2014).
+The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This
+is a bandit with fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator
+selection", 2010, and in OpenTuner (Ansel et al., PACT 2014).
 
-What evolutionary search's cost model takes to be hopeless is put off, whoever proposes it, until nothing else is left;
-one in ten is measured all the same, so that the model hears where it is wrong. Those schedules were a fifth of a
-search's trials and more of its time: they are long programs as well as slow ones.
+What evolutionary search's cost model takes to be hopeless is put off, whoever proposes it, until
+nothing else is left; one in ten is measured all the same, so that the model hears where it is
+wrong. Those schedules were a fifth of a search's trials and more of its time: they are long
+programs as well as slow ones.
 """
 
 from __future__ import annotations
@@ -38,22 +41,32 @@ _TRIALS = 6.0
 """How many trials the trust in a searcher weighs as much as."""
 
 _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
-"""What a searcher is taken to be worth before it has earned anything, against the best; 1 for others."""
+"""What a searcher is taken to be worth before it has earned anything, against the best; 1 for
+others.
+"""
 
 _LEAST = {"evolutionary": 6}
-"""So many trials a searcher is asked for at once, where that goes: it gets ready as long for one as for many."""
+"""So many trials a searcher is asked for at once, where that goes: it gets ready as long for
+one as for many.
+"""
 
 _ALONE = 12
-"""Schedules with decisions that are known before the trials are divided: the first searcher needs fewest to be good."""
+"""Schedules with decisions that are known before the trials are divided: the first searcher
+needs fewest to be good.
+"""
 
 _HOPELESS, _HOPELESS_LATER, _LATER = 1.1, 0.7, 100
-"""Log seconds behind the fastest at which a forecast puts a schedule off: 3 times its time, later twice."""
+"""Log seconds behind the fastest at which a forecast puts a schedule off: 3 times its time,
+later twice.
+"""
 
 _ANYWAY = 0.1
 """The part of these that is measured all the same."""
 
 _ROUNDS = 8
-"""How often a searcher is asked again, where what it proposed was proposed by another before, or is put off."""
+"""How often a searcher is asked again, where what it proposed was proposed by another before,
+or is put off.
+"""
 
 _ONCE = {"bayesian"}
 """Who is not asked again: an idea costs it some ten times what it costs others."""
@@ -61,7 +74,10 @@ _ONCE = {"bayesian"}
 
 @dataclass(slots=True)
 class _Account:
-    """What a searcher has earned. ``gain`` over ``trials``, both fading; ``due`` trials are owed to it."""
+    """What a searcher has earned.
+
+    ``gain`` over ``trials``, both fading; ``due`` trials are owed to it.
+    """
 
     trust: float
     least: int = 1
@@ -78,11 +94,13 @@ class _Account:
 
 
 class PortfolioSearcher:
-    """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and random search.
+    """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and
+    random search.
 
-    The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at least; the rest is
-    divided by the expected gain to the power of ``greed``. When all have run dry, exhaustive search looks for what is
-    left, among at most ``sweep`` lists of decisions. ``features`` and ``lessons`` are for evolutionary search.
+    The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at
+    least; the rest is divided by the expected gain to the power of ``greed``. When all have run
+    dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    ``features`` and ``lessons`` are for evolutionary search.
     """
 
     origin = "portfolio"
@@ -103,13 +121,19 @@ class PortfolioSearcher:
     ) -> None:
         self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
         self.alone = alone
-        self.searchers = dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
-        self._judge = next((s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None)
+        self.searchers = (
+            dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
+        )
+        self._judge = next(
+            (s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None
+        )
         self._rng = Random(rng.getrandbits(64))
         self._put_off: dict[str, Proposal] = {}
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
-        self._accounts = {name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers}
+        self._accounts = {
+            name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers
+        }
         self._ledger = Ledger(space)
         self._seen: set[str] = set()
         self._from: dict[str, str] = {}
@@ -165,10 +189,12 @@ class PortfolioSearcher:
         if ran:
             self._fastest = sorted([*self._fastest, log_s])[: self.elite]
 
-    # ---- proposing ---------------------------------------------------------------------------------------------------
+    # ---- proposing
+    # ----------------------------------------------------------------------------------------------
 
     def _divided(self, n: int) -> list[Proposal]:
-        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for one that is dry.
+        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for
+        one that is dry.
 
         Where nobody is owed enough to be asked, the first one goes into debt.
         """
@@ -199,17 +225,23 @@ class PortfolioSearcher:
             self._seen.update(s.text for s in fresh)
             self._from.update((s.text, name) for s in fresh)
             proposals = [Proposal(s, f"{self.origin}:{name}") for s in fresh]
-            found += proposals if self.searchers[name] is self._judge else self._promising(proposals)
+            found += (
+                proposals if self.searchers[name] is self._judge else self._promising(proposals)
+            )
             if len(found) == count or not asked:
                 break
         return found
 
     def _promising(self, proposals: list[Proposal]) -> list[Proposal]:
-        """Those that are not expected to be hopeless, and a few of those that are; the others are put off."""
+        """Those that are not expected to be hopeless, and a few of those that are; the others are
+        put off.
+        """
         if self._judge is None or not proposals:
             return proposals
         found, limit = [], _HOPELESS if len(self._ledger.rows) < _LATER else _HOPELESS_LATER
-        for proposal, behind in zip(proposals, self._judge.behind([p.schedule for p in proposals]), strict=True):
+        for proposal, behind in zip(
+            proposals, self._judge.behind([p.schedule for p in proposals]), strict=True
+        ):
             if behind < limit or self._rng.random() < _ANYWAY:
                 found.append(proposal)
             else:
@@ -231,12 +263,16 @@ class PortfolioSearcher:
 def _default(
     space: SearchSpace, rng: Random, features: Features | None, lessons: Lessons | None
 ) -> dict[str, Searcher]:
-    """The searchers that are worth having together, each with randomness of its own; a trace is looked for once."""
+    """The searchers that are worth having together, each with randomness of its own; a trace is
+    looked for once.
+    """
     traces: Traces = {}
     beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
     return {
         "beam": BeamSearcher(space, beam, traces=traces),
-        "evolutionary": EvolutionarySearcher(space, evolutionary, features, lessons=lessons, traces=traces),
+        "evolutionary": EvolutionarySearcher(
+            space, evolutionary, features, lessons=lessons, traces=traces
+        ),
         "bayesian": BayesianSearcher(space, bayesian, traces=traces),
         "random": RandomSearcher(space, random),
     }

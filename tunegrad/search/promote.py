@@ -1,4 +1,6 @@
-"""Whether a challenger is faster than what stands: one test, of samples that were taken in turns."""
+"""Whether a challenger is faster than what stands: one test, of samples that were taken in
+turns.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ One look in a disturbed quarter of an hour proved 35 of 48 schedules that are 3 
 """
 
 _ALPHA = 0.05
-"""Of all looks together that equals are taken for different, spent evenly over them (Bonferroni)."""
+"""Of all looks together that equals are taken for different, spent evenly over them
+(Bonferroni).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,15 @@ class Verdict:
 
 
 def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> float:
-    """Challenger over what stands, the fastest turn of each: what few turns say, since disturbances only slow down."""
+    """Challenger over what stands, the fastest turn of each: what few turns say, since disturbances
+    only slow down.
+    """
     return min(challenger_s) / min(stands_s)
 
 
 def decide(stands_s: Sequence[float], challenger_s: Sequence[float], looks: int = LOOKS) -> Verdict:
-    """Whether the challenger takes less by the least effect, and surely, at one of so many ``looks``.
+    """Whether the challenger takes less by the least effect, and surely, at one of so many
+    ``looks``.
 
     Samples are in seconds, taken in turns: the n-th of both belong together. The test is of the
     signed ranks of the logarithms of their ratios, one-sided: what slows down a turn meets both,
@@ -59,10 +66,14 @@ def decide(stands_s: Sequence[float], challenger_s: Sequence[float], looks: int 
     """
     for name, samples in (("standing", stands_s), ("challenger", challenger_s)):
         if not samples or not all(math.isfinite(s) and s > 0.0 for s in samples):
-            raise InternalError(f"{name} samples {tuple(samples)!r}: there must be some, finite and above 0")
+            raise InternalError(
+                f"{name} samples {tuple(samples)!r}: there must be some, finite and above 0"
+            )
     n = len(stands_s)
     if n != len(challenger_s):
-        raise InternalError(f"{n} standing and {len(challenger_s)} challenger samples: they are no turns")
+        raise InternalError(
+            f"{n} standing and {len(challenger_s)} challenger samples: they are no turns"
+        )
     from scipy.stats import wilcoxon
 
     logs = [math.log(c / s) for s, c in zip(stands_s, challenger_s, strict=True)]

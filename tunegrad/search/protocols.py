@@ -1,8 +1,11 @@
-"""What a search meets at its edges: a space to draw from, a searcher to ask, a measurer to time with, a store to keep.
+"""What a search meets at its edges: a space to draw from, a searcher to ask, a measurer to time
+with, a store to keep.
 
-    Searcher.ask(n) --> Proposals --> Measurer.measure --> Measured --> TrialStore.add --> Searcher.tell
+    Searcher.ask(n) --> Proposals --> Measurer.measure --> Measured --> TrialStore.add -->
+    Searcher.tell
 
-A search knows no hardware and no file: the devices and the store are handed in, and only have to look like these.
+A search knows no hardware and no file: the devices and the store are handed in, and only have to
+look like these.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of one schedule. The hash names its program; it is empty when the schedule could not be lowered."""
+    """What came of one schedule.
+
+    The hash names its program; it is empty when the schedule could not be lowered.
+    """
 
     program_hash: str
     measurement: Measurement
@@ -41,55 +47,73 @@ class SearchSpace(Protocol):
     version: int
 
     def sample(self, chooser: Chooser) -> Schedule:
-        """The schedule that a chooser's answers give; IllegalAction when those answers do not go together."""
+        """The schedule that a chooser's answers give; IllegalAction when those answers do not go
+        together.
+        """
 
     def defaults(self) -> tuple[Schedule, ...]:
         """Heuristic schedules, best guess first."""
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:
-        """Legal single steps to append, in a fixed order; IllegalAction when the schedule itself is not legal."""
+        """Legal single steps to append, in a fixed order; IllegalAction when the schedule itself is
+        not legal.
+        """
 
 
 class Searcher(Protocol):
-    """Proposes schedules and learns from what came of them. One conformance suite holds every searcher to this.
+    """Proposes schedules and learns from what came of them.
+
+    One conformance suite holds every searcher to this.
 
     - The text of a schedule is its identity. No text is proposed twice, and none that was told.
     - Samples that are not legal are skipped and counted in ``skipped``; they never raise.
     - Failures are data: a proposal told with any status is a normal event, and asking goes on.
-    - Same space, same seed and same calls give the same proposals, in another process with another hash seed too:
-      no clock, no global random draw, no order of a set is read.
-    - Trials that it did not propose may be told at any time (defaults, seeds, a resumed store), with or without a
-      trace. What was asked need not be told: a program that is known already has nothing to tell.
+    - Same space, same seed and same calls give the same proposals, in another process with another
+      hash seed too: no clock, no global random draw, no order of a set is read.
+    - Trials that it did not propose may be told at any time (defaults, seeds, a resumed store),
+      with or without a trace. What was asked need not be told: a program that is known already has
+      nothing to tell.
     """
 
     @property
     def done(self) -> bool:
-        """Whether the last ask found nothing new. What is told later may give new ideas, and then it is False again."""
+        """Whether the last ask found nothing new.
+
+        What is told later may give new ideas, and then it is False again.
+        """
 
     @property
     def skipped(self) -> int:
         """Samples so far that were not legal."""
 
     def ask(self, n: int) -> list[Proposal]:
-        """At most ``n`` schedules never seen before, most promising first. Fewer only when no more were found."""
+        """At most ``n`` schedules never seen before, most promising first.
+
+        Fewer only when no more were found.
+        """
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
         """What came of a schedule. Telling the same text again changes nothing."""
 
 
 class Measurer(Protocol):
-    """Compiles, verifies and times schedules of a kernel. It never raises for what a candidate does."""
+    """Compiles, verifies and times schedules of a kernel.
+
+    It never raises for what a candidate does.
+    """
 
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
     ) -> Iterable[Measured | None]:
-        """One result per schedule, in order; None where its program is in ``known`` or came earlier in the batch.
+        """One result per schedule, in order; None where its program is in ``known`` or came earlier
+        in the batch.
 
-        ``best_s`` is the time to beat: clear losers may be stopped early. The caller commits each result before it
-        takes the next, so an implementation yields each as it is there. Several calls may be open at once, and are
-        read one after the other in the order of the calls: one with many machines starts at the call, one with a
-        single machine may compile from then on, and measures when its results are asked for. Where the iterator has a
-        ``close``, it is called on one that will not be read to its end.
+        ``best_s`` is the time to beat: clear losers may be stopped early. The caller commits each
+        result before it takes the next, so an implementation yields each as it is there. Several
+        calls may be open at once, and are read one after the other in the order of the calls: one
+        with many machines starts at the call, one with a single machine may compile from then on,
+        and measures when its results are asked for. Where the iterator has a ``close``, it is
+        called on one that will not be read to its end.
         """
 
 
@@ -100,7 +124,9 @@ class TrialStore(Protocol):
         """Commit one trial before returning. One that is stored already stays as it is."""
 
     def together(self) -> AbstractContextManager[None]:
-        """Trials that are added in the block are committed at its end, at the cost of one commit; or none of them."""
+        """Trials that are added in the block are committed at its end, at the cost of one commit;
+        or none of them.
+        """
 
     def trials(
         self,

@@ -17,7 +17,8 @@ __all__ = ["RandomSearcher"]
 class RandomSearcher(OneByOne):
     """Draws schedules uniformly, decision by decision, without repeats.
 
-    It is done when ``patience`` draws in a row gave nothing new: then the space is (nearly) used up.
+    It is done when ``patience`` draws in a row gave nothing new: then the space is (nearly) used
+    up.
     """
 
     origin = "random"
@@ -28,7 +29,9 @@ class RandomSearcher(OneByOne):
         self._chooser = RandomChooser(rng)
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        self.ledger.take(proposal, measurement)  # it learns nothing from times, so that what is done stays done
+        self.ledger.take(
+            proposal, measurement
+        )  # it learns nothing from times, so that what is done stays done
 
     def propose(self) -> Schedule | None:
         for _ in range(self.patience):

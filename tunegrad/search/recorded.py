@@ -1,10 +1,13 @@
-"""A recorded space: every schedule of a part of a kernel's space, with what came of it on one device.
+"""A recorded space: every schedule of a part of a kernel's space, with what came of it on one
+device.
 
-    questions    tile: (8,2) (4,1)*     order: rows* lanes     (the decisions that were varied; * the default)
-    trials       tile=(8,2) order=rows  --> actions, program, measurement
-                 ...                        one for each combination that is legal
+    questions  tile: (8,2) (4,1)*     order: rows* lanes     (the decisions that were varied; * the
+                                                             default)
+    trials     tile=(8,2) order=rows  --> actions, program, measurement
+               ...                        one for each combination that is legal
 
-A search on it asks the recorded questions and no others; the decisions that were not varied stay at their defaults.
+A search on it asks the recorded questions and no others; the decisions that were not varied stay at
+their defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +22,15 @@ from tunegrad.ir.looptree import LoopTree
 from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
 from tunegrad.trial import Fingerprint, Measurement, Policy
 
-__all__ = ["Answer", "Option", "Question", "RecordedSpace", "RecordedTrial", "Recording", "conflicts"]
+__all__ = [
+    "Answer",
+    "Option",
+    "Question",
+    "RecordedSpace",
+    "RecordedTrial",
+    "Recording",
+    "conflicts",
+]
 
 Option = bool | int | str | tuple["Option", ...]
 """What an option is called: a plain value, or a tuple of them."""
@@ -30,7 +41,10 @@ Answer = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A decision with the options that were recorded. Decisions of one name may differ in options: they depend."""
+    """A decision with the options that were recorded.
+
+    Decisions of one name may differ in options: they depend.
+    """
 
     name: str
     options: tuple[Option, ...]
@@ -39,7 +53,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrial:
-    """One schedule and what came of it. ``paths`` are the answers that lead to it; several may print the same text."""
+    """One schedule and what came of it.
+
+    ``paths`` are the answers that lead to it; several may print the same text.
+    """
 
     actions: str
     program_hash: str
@@ -51,8 +68,9 @@ class RecordedTrial:
 class Recording:
     """All that was recorded of one kernel on one device under one policy.
 
-    ``points`` is how many combinations of answers are legal; a recording of fewer is cut short or damaged. The trials
-    of a ``foreign`` one are configurations of another tuner: texts, in the place of actions.
+    ``points`` is how many combinations of answers are legal; a recording of fewer is cut short or
+    damaged. The trials of a ``foreign`` one are configurations of another tuner: texts, in the
+    place of actions.
     """
 
     kernel_name: str
@@ -89,7 +107,9 @@ class Recording:
 
 @dataclass(slots=True)
 class _Node:
-    """A question in its place; ``children`` by option: the next question, or the position of a trial."""
+    """A question in its place; ``children`` by option: the next question, or the position of a
+    trial.
+    """
 
     question: int
     children: dict[int, _Node | int] = field(default_factory=dict)
@@ -127,13 +147,19 @@ class _Tree:
             if not isinstance(node, _Node):
                 return f"answer {i} comes after the last question of another trial"
             if node.question != question:
-                return f"answer {i} is to question {question}, that of another trial to question {node.question}"
+                return (
+                    f"answer {i} is to question {question}, that of another trial to "
+                    f"question {node.question}"
+                )
             node = node.children.get(choice)
         return "" if node is None else "another trial has the same answers, or they end too early"
 
 
 def conflicts(trials: Sequence[RecordedTrial]) -> Iterator[tuple[int, str]]:
-    """(position, why) of each trial whose answers contradict those of trials before it. Such a one must be left out."""
+    """(position, why) of each trial whose answers contradict those of trials before it.
+
+    Such a one must be left out.
+    """
     tree = _Tree()
     texts: set[str] = set()
     for i, trial in enumerate(trials):
@@ -179,18 +205,24 @@ class RecordedSpace:
                     raise IllegalAction(f"recording of {recording.kernel_name}, trial {i}: {fault}")
 
     def sample(self, chooser: Chooser) -> Schedule:
-        """The recorded schedule that a chooser's answers give; IllegalAction where none was recorded."""
+        """The recorded schedule that a chooser's answers give; IllegalAction where none was
+        recorded.
+        """
         node, trace = self._tree.root, []
         while isinstance(node, _Node):
             asked = self.recording.questions[node.question]
             choice = chooser.choose(asked.name, asked.options, asked.default)
             if not 0 <= choice < len(asked.options):
                 raise IllegalAction(
-                    f"decision {asked.name}: choice {choice} is not one of {len(asked.options)} options"
+                    f"decision {asked.name}: choice {choice} is not one of "
+                    f"{len(asked.options)} options"
                 )
             trace.append(Decision(asked.name, choice, len(asked.options), asked.default))
             if choice not in node.children:
-                raise IllegalAction(f"decision {asked.name}: nothing was recorded for option {asked.options[choice]!r}")
+                raise IllegalAction(
+                    f"decision {asked.name}: nothing was recorded for option "
+                    f"{asked.options[choice]!r}"
+                )
             node = node.children[choice]
         if node is None:
             raise IllegalAction(f"the recording of {self.recording.kernel_name} holds no trial")
@@ -213,7 +245,10 @@ def _actions(text: str, foreign: bool) -> tuple[Action, ...]:
 
 
 class _NearestChooser:
-    """Takes defaults where they lead somewhere, else the first option that does. Follows one sample."""
+    """Takes defaults where they lead somewhere, else the first option that does.
+
+    Follows one sample.
+    """
 
     def __init__(self, root: _Node | int | None) -> None:
         self._node = root

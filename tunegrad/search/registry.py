@@ -40,13 +40,22 @@ def check_searcher(name: str) -> None:
         raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
     if name not in usable_searchers():
         missing = ", ".join(gp_missing())
-        raise ConfigError(f"searcher {name!r} needs {missing}, which can not be imported: pip install 'tunegrad[gp]'")
+        raise ConfigError(
+            f"searcher {name!r} needs {missing}, which can not be imported: pip install "
+            "'tunegrad[gp]'"
+        )
 
 
 def make_searcher(
-    name: str, space: SearchSpace, rng: Random, features: Features | None = None, lessons: Lessons | None = None
+    name: str,
+    space: SearchSpace,
+    rng: Random,
+    features: Features | None = None,
+    lessons: Lessons | None = None,
 ) -> Searcher:
-    """A fresh searcher of that name on a space; every draw comes from ``rng``. ConfigError as by ``check_searcher``.
+    """A fresh searcher of that name on a space; every draw comes from ``rng``.
+
+    ConfigError as by ``check_searcher``.
 
     ``features`` of its schedules and ``lessons`` of other kernels are for those in ``LEARNED``.
     """
@@ -67,4 +76,6 @@ def make_searcher(
         case "portfolio":
             return PortfolioSearcher(space, rng, features=features, lessons=lessons)
         case _:
-            raise InternalError(f"searcher {name!r} is a name that a setting may give, but nothing makes it")
+            raise InternalError(
+                f"searcher {name!r} is a name that a setting may give, but nothing makes it"
+            )

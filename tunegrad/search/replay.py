@@ -19,7 +19,10 @@ __all__ = ["ReplayMeasurer", "play"]
 
 
 class ReplayMeasurer:
-    """``search.Measurer`` on a recording. What was not recorded ends as a compile error that says so."""
+    """``search.Measurer`` on a recording.
+
+    What was not recorded ends as a compile error that says so.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.kernel_key = recording.kernel_key
@@ -32,15 +35,20 @@ class ReplayMeasurer:
         best_s: float,  # noqa: ARG002  # a recorded loser was timed to the end
         known: Collection[str],
     ) -> Iterator[Measured | None]:
-        """The recorded result of each schedule, in order; None where its program is known or came before."""
+        """The recorded result of each schedule, in order; None where its program is known or came
+        before.
+        """
         if kernel.key != self.kernel_key:
-            raise InternalError(f"kernel {kernel.name} has key {kernel.key}; the recording is of {self.kernel_key}")
+            raise InternalError(
+                f"kernel {kernel.name} has key {kernel.key}; the recording is of {self.kernel_key}"
+            )
         seen = set(known)
         for schedule in schedules:
             yield self.take(schedule.text, seen)
 
     def take(self, text: str, seen: set[str]) -> Measured | None:
-        """The recorded result of a schedule by its text; None where its program is in ``seen``, to which it is added.
+        """The recorded result of a schedule by its text; None where its program is in ``seen``, to
+        which it is added.
 
         A schedule that could not be lowered has no program and is never known.
         """
@@ -56,10 +64,11 @@ class ReplayMeasurer:
 def play(
     searcher: Searcher, space: SearchSpace, measurer: ReplayMeasurer, trials: int, batch: int = 8
 ) -> tuple[float, ...]:
-    """The best time, in seconds, after the defaults and after each further trial: ``trials`` + 1 figures.
+    """The best time, in seconds, after the defaults and after each further trial: ``trials`` + 1
+    figures.
 
-    As in a session: the defaults are measured first and told, a known program costs no trial and is not told. A
-    searcher that has nothing left stays where it is. Infinity until something ran.
+    As in a session: the defaults are measured first and told, a known program costs no trial and is
+    not told. A searcher that has nothing left stays where it is. Infinity until something ran.
     """
     seen: set[str] = set()
     best_s = float("inf")

@@ -1,4 +1,6 @@
-"""Decisions read back from a schedule's text, so that a stored schedule can be changed decision by decision."""
+"""Decisions read back from a schedule's text, so that a stored schedule can be changed decision by
+decision.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ __all__ = ["retrace"]
 def retrace(space: SearchSpace, schedule: Schedule, samples: int = 400) -> Schedule | None:
     """The schedule with the decisions that print it; None when ``samples`` draws did not find them.
 
-    Goes down the decisions in order, keeping of each the option whose schedule has most actions in common with
-    the one that is looked for, until a whole round brings it no nearer. Nothing is random.
+    Goes down the decisions in order, keeping of each the option whose schedule has most actions in
+    common with the one that is looked for, until a whole round brings it no nearer. Nothing is
+    random.
     """
     target, text = Counter(map(str, schedule.actions)), schedule.text
     found = space.defaults()[0]
@@ -31,7 +34,9 @@ def retrace(space: SearchSpace, schedule: Schedule, samples: int = 400) -> Sched
                 return None
             left -= 1
             try:
-                near = space.sample(TraceChooser({d.name: d.choice for d in found.trace} | {decision.name: option}))
+                near = space.sample(
+                    TraceChooser({d.name: d.choice for d in found.trace} | {decision.name: option})
+                )
             except IllegalAction:
                 continue
             shared = _shared(target, near)

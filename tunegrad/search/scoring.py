@@ -1,10 +1,13 @@
-"""How good a search was: the area under its curve of best times so far, and how that compares with random search.
+"""How good a search was: the area under its curve of best times so far, and how that compares with
+random search.
 
-    excess(n) = ln(best time after n trials / optimum)        0 at the optimum, 0.69 at twice its time
-    area      = mean of excess(n) over n = 1 .. trials        the smaller the better
-    score     = 1 - area / area of random search              1: at the optimum at once; 0: no better than random
+    excess(n) = ln(best time after n trials / optimum)  0 at the optimum, 0.69 at twice its time
+    area      = mean of excess(n) over n = 1 .. trials  the smaller the better
+    score     = 1 - area / area of random search        1: at the optimum at once; 0: no better than
+                                                        random
 
-Both areas of a score are means over the same number of seeds, on the same space, with the same number of trials.
+Both areas of a score are means over the same number of seeds, on the same space, with the same
+number of trials.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ _NOTHING = 1e-12
 
 
 def excess(curve_s: Sequence[float], recording: Recording) -> tuple[float, ...]:
-    """ln(time / optimum) of each time; one where nothing had run yet counts as the slowest schedule that was recorded.
+    """ln(time / optimum) of each time; one where nothing had run yet counts as the slowest schedule
+    that was recorded.
 
     No curve of a recording in which nothing ran has an excess: all are 0.
     """
@@ -32,19 +36,25 @@ def excess(curve_s: Sequence[float], recording: Recording) -> tuple[float, ...]:
 
 
 def area(excesses: Sequence[float]) -> float:
-    """The mean excess over all trials; that of the defaults alone, which is the same for every search, is left out."""
+    """The mean excess over all trials; that of the defaults alone, which is the same for every
+    search, is left out.
+    """
     counted = excesses[1:]
     return math.fsum(counted) / len(counted) if counted else 0.0
 
 
 def score(mean_area: float, random_area: float) -> float:
-    """1 - area / area of random search; 0 where neither has any area, minus infinity where only random has none."""
+    """1 - area / area of random search; 0 where neither has any area, minus infinity where only
+    random has none.
+    """
     if random_area < _NOTHING:
         return 0.0 if mean_area < _NOTHING else -math.inf
     return 1.0 - mean_area / random_area
 
 
 def trials_within(excesses: Sequence[float], share: float) -> int | None:
-    """After how many trials the time was at most ``share`` above the optimum (0: with the defaults); None: never."""
+    """After how many trials the time was at most ``share`` above the optimum (0: with the
+    defaults); None: never.
+    """
     bound = math.log1p(share) + _NOTHING
     return next((n for n, e in enumerate(excesses) if e <= bound), None)

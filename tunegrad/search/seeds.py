@@ -1,11 +1,12 @@
 """Seeds: what a kernel can take over from another one that was searched before.
 
-    kernel text  --> its structure (the text without its numbers) and its extents
-    two kernels  --> how far apart: same structure, or the same reductions only; then how far the extents are
-    action text  --> applied as it stands, where that is legal
+    kernel text  --> its structure (the text without its numbers) and its extents two kernels  -->
+    how far apart: same structure, or the same reductions only; then how far the extents are action
+    text  --> applied as it stands, where that is legal
                  --> the nearest schedule of the space: decision by decision, sizes by their ratio
 
-An action text is data of whoever measured it: it is parsed and checked like any other; what breaks a rule is no seed.
+An action text is data of whoever measured it: it is parsed and checked like any other; what breaks
+a rule is no seed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from tunegrad.opts import Action, Schedule, Space, TraceChooser
 __all__ = ["FARTHEST", "Shape", "adapted", "distance", "seeds_from"]
 
 FARTHEST = 12.0
-"""Kernels whose extents are farther apart than this (sum of the logarithms of their ratios, base 2) lend no seeds."""
+"""Kernels whose extents are farther apart than this (sum of the logarithms of their ratios,
+base 2) lend no seeds.
+"""
 
 _NUMBER = re.compile(r"(?<![\w.])\d+")
 _EXTENT = re.compile(r":([0-9]{1,15})(?![0-9])")
@@ -31,7 +34,9 @@ _UNMATCHED = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kernel's text taken apart. ``structure`` has no numbers, ``pattern`` is its axes and reductions alone.
+    """A kernel's text taken apart.
+
+    ``structure`` has no numbers, ``pattern`` is its axes and reductions alone.
 
     ``extents`` are those of its axes, in order.
     """
@@ -53,18 +58,23 @@ class Shape:
 
 
 def distance(a: Shape, b: Shape) -> tuple[int, float] | None:
-    """How far apart two kernels are: 0 or 1 for the same structure or pattern, then how far their extents.
+    """How far apart two kernels are: 0 or 1 for the same structure or pattern, then how far their
+    extents.
 
     None where nothing carries over.
     """
     if a.pattern != b.pattern or len(a.extents) != len(b.extents):
         return None
-    far = sum(abs(math.log2(max(1, x) / max(1, y))) for x, y in zip(a.extents, b.extents, strict=True))
+    far = sum(
+        abs(math.log2(max(1, x) / max(1, y))) for x, y in zip(a.extents, b.extents, strict=True)
+    )
     return (0 if a.structure == b.structure else 1, far) if far <= FARTHEST else None
 
 
 def seeds_from(space: Space, texts: Sequence[str], most: int) -> tuple[Schedule, ...]:
-    """Up to ``most`` schedules of this space after those texts, in their order: each as it stands, then adapted."""
+    """Up to ``most`` schedules of this space after those texts, in their order: each as it stands,
+    then adapted.
+    """
     found: dict[str, Schedule] = {}
     for text in texts:
         if len(found) >= most:
@@ -87,10 +97,11 @@ def seeds_from(space: Space, texts: Sequence[str], most: int) -> tuple[Schedule,
 
 
 def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule | None:
-    """The schedule of the space that is most like another kernel's; None where the space has no default.
+    """The schedule of the space that is most like another kernel's; None where the space has no
+    default.
 
-    Goes down the decisions in order and takes of each the option whose schedule is nearest, until a round changes
-    nothing or ``samples`` draws are used up. Nothing is random.
+    Goes down the decisions in order and takes of each the option whose schedule is nearest, until a
+    round changes nothing or ``samples`` draws are used up. Nothing is random.
     """
     try:
         found = space.defaults()[0]
@@ -105,12 +116,16 @@ def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule
                 continue
             left -= 1
             try:
-                near = space.sample(TraceChooser({d.name: d.choice for d in found.trace} | {decision.name: option}))
+                near = space.sample(
+                    TraceChooser({d.name: d.choice for d in found.trace} | {decision.name: option})
+                )
             except IllegalAction:
                 continue
             if (like := _likeness(near, wanted)) > best:
                 found, best, changed = near, like, True
-        if done >= len(found.trace) and changed:  # it can have opened or spoiled others, before and after it
+        if (
+            done >= len(found.trace) and changed
+        ):  # it can have opened or spoiled others, before and after it
             done, changed = 0, False
     return found
 
@@ -150,7 +165,9 @@ def _closeness(mine: Sequence[int], wanted: Sequence[int]) -> float:
 
 
 def _agreement(mine: Sequence[str], wanted: Sequence[str]) -> float:
-    """The part of the pairs of names, of those in both, that stand in the same order; 1 where there are none."""
+    """The part of the pairs of names, of those in both, that stand in the same order; 1 where there
+    are none.
+    """
     place = {name: i for i, name in enumerate(mine)}
     common = [place[name] for name in wanted if name in place]
     pairs = [(a, b) for i, a in enumerate(common) for b in common[i + 1 :]]

@@ -1,13 +1,14 @@
 """When a search is over before its budget is.
 
-    gain       what all kernels together may still save is a small part of the model's time            the default
-    patience   so many trials in a row made the model no faster, where the user says how many
-    trials     as many candidates were measured as the user allows
-    target     the model is as fast as the user wants it
+    gain      what all kernels together may still save is a small part of the model's   the default
+    patience  so many trials in a row made the model no faster, where the user says how many
+    trials    as many candidates were measured as the user allows
+    target    the model is as fast as the user wants it
 
-What a kernel may still save is told from how long it has not improved: after n vain trials a search without end is
-expected to save ``potential(n)`` of its time. That curve was measured on recorded spaces: it is about twice the mean of
-what any searcher still found there, or more (decision 0015). It asks nothing of the machine's peaks.
+What a kernel may still save is told from how long it has not improved: after n vain trials a search
+without end is expected to save ``potential(n)`` of its time. That curve was measured on recorded
+spaces: it is about twice the mean of what any searcher still found there, or more (decision 0015).
+It asks nothing of the machine's peaks.
 
 All of it is reckoned from rows, so a resumed search stops where it would have.
 """
@@ -24,7 +25,9 @@ from .driver import KernelSearch, Step
 __all__ = ["LEAST_GAIN", "NOTABLE", "StopReason", "StopRule", "Watch", "potential"]
 
 StopReason = Literal["budget", "gain", "patience", "trials", "target", "exhausted", "interrupted"]
-"""Why a search ended. ``budget``: its time was up. ``exhausted``: no searcher had anything left to propose."""
+"""Why a search ended. ``budget``: its time was up. ``exhausted``: no searcher had anything left
+to propose.
+"""
 
 NOTABLE = 0.01
 """A saving below this part counts as none."""
@@ -37,7 +40,9 @@ _HALVED = 8.0
 
 
 def potential(vain: int) -> float:
-    """The part of a kernel's time that is still expected to be saved after ``vain`` trials that saved nothing."""
+    """The part of a kernel's time that is still expected to be saved after ``vain`` trials that
+    saved nothing.
+    """
     return _AT_ONCE / (1.0 + vain / _HALVED)
 
 
@@ -45,7 +50,8 @@ def potential(vain: int) -> float:
 class StopRule:
     """What the user asked for. ``patience`` None is the rule of expected gain, 0 is never.
 
-    ``trials`` bounds how many candidates are measured. ``reached`` says whether the model is fast enough.
+    ``trials`` bounds how many candidates are measured. ``reached`` says whether the model is fast
+    enough.
     """
 
     patience: int | None = None
@@ -55,7 +61,9 @@ class StopRule:
 
 @dataclass(slots=True)
 class _Vain:
-    """Trials in a row that did not make something faster by a notable part. ``mark_s`` is what they are held against.
+    """Trials in a row that did not make something faster by a notable part.
+
+    ``mark_s`` is what they are held against.
 
     Small savings add up: the mark stays until what is below it is notable.
     """
@@ -64,7 +72,9 @@ class _Vain:
     trials: int = 0
 
     def observe(self, trials: int, seconds: float) -> None:
-        if seconds < (1.0 - NOTABLE) * self.mark_s or (self.mark_s == math.inf and seconds < math.inf):
+        if seconds < (1.0 - NOTABLE) * self.mark_s or (
+            self.mark_s == math.inf and seconds < math.inf
+        ):
             self.mark_s, self.trials = seconds, 0
         else:
             self.trials += trials
@@ -72,7 +82,10 @@ class _Vain:
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at a search of several kernels and says when it is over. Mutable: kernels may leave, and count no more."""
+    """Looks at a search of several kernels and says when it is over.
+
+    Mutable: kernels may leave, and count no more.
+    """
 
     searches: Sequence[KernelSearch]
     rule: StopRule
@@ -92,13 +105,19 @@ class Watch:
         self._model.observe(trials, self.model_s)
 
     def leave(self, i: int) -> None:
-        """Kernel ``i`` is not searched any more; how long the others have not improved begins anew."""
+        """Kernel ``i`` is not searched any more; how long the others have not improved begins
+        anew.
+        """
         self.gone.add(i)
         self._model = _Vain()
 
     def allowed(self, under_way: int) -> float:
-        """How many more candidates may be measured, where ``under_way`` more are already; infinity for no bound."""
-        return math.inf if self.rule.trials is None else self.rule.trials - self.measured - under_way
+        """How many more candidates may be measured, where ``under_way`` more are already; infinity
+        for no bound.
+        """
+        return (
+            math.inf if self.rule.trials is None else self.rule.trials - self.measured - under_way
+        )
 
     @property
     def model_s(self) -> float:

@@ -1,12 +1,15 @@
-"""Facts of a schedule for a cost model, read off its loop tree: a tenth of what lowering it would take.
+"""Facts of a schedule for a cost model, read off its loop tree: a tenth of what lowering it would
+take.
 
     for a0 in 8 on threads:          outside: regions entered, share of the team that idles
-        for ra in 256:               levels, from the inside: trips, bytes touched inside against the caches
-            # registers: 6 x 2 x 16v register tile, lanes, loads for each multiply-add, contiguous or strided
-            v0 += p1[a, ra] * p2[b, ra]
+        for ra in 256:               levels, from the inside: trips, bytes touched inside against
+                                     the caches
+            # registers: 6 x 2 x 16v register tile, lanes, loads for each multiply-add, contiguous
+            or strided v0 += p1[a, ra] * p2[b, ra]
 
-The facts mean the same for every kernel, so that one model learns from all kernels of a device. They are of the stage
-that does most work, the others are only counted. Names and choice follow Zheng et al., "Ansor", OSDI 2020, appendix B.
+The facts mean the same for every kernel, so that one model learns from all kernels of a device.
+They are of the stage that does most work, the others are only counted. Names and choice follow
+Zheng et al., "Ansor", OSDI 2020, appendix B.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ class _Access:
         return found
 
     def stride(self, loop: Loop) -> int:
-        """Elements between neighbours along a loop: 0 where it does not move, large in any dimension but the last."""
+        """Elements between neighbours along a loop: 0 where it does not move, large in any
+        dimension but the last.
+        """
         if any(loop.name in steps for steps in self.steps[:-1]):
             return 1 << 10
         return self.steps[-1].get(loop.name, 0) if self.steps else 0
@@ -58,7 +63,9 @@ class _Access:
 
 
 def tree_features(tree: LoopTree) -> Mapping[str, float]:
-    """Named numbers of a schedule, most of them logarithms to base 2; the same names for every kernel."""
+    """Named numbers of a schedule, most of them logarithms to base 2; the same names for every
+    kernel.
+    """
     kernel, target = tree.kernel, tree.target
     main = max(range(len(kernel.stages)), key=lambda i: _work(kernel, i))
     accesses = tuple(_accesses(tree, main))
@@ -68,7 +75,11 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
     lane = tree.lane_loop(main)
     lanes = lane.extent if lane is not None else 1
     tile = math.prod(x.extent for x in registers)
-    moved = sum(math.prod(x.extent for x in registers if a.moved_by(x) and x is not lane) for a in accesses if a.read)
+    moved = sum(
+        math.prod(x.extent for x in registers if a.moved_by(x) and x is not lane)
+        for a in accesses
+        if a.read
+    )
     found = {
         "log_flops": _log(kernel.flops),
         "log_flops_per_byte": _log(kernel.flops / max(1, kernel.unique_bytes)),
@@ -84,13 +95,17 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
         "log_loads_per_work": _log(moved) - _log(tile / lanes),
         "contiguous": float(sum(lane is not None and a.stride(lane) == 1 for a in accesses)),
         "strided": float(sum(lane is not None and a.stride(lane) > 1 for a in accesses)),
-        "stored_stride": _log(max((a.stride(lane) for a in accesses if not a.read), default=0) if lane else 0),
+        "stored_stride": _log(
+            max((a.stride(lane) for a in accesses if not a.read), default=0) if lane else 0
+        ),
         "log_regions": _log(math.prod(x.extent for x in tree.outer)),
         "partials": _log(math.prod(x.extent for x in tree.partial)),
         "depth": float(len(serial)),
         "threads": float(math.prod(x.count for x in serial if x.kind is LoopKind.THREAD)),
         "idle": _idle(serial),
-        "thread_at": float(next((i for i, x in enumerate(serial) if x.kind is LoopKind.THREAD), -1)),
+        "thread_at": float(
+            next((i for i, x in enumerate(serial) if x.kind is LoopKind.THREAD), -1)
+        ),
         "waste": _waste(tree),
         "staged": float(len(tree.staged)),
         "packed_at_load": float(sum(s.at == "load" for s in tree.staged)),
@@ -98,7 +113,9 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
         "kept": float(len(tree.kept)),
         "streamed": float(len(tree.streamed)),
         "prefetched": float(len(tree.prefetched)),
-        "other_lanes": float(sum(tree.lane_loop(i) is not None for i in range(len(kernel.stages)) if i != main)),
+        "other_lanes": float(
+            sum(tree.lane_loop(i) is not None for i in range(len(kernel.stages)) if i != main)
+        ),
     }
     touched = _touched(accesses, registers, serial)
     for level in range(LEVELS):
@@ -111,8 +128,12 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
     return found
 
 
-def _touched(accesses: Sequence[_Access], registers: Sequence[Loop], serial: Sequence[Loop]) -> list[list[float]]:
-    """Bytes of each access inside the registers, then inside the innermost serial loop as well, and so on."""
+def _touched(
+    accesses: Sequence[_Access], registers: Sequence[Loop], serial: Sequence[Loop]
+) -> list[list[float]]:
+    """Bytes of each access inside the registers, then inside the innermost serial loop as well, and
+    so on.
+    """
     # As ``_Access.elements`` has it, but each loop widens what is inside it.
     spans = [[1] * len(a.steps) for a in accesses]
     counts = [[1] * len(a.steps) for a in accesses]
@@ -145,7 +166,9 @@ def _work(kernel: Kernel, stage: int) -> int:
 
 
 def _accesses(tree: LoopTree, stage: int) -> Iterator[_Access]:
-    """What a stage reads and writes; a reduction also writes what the kernel stores, once it is through."""
+    """What a stage reads and writes; a reduction also writes what the kernel stores, once it is
+    through.
+    """
     s = tree.kernel.stages[stage]
     itemsizes = {p.name: p.dtype.itemsize for p in tree.kernel.params}
     axes = dict(tree.index)
@@ -153,10 +176,17 @@ def _accesses(tree: LoopTree, stage: int) -> Iterator[_Access]:
     for owner, x in loads(tree.kernel):
         if owner is s and x not in seen:
             seen.add(x)
-            yield _Access(x.param, itemsizes[x.param], tuple(_steps(axes, i) for i in x.index), read=True)
+            yield _Access(
+                x.param, itemsizes[x.param], tuple(_steps(axes, i) for i in x.index), read=True
+            )
     for other in tree.kernel.stages:
         if isinstance(other, Store) and (other is s or isinstance(s, Reduce)):
-            yield _Access(other.param, itemsizes[other.param], tuple(_steps(axes, i) for i in other.index), read=False)
+            yield _Access(
+                other.param,
+                itemsizes[other.param],
+                tuple(_steps(axes, i) for i in other.index),
+                read=False,
+            )
 
 
 def _steps(axes: Mapping[str, Index], index: Index) -> dict[str, int]:
@@ -190,9 +220,14 @@ def _staged(tree: LoopTree, accesses: Sequence[_Access], param: str, at: str) ->
 
 
 def _missed(
-    accesses: Sequence[_Access], serial: Sequence[Loop], touched: Sequence[Sequence[float]], nbytes: int
+    accesses: Sequence[_Access],
+    serial: Sequence[Loop],
+    touched: Sequence[Sequence[float]],
+    nbytes: int,
 ) -> float:
-    """Bytes brought into a cache, in log units: what the largest nest that fits touches, for each time it is run."""
+    """Bytes brought into a cache, in log units: what the largest nest that fits touches, for each
+    time it is run.
+    """
     fits = 0
     while fits < len(serial) and sum(touched[fits + 1]) <= nbytes:
         fits += 1

@@ -1,4 +1,6 @@
-"""How a search keeps its trials: one row each, committed before the next one starts, and read back on resuming."""
+"""How a search keeps its trials: one row each, committed before the next one starts, and read back
+on resuming.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ __all__ = ["TrialLog", "different"]
 class TrialLog:
     """A store, and what every row of this session has in common.
 
-    ``resumed`` names the sessions that this one continues: the same searcher, seed and settings, cut short. Their
-    trials are not told to the searcher up front. It asks the same questions again, and the rows answer, so that it ends
-    where an undisturbed run would have. ``now`` gives a row its date, in seconds since the epoch.
+    ``resumed`` names the sessions that this one continues: the same searcher, seed and settings,
+    cut short. Their trials are not told to the searcher up front. It asks the same questions again,
+    and the rows answer, so that it ends where an undisturbed run would have. ``now`` gives a row
+    its date, in seconds since the epoch.
     """
 
     store: TrialStore
@@ -28,8 +31,11 @@ class TrialLog:
     now: Callable[[], float]
     resumed: frozenset[str] = frozenset()
 
-    def stored(self, kernel_key: str, space_version: int, without: Collection[str] = ()) -> list[Trial]:
-        """The trials that count here: this kernel, machine, policy and meaning of action texts; oldest first.
+    def stored(
+        self, kernel_key: str, space_version: int, without: Collection[str] = ()
+    ) -> list[Trial]:
+        """The trials that count here: this kernel, machine, policy and meaning of action texts;
+        oldest first.
 
         It is as if the sessions in ``without`` had measured nothing.
         """
@@ -37,7 +43,12 @@ class TrialLog:
         return [t for t in found if t.space_version == space_version]
 
     def record(
-        self, kernel_key: str, kernel_text: str, space_version: int, proposal: Proposal, measured: Measured
+        self,
+        kernel_key: str,
+        kernel_text: str,
+        space_version: int,
+        proposal: Proposal,
+        measured: Measured,
     ) -> Trial:
         """Commit what came of a proposal and return its row."""
         trial = Trial(
@@ -57,9 +68,18 @@ class TrialLog:
         return trial
 
     def cost_s(self, measurement: Measurement) -> float:
-        """Seconds that a trial took, by its row alone, so that a resumed search reckons with the same figure."""
-        spent = measurement.lower_s + measurement.compile_s + measurement.verify_s + measurement.timing_s
-        return self.policy.timeout_s if measurement.status is Status.TIMED_OUT and not spent else spent
+        """Seconds that a trial took, by its row alone, so that a resumed search reckons with the
+        same figure.
+        """
+        spent = (
+            measurement.lower_s
+            + measurement.compile_s
+            + measurement.verify_s
+            + measurement.timing_s
+        )
+        return (
+            self.policy.timeout_s if measurement.status is Status.TIMED_OUT and not spent else spent
+        )
 
 
 def different(trials: Iterable[Trial]) -> list[Trial]:

@@ -1,7 +1,8 @@
 """What a session may spend of its budget, and what it remembers for the sessions after it.
 
 budget - spent by earlier sessions of the same search  -->  left_s  -->  charged as it goes
-a search that stopped early                            -->  remembered: within that budget there is nothing to do
+a search that stopped early                            -->  remembered: within that budget there is
+                                                            nothing to do
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _LIMITS = ("budget_s", "patience", "target_ms", "max_trials")
 class Account:
     """The budget of one search of one model (or several), on one machine. Mutable.
 
-    ``before_s`` of it were spent by earlier sessions, ``spent_s`` is what this one has charged so far.
+    ``before_s`` of it were spent by earlier sessions, ``spent_s`` is what this one has charged so
+    far.
     """
 
     settings: TuneSettings
@@ -49,7 +51,9 @@ class Account:
     def __post_init__(self) -> None:
         with self.costs.part("store"):
             self.before_s = self.store.spent(self.work_key, self.here, self._key)
-            self.over = self.store.spent(self.work_key, self.here, self._stop_key) >= self.settings.budget_s
+            self.over = (
+                self.store.spent(self.work_key, self.here, self._stop_key) >= self.settings.budget_s
+            )
 
     @property
     def left_s(self) -> float:
@@ -66,14 +70,20 @@ class Account:
     def stop(self) -> None:
         """Remember that within this budget, with these limits, nothing more is to be done."""
         known_s = self.store.spent(self.work_key, self.here, self._stop_key)
-        self.store.add_spend(self.work_key, self.here, self._stop_key, max(0.0, self.settings.budget_s - known_s))
+        self.store.add_spend(
+            self.work_key, self.here, self._stop_key, max(0.0, self.settings.budget_s - known_s)
+        )
 
     def settle(self, stopped: str | None, left_s: float, used_s: float, interrupted: bool) -> float:
-        """Charge what was used, and remember a search that stopped early. Returns the seconds that this saved."""
+        """Charge what was used, and remember a search that stopped early.
+
+        Returns the seconds that this saved.
+        """
         if stopped is None:
             return 0.0
         if stopped in ("budget", "interrupted"):
-            # A search that ran to its end has used its budget, whether the race took less or more than was left.
+            # A search that ran to its end has used its budget, whether the race took less or more
+            # than was left.
             self.charge(used_s if interrupted else left_s)
             return 0.0
         self.charge(used_s)
@@ -85,22 +95,30 @@ class Account:
         """Why there is nothing to do."""
         if self.over:
             return (
-                f"the search stopped early before, and is over within {self.settings.budget_s:g} s; a larger budget "
+                "the search stopped early before, and is over within "
+                f"{self.settings.budget_s:g} s; a larger budget "
                 "or other limits (patience, target, trials) go on from here"
             )
-        return f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
+        return (
+            f"the budget of {self.settings.budget_s:g} s is spent; a larger one goes on from here"
+        )
 
     @property
     def _key(self) -> str:
         """What a budget is for: the same search of the same model with the same seed."""
         s = self.settings
         start = "" if s.warm_start else "warm_start=False "
-        return f"{start}searcher={s.searcher} seed={s.seed} space={SPACE_VERSION} {self.policy.text}"
+        return (
+            f"{start}searcher={s.searcher} seed={s.seed} space={SPACE_VERSION} {self.policy.text}"
+        )
 
     @property
     def _stop_key(self) -> str:
         s = self.settings
-        return f"{STOPPED}patience={s.patience} target_ms={s.target_ms} max_trials={s.max_trials} {self._key}"
+        return (
+            f"{STOPPED}patience={s.patience} target_ms={s.target_ms} "
+            f"max_trials={s.max_trials} {self._key}"
+        )
 
 
 def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
@@ -109,7 +127,10 @@ def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
         "model": settings.model.name,
         "builder": settings.model.builder,
         "batch": settings.model.batch,
-        "args": [[name, list(value) if isinstance(value, tuple) else value] for name, value in settings.model.args],
+        "args": [
+            [name, list(value) if isinstance(value, tuple) else value]
+            for name, value in settings.model.args
+        ],
         "device": settings.device,
         "threads": settings.threads,
         "budget_s": settings.budget_s,
@@ -125,20 +146,32 @@ def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
     if settings.warm_start:
         record["warm_start"] = True
     if settings.others:
-        record["others"] = [[m.name, m.builder, m.batch, [list(a) for a in m.args]] for m in settings.others]
+        record["others"] = [
+            [m.name, m.builder, m.batch, [list(a) for a in m.args]] for m in settings.others
+        ]
     limits = {name: getattr(settings, name) for name in _LIMITS}
     return record | {name: value for name, value in limits.items() if value is not None}
 
 
-def resumed_sessions(store: Store, settings: TuneSettings, policy: Policy, mine: str) -> frozenset[str]:
-    """Sessions that asked the same questions: rows answer them now, in the same order, and this one goes on."""
+def resumed_sessions(
+    store: Store, settings: TuneSettings, policy: Policy, mine: str
+) -> frozenset[str]:
+    """Sessions that asked the same questions: rows answer them now, in the same order, and this one
+    goes on.
+    """
     asked = _questions(json.dumps(session_record(settings, policy)))
-    same = [s for s in store.sessions() if s.id != mine and s.command == "tune" and s.seed == settings.seed]
+    same = [
+        s
+        for s in store.sessions()
+        if s.id != mine and s.command == "tune" and s.seed == settings.seed
+    ]
     return frozenset(s.id for s in same if _questions(s.settings) == asked)
 
 
 def sessions_since(store: Store, mine: frozenset[str]) -> frozenset[str]:
-    """These sessions, and all that began after the first of them: what they measured it did not know."""
+    """These sessions, and all that began after the first of them: what they measured it did not
+    know.
+    """
     began_s = {s.id: s.started_s for s in store.sessions()}
     first_s = min((began_s[name] for name in mine if name in began_s), default=inf)
     return mine | {name for name, s in began_s.items() if s >= first_s}
@@ -150,4 +183,8 @@ def _questions(text: str) -> Mapping[str, object]:
         found = json.loads(text)
     except ValueError:
         return {}
-    return {name: v for name, v in found.items() if name not in _LIMITS} if isinstance(found, dict) else {}
+    return (
+        {name: v for name, v in found.items() if name not in _LIMITS}
+        if isinstance(found, dict)
+        else {}
+    )

@@ -1,4 +1,6 @@
-"""Measured here, or claimed by a file: what a file claims is tried like any alternative, and settles nothing."""
+"""Measured here, or claimed by a file: what a file claims is tried like any alternative, and
+settles nothing.
+"""
 
 from __future__ import annotations
 

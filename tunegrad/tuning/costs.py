@@ -1,12 +1,14 @@
-"""Where the seconds of a session go: each of them to one part, so that the parts add up to the whole.
+"""Where the seconds of a session go: each of them to one part, so that the parts add up to the
+whole.
 
     part "plans"    |====          ===|
-      part "asking"      |==|              a part inside a part takes its time out of the outer one
-      window "waiting"       |=====|       divided afterwards: what workers say they did, and the rest
+      part "asking"      |==|            a part inside a part takes its time out of the outer one
+      window "waiting"       |=====|     divided afterwards: what workers say they did, and the rest
     no part open: "other"
 
-Work that several processes do at once counts with what it took of the session's time, not of theirs. What they do while
-this one works counts as what this one did, and only the wait for the rest is theirs:
+Work that several processes do at once counts with what it took of the session's time, not of
+theirs. What they do while this one works counts as what this one did, and only the wait for the
+rest is theirs:
 
     this process    |== asks for B ==|== waits for A ==|
     its workers     |=========== compile A ============|
@@ -41,10 +43,12 @@ Part = Literal[
     "whole model",
     "other",
 ]
-"""``plans``: whole models compared to decide their cut and variants. ``asking``: the space and the searcher.
+"""``plans``: whole models compared to decide their cut and variants. ``asking``: the space and the
+searcher.
 
-``lowering`` and ``compiling``: as far as the session waited for them; what is done while it asks is ``asking``.
-``waiting``: for workers to start and answer, and for the slowest of a batch. ``verifying`` holds inputs and references.
+``lowering`` and ``compiling``: as far as the session waited for them; what is done while it asks is
+``asking``. ``waiting``: for workers to start and answer, and for the slowest of a batch.
+``verifying`` holds inputs and references.
 """
 
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -60,7 +64,9 @@ class Window:
     sealed: bool
 
     def divide(self, shares: Mapping[Part, float]) -> None:
-        """Give some of the time to other parts: their seconds, or less where together they say more than it took."""
+        """Give some of the time to other parts: their seconds, or less where together they say more
+        than it took.
+        """
         if self.sealed:
             return
         claimed_s = sum(shares.values())
@@ -87,13 +93,18 @@ class Costs:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds of every part that took any, in the order of ``PARTS``; they add up to ``total_s`` of this moment."""
+        """Seconds of every part that took any, in the order of ``PARTS``; they add up to
+        ``total_s`` of this moment.
+        """
         self._charge()
         return {part: self._book[part] for part in PARTS if self._book[part] > 0.0}
 
     @contextmanager
     def part(self, part: Part, sealed: bool = False) -> Iterator[Window]:
-        """Charge a part while the block runs. ``sealed``: parts that are opened inside count as this one."""
+        """Charge a part while the block runs.
+
+        ``sealed``: parts that are opened inside count as this one.
+        """
         outer = self._open[-1] if self._open else None
         if outer is not None and outer.sealed:
             yield Window(0.0, self._book, part, True)
@@ -116,7 +127,9 @@ class Costs:
 
 
 def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict[Part, float]:
-    """What a batch compiled by ``workers`` at once took of the session's time: (lower_s, compile_s) of each."""
+    """What a batch compiled by ``workers`` at once took of the session's time: (lower_s, compile_s)
+    of each.
+    """
     busy = max(1, min(workers, len(measurements)))
     return {
         "lowering": sum(lower_s for lower_s, _ in measurements) / busy,

@@ -1,7 +1,9 @@
-"""What a model's kernels are, decided by measuring: how it stores images, where it is cut, which variants it runs.
+"""What a model's kernels are, decided by measuring: how it stores images, where it is cut, which
+variants it runs.
 
-    rules, store  -->  forms of images measured  -->  edges measured  -->  default schedules of variants measured
-                  -->  the near variants are searched: ``rivals``     -->  variants raced: the decided plan
+    rules, store  -->  forms of images measured  -->  edges measured  -->  default schedules of
+    variants measured
+                  -->  near variants searched: ``rivals``  -->  variants raced: the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -74,7 +76,9 @@ class Deciding:
         return self._picked(cut_as_stored(work, self.here, self.store))
 
     def opened(self, work: Workload, budget_s: float) -> Rivals:
-        """The work of the plan that measuring decides on, in its share of a budget, and the variants that are near."""
+        """The work of the plan that measuring decides on, in its share of a budget, and the
+        variants that are near.
+        """
         if budget_s < LEAST_S:
             return self.known(work)
         share_s = PLAN_SHARE * budget_s
@@ -83,9 +87,13 @@ class Deciding:
         if share_s < PLAN_LEAST_S:
             work = with_images(work, images())
             return self._near(_toggled(work, stored_toggles(work.fusion, self.here, self.store)))
-        work = with_images(work, self._tried(partial(self._settled, settle_images, work, deadline_s), images))
+        work = with_images(
+            work, self._tried(partial(self._settled, settle_images, work, deadline_s), images)
+        )
         toggles = partial(stored_toggles, work.fusion, self.here, self.store)
-        work = _toggled(work, self._tried(partial(self._settled, settle_plan, work, deadline_s), toggles))
+        work = _toggled(
+            work, self._tried(partial(self._settled, settle_plan, work, deadline_s), toggles)
+        )
         return self._near(work)
 
     def _near(self, work: Workload) -> Rivals:
@@ -93,7 +101,9 @@ class Deciding:
         return self._tried(near, partial(self._picked, work))
 
     def decided(self, rivals: Rivals, actions: Mapping[str, str], share_s: float) -> Workload:
-        """The work as the variants that whole models of these actions settle, in so many seconds."""
+        """The work as the variants that whole models of these actions settle, in so many
+        seconds.
+        """
         until_s = time.monotonic() + share_s
         args = rivals, actions, self.models, self.session, self.void, until_s
         picks = self._tried(partial(settle_variants, *args), lambda: rivals.favourites)
@@ -106,11 +116,20 @@ class Deciding:
         """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
         track = partial(self._track, work)
         grounds = Grounds(
-            self.target, self.here, self.store, self.session, self.numerics, self.seconds, track, self.tell
+            self.target,
+            self.here,
+            self.store,
+            self.session,
+            self.numerics,
+            self.seconds,
+            track,
+            self.tell,
         )
         return settle(work.fusion, grounds, deadline_s)
 
-    def _track(self, work: Workload, blamed: Callable[[str, Schedule, CandidateFailure], None]) -> ModelTrack[Schedule]:
+    def _track(
+        self, work: Workload, blamed: Callable[[str, Schedule, CandidateFailure], None]
+    ) -> ModelTrack[Schedule]:
         """Models of whole plans, each with the variants that are picked for it."""
         known: dict[int, WholeModel | None] = {}
 

@@ -1,4 +1,5 @@
-"""Rows of what whole models decide: the form of images, an edge of the graph, the variant of a kernel.
+"""Rows of what whole models decide: the form of images, an edge of the graph, the variant of a
+kernel.
 
     what stands    it is chosen without a contest, so that the question is settled
     a challenger   its samples beside the incumbent's; chosen where it won; or how its model failed
@@ -14,7 +15,13 @@ from statistics import median
 from time import time
 
 from tunegrad.db import Decision, Evidence, Question, Store
-from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, OutOfResources, WrongResult
+from tunegrad.errors import (
+    CandidateCrashed,
+    CandidateFailure,
+    CandidateTimeout,
+    OutOfResources,
+    WrongResult,
+)
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
@@ -34,7 +41,9 @@ __all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
 
 
 def evidence_of(verdict: Verdict, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
-    """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm caches."""
+    """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm
+    caches.
+    """
     return Evidence(verdict.test, verdict.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
 
 
@@ -60,26 +69,44 @@ class DecisionRows:
     session: str
     kind: Question
 
-    def stands(self, text: str, choice: str, policy: Policy, samples_s: Sequence[float], test: str) -> None:
+    def stands(
+        self, text: str, choice: str, policy: Policy, samples_s: Sequence[float], test: str
+    ) -> None:
         """What was there first, chosen by ``test``, which compared it with nothing."""
         evidence = Evidence(test, 1.0, (), tuple(samples_s), cold=False)
         self._record(text, choice, evidence, policy, chosen=True)
 
     def challenged(
-        self, text: str, choice: str, evidence: Evidence, won: bool, tell: Callable[[Event], None] | None = None
+        self,
+        text: str,
+        choice: str,
+        evidence: Evidence,
+        won: bool,
+        tell: Callable[[Event], None] | None = None,
     ) -> None:
         """A challenger with its samples, chosen where it won; then ``tell`` hears of it."""
         self._record(text, choice, evidence, CONTEST_POLICY, chosen=won)
         if won and tell is not None:
             key = key_of(text)
-            best_s, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
-            tell(WinnerPromoted(self.store.kernel_name(key), key, choice, best_s, previous_s, self.kind))
+            best_s, previous_s = (
+                median(evidence.challenger_samples_s),
+                median(evidence.incumbent_samples_s),
+            )
+            tell(
+                WinnerPromoted(
+                    self.store.kernel_name(key), key, choice, best_s, previous_s, self.kind
+                )
+            )
 
     def failed(self, text: str, choice: str, failure: CandidateFailure) -> None:
-        """A challenger that ended the contest, or whose model computes something else, twice in fresh processes."""
+        """A challenger that ended the contest, or whose model computes something else, twice in
+        fresh processes.
+        """
         nothing = Evidence("failed", 1.0, (), (), cold=False)
         error, status = in_model(failure), status_of(failure)
-        self._record(text, choice, nothing, CONTEST_POLICY, chosen=False, status=status, error=error)
+        self._record(
+            text, choice, nothing, CONTEST_POLICY, chosen=False, status=status, error=error
+        )
 
     def _record(
         self,
@@ -94,7 +121,8 @@ class DecisionRows:
     ) -> None:
         self.store.record_decision(
             Decision(
-                self.kind, text, choice, chosen, evidence, self.here, SPACE_VERSION, self.session, time(), status,
+                self.kind, text, choice, chosen, evidence, self.here, SPACE_VERSION, self.session,
+                time(), status,
                 error, policy.text,
             )
         )  # fmt: skip

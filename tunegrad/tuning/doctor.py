@@ -18,24 +18,35 @@ __all__ = ["doctor", "isolation_rows"]
 
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
-    "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich", "msgspec", "safetensors",
+    "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich",
+    "msgspec", "safetensors",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "gp", "greenlet": "gp", "threadpoolctl": "gp",
-    "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench", "openvino": "bench",
+    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "gp", "greenlet": "gp",
+    "threadpoolctl": "gp",
+    "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench",
+    "openvino": "bench",
 }  # fmt: skip
-"""Packages of the extras, and the extra that each one comes with; of several, the one that a user of tunegrad needs."""
+"""Packages of the extras, and the extra that each one comes with; of several, the one that a
+user of tunegrad needs.
+"""
 
 
 def doctor() -> DoctorReport:
-    """Examine this machine. Measures its peaks, with nothing else of ours running; takes a few seconds."""
+    """Examine this machine.
+
+    Measures its peaks, with nothing else of ours running; takes a few seconds.
+    """
     threads = default_threads()
     host = devices.host_device(threads)
     with DeviceMeasurer(host, compile_workers=1) as measurer:
         limits = measurer.machine_limits()
         protections = measurer.protections()
     return DoctorReport(
-        devices=(*(_device(*row) for row in devices.found()), DeviceRow("cuda", False, "not supported yet")),
+        devices=(
+            *(_device(*row) for row in devices.found()),
+            DeviceRow("cuda", False, "not supported yet"),
+        ),
         compilers=(CompilerRow("llvm", host.compiler()), *(_compiler(name) for name in _COMPILERS)),
         versions=_versions(),
         threads=threads,
@@ -50,11 +61,21 @@ def doctor() -> DoctorReport:
 def isolation_rows(has: Protections) -> tuple[IsolationRow, ...]:
     """What keeps a candidate from harming anything outside its process."""
     return (
-        IsolationRow("seccomp", has.seccomp, "system calls: files, processes, sockets, signals to others end it"),
+        IsolationRow(
+            "seccomp",
+            has.seccomp,
+            "system calls: files, processes, sockets, signals to others end it",
+        ),
         IsolationRow("Landlock", has.landlock > 0, _landlock(has.landlock)),
-        IsolationRow("user namespace", has.user_namespace, "no privileges, even where tunegrad runs as root"),
-        IsolationRow("network namespace", has.network_namespace, "no network, no IPC of other processes"),
-        IsolationRow("empty root", has.empty_root, "an empty folder as root, where there is no Landlock"),
+        IsolationRow(
+            "user namespace", has.user_namespace, "no privileges, even where tunegrad runs as root"
+        ),
+        IsolationRow(
+            "network namespace", has.network_namespace, "no network, no IPC of other processes"
+        ),
+        IsolationRow(
+            "empty root", has.empty_root, "an empty folder as root, where there is no Landlock"
+        ),
         IsolationRow("own session", has.session, "signals to its process group reach nobody else"),
     )
 
@@ -81,14 +102,19 @@ def _compiler(name: str) -> CompilerRow:
     if path is None:
         return CompilerRow(name, "")
     try:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        answer = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return CompilerRow(name, "")
     return CompilerRow(name, (answer.stdout.splitlines() or [""])[0].strip())
 
 
 def _versions() -> tuple[CompilerRow, ...]:
-    own = (CompilerRow("python", platform.python_version()), *(CompilerRow(n, _version(n)) for n in _PACKAGES))
+    own = (
+        CompilerRow("python", platform.python_version()),
+        *(CompilerRow(n, _version(n)) for n in _PACKAGES),
+    )
     return (*own, _learner(), *(_extra(package, extra) for package, extra in _EXTRAS.items()))
 
 
@@ -96,7 +122,9 @@ def _learner() -> CompilerRow:
     """The library of the cost model; where it is there and can not be used, its name says why."""
     found = _version("lightgbm")
     unusable = bool(found) and not cost_model_installed()
-    return CompilerRow(f"lightgbm (can not be imported; {OPENMP})" if unusable else "lightgbm", found)
+    return CompilerRow(
+        f"lightgbm (can not be imported; {OPENMP})" if unusable else "lightgbm", found
+    )
 
 
 def _extra(package: str, extra: str) -> CompilerRow:

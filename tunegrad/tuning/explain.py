@@ -1,8 +1,10 @@
-"""Where a model's time goes, kernel by kernel: the roofline, the schedule that was chosen, and what its actions bought.
+"""Where a model's time goes, kernel by kernel: the roofline, the schedule that was chosen, and what
+its actions bought.
 
     model   -->   kernels, as the variants that are picked
     kernel  -->   bounds, the stored schedule or the default, its time now
-    the heaviest first, while the budget lasts   -->   prefixes of the action list, and the list less one action
+    the heaviest first, while the budget lasts   -->   prefixes of the action list, and the list
+                                                       less one action
 
 Everything is compiled and timed in worker processes; the store is read and never written.
 """
@@ -31,7 +33,14 @@ from tunegrad.ir.program_flops import executed_flops
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning.variants import allowed, picked, stored_variant
-from tunegrad.reports import CodeFacts, ExplainReport, ExplainRow, Promotion, VariantOption, VariantRow
+from tunegrad.reports import (
+    CodeFacts,
+    ExplainReport,
+    ExplainRow,
+    Promotion,
+    VariantOption,
+    VariantRow,
+)
 from tunegrad.trial import Fingerprint, Status
 
 from .forms import dump_forms
@@ -56,7 +65,9 @@ def explain(
     with_store: bool = True,
     hooks: Hooks = HOOKS,
 ) -> ExplainReport:
-    """Explain a model's kernels, or those that ``kernel`` names. Times schedules for about ``budget_s`` seconds.
+    """Explain a model's kernels, or those that ``kernel`` names.
+
+    Times schedules for about ``budget_s`` seconds.
 
     ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
     """
@@ -77,7 +88,9 @@ def explain(
         rows = explain_rows(uses, timer, roofline, store, here, observe, look)
         roofline = Roofline(workers.machine_limits(again=True), target)
         dump_forms(uses, rows, device, dump)
-        rows = tuple(_bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True))
+        rows = tuple(
+            _bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True)
+        )
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
     return ExplainReport(
         model=workload.name,
@@ -89,7 +102,8 @@ def explain(
         memory_gb_per_s=roofline.memory_bytes_per_s / 1e9,
         rows=rows,
         variants=variants,
-        direct_floor_ms=1e3 * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
+        direct_floor_ms=1e3
+        * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
         budget_s=budget_s,
         seconds=time.monotonic() - begun_s,
     )
@@ -107,7 +121,9 @@ def selected(workload: Workload, kernel: str) -> tuple[KernelUse, ...]:
         found = [u for u in workload.kernels if u.key.startswith(kernel)]
     if not found:
         names = ", ".join(repr(u.name) for u in workload.kernels)
-        raise ConfigError(f"kernel {kernel!r} is not one of model {workload.name}; valid: {names}, or a key")
+        raise ConfigError(
+            f"kernel {kernel!r} is not one of model {workload.name}; valid: {names}, or a key"
+        )
     return tuple(found)
 
 
@@ -120,7 +136,8 @@ def explain_rows(
     observe: Callable[[Event], None],
     look: str = "",
 ) -> tuple[ExplainRow, ...]:
-    """A row per kernel, in order: all are timed first; then the heaviest are taken apart while the budget lasts.
+    """A row per kernel, in order: all are timed first; then the heaviest are taken apart while the
+    budget lasts.
 
     ``look``: "" reads no machine code, "facts" counts in it, "loop" keeps the hot loop's text too.
     """
@@ -128,16 +145,32 @@ def explain_rows(
     timer.compile([(c.use.kernel, c.schedule.text) for c in found])
     rows = {}
     for c in found:
-        observe(KernelStarted(c.use.name, c.use.key, c.use.uses, needed_flops(c.use.kernel), c.use.kernel.unique_bytes))
+        observe(
+            KernelStarted(
+                c.use.name,
+                c.use.key,
+                c.use.uses,
+                needed_flops(c.use.kernel),
+                c.use.kernel.unique_bytes,
+            )
+        )
         rows[c.use.key] = _row(c, timer, roofline, store, here, look)
     for c in sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0)):
         rows[c.use.key] = _taken_apart(rows[c.use.key], c, timer, observe, alone=len(found) == 1)
     total_ms = sum(r.uses * (r.ms or 0.0) for r in rows.values())
     if total_ms and len(found) > 1:
-        rows = {k: replace(r, share=None if r.ms is None else r.uses * r.ms / total_ms) for k, r in rows.items()}
+        rows = {
+            k: replace(r, share=None if r.ms is None else r.uses * r.ms / total_ms)
+            for k, r in rows.items()
+        }
     late = sum(1 for r in rows.values() if r.note)
     if late:
-        observe(Warned(f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes further"))
+        observe(
+            Warned(
+                f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes "
+                "further"
+            )
+        )
     return tuple(rows[c.use.key] for c in found)
 
 
@@ -150,7 +183,9 @@ def _bounded(row: ExplainRow, kernel: Kernel, roofline: Roofline) -> ExplainRow:
 def _taken_apart(
     row: ExplainRow, c: _Chosen, timer: ScheduleTimer, observe: Callable[[Event], None], alone: bool
 ) -> ExplainRow:
-    """The row with what its actions bought; where it is alone there is time to time every list twice."""
+    """The row with what its actions bought; where it is alone there is time to time every list
+    twice.
+    """
     if row.ms is None or not c.schedule.actions:
         return row
     if timer.left_s <= 0:
@@ -174,7 +209,9 @@ class _Chosen:
 def chosen(
     kernel: Kernel, device: Device, here: Fingerprint, store: Store | None
 ) -> tuple[Choice, Schedule, LoopTree, int | None]:
-    """The stored winner if it is legal here, else the default; its loop tree, and the operations that it executes."""
+    """The stored winner if it is legal here, else the default; its loop tree, and the operations
+    that it executes.
+    """
     for choice in choices(kernel, device, here, store, "default", process_compiler()):
         try:
             schedule = Schedule.parse(choice.actions)
@@ -187,7 +224,12 @@ def chosen(
 
 
 def _row(
-    c: _Chosen, timer: ScheduleTimer, roofline: Roofline, store: Store | None, here: Fingerprint, look: str
+    c: _Chosen,
+    timer: ScheduleTimer,
+    roofline: Roofline,
+    store: Store | None,
+    here: Fingerprint,
+    look: str,
 ) -> ExplainRow:
     kernel, trial = c.use.kernel, c.choice.trial
     bounds = roofline.bounds(kernel)
@@ -228,7 +270,13 @@ def _promotion(choice: Choice, store: Store | None, here: Fingerprint) -> Promot
     for trial, evidence in reversed(store.promotions(choice.kernel.key, here)):
         if trial.actions == choice.actions and trial.space_version == SPACE_VERSION:
             before, after = evidence.incumbent_samples_s, evidence.challenger_samples_s
-            return Promotion(evidence.test, evidence.p_value, _median_ms(before), _median_ms(after), evidence.cold)
+            return Promotion(
+                evidence.test,
+                evidence.p_value,
+                _median_ms(before),
+                _median_ms(after),
+                evidence.cold,
+            )
     return None
 
 
@@ -237,13 +285,17 @@ def _median_ms(samples_s: Sequence[float]) -> float | None:
 
 
 def _registers(tree: LoopTree) -> str:
-    """The register tile, as ``a1:6 x b1:16v``; "" where nothing is kept in registers but one value."""
+    """The register tile, as ``a1:6 x b1:16v``; "" where nothing is kept in registers but one
+    value.
+    """
     loops = [x for x in tree.loops if x.kind in (LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.GROUP)]
     lanes = (LoopKind.VECTOR, LoopKind.GROUP)
     return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
 
 
-def _machine_code(kernel: Kernel, schedule: Schedule, device: Device) -> tuple[CodeFacts | None, str]:
+def _machine_code(
+    kernel: Kernel, schedule: Schedule, device: Device
+) -> tuple[CodeFacts | None, str]:
     try:
         found = device.inspect(build(kernel, schedule, device))
     except CandidateFailure:
@@ -272,7 +324,9 @@ def variant_rows(
     return tuple(rows)
 
 
-def _option(kernel: Kernel, name: str, roofline: Roofline, store: Store | None, here: Fingerprint) -> VariantOption:
+def _option(
+    kernel: Kernel, name: str, roofline: Roofline, store: Store | None, here: Fingerprint
+) -> VariantOption:
     parts = parts_of(kernel, name)
     bound_ms = 1e3 * sum(roofline.bound_s(p) for p in parts)
     if store is None:

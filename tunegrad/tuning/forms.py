@@ -24,8 +24,9 @@ def dump_forms(
 ) -> None:
     """Write what every pass makes of each kernel under the actions of its row.
 
-    A kernel has a folder named by the first 12 digits of its key; None writes nothing. Raises ConfigError where it can
-    not be written, IllegalAction for a schedule that is not legal on the device.
+    A kernel has a folder named by the first 12 digits of its key; None writes nothing. Raises
+    ConfigError where it can not be written, IllegalAction for a schedule that is not legal on the
+    device.
     """
     if folder is None:
         return

@@ -1,6 +1,8 @@
-"""A latency that the user wants: predicted from kernel times after every batch, measured where that says it is reached.
+"""A latency that the user wants: predicted from kernel times after every batch, measured where that
+says it is reached.
 
-predicted: sum of the best kernel times x what the last measurement took over its prediction (1 at first)
+predicted: sum of the best kernel times x what the last measurement took over its prediction (1 at
+first)
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ from tunegrad.search import KernelSearch
 __all__ = ["Goal", "goal_of"]
 
 _AGAIN = 1.02
-"""After a measurement that failed, the kernels have to become faster by this much before the next one."""
+"""After a measurement that failed, the kernels have to become faster by this much before the
+next one.
+"""
 
 
 @dataclass(slots=True)
 class Goal:
-    """Whether the whole model takes at most ``target_s``. Mutable: it learns how far predictions are off.
+    """Whether the whole model takes at most ``target_s``.
 
-    ``searches`` gives those of the kernels that the model runs, ``measure`` times the whole model with the fastest
-    schedules so far, in seconds. A model that was measured and is too slow is measured again only when its kernels
-    have become faster by as much as was missing; one that could not be measured (infinity), when they have become a
-    little faster.
+    Mutable: it learns how far predictions are off.
+
+    ``searches`` gives those of the kernels that the model runs, ``measure`` times the whole model
+    with the fastest schedules so far, in seconds. A model that was measured and is too slow is
+    measured again only when its kernels have become faster by as much as was missing; one that
+    could not be measured (infinity), when they have become a little faster.
     """
 
     target_s: float
@@ -48,7 +54,11 @@ class Goal:
 
 
 def goal_of(
-    settings: TuneSettings, searches: Callable[[], Sequence[KernelSearch]], measure: Callable[[], float]
+    settings: TuneSettings,
+    searches: Callable[[], Sequence[KernelSearch]],
+    measure: Callable[[], float],
 ) -> Goal | None:
     """The latency that the user wants; None where none is wanted."""
-    return None if settings.target_ms is None else Goal(1e-3 * settings.target_ms, searches, measure)
+    return (
+        None if settings.target_ms is None else Goal(1e-3 * settings.target_ms, searches, measure)
+    )

@@ -1,4 +1,6 @@
-"""What decisions about a graph rest on: measured parts, a race of whole plans, and the store that keeps them."""
+"""What decisions about a graph rest on: measured parts, a race of whole plans, and the store that
+keeps them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,12 @@ class Grounds:
         return DecisionRows(self.store, self.here, self.session, kind)
 
     def raced(
-        self, kind: Question, text: str, stands: Schedule, others: dict[str, Schedule], deadline_s: float
+        self,
+        kind: Question,
+        text: str,
+        stands: Schedule,
+        others: dict[str, Schedule],
+        deadline_s: float,
     ) -> tuple[str, Met[Schedule]] | None:
         """The name of the plan that came nearest, and what was found of it.
 
@@ -64,5 +71,7 @@ class Grounds:
         def failed(_: str, plan: Schedule, error: CandidateFailure) -> None:
             self.rows(kind).failed(text, names[id(plan)], error)
 
-        met = race([Choice(kind, stands, tuple(others.values()))], self.track(failed), deadline_s).get(kind)
+        met = race(
+            [Choice(kind, stands, tuple(others.values()))], self.track(failed), deadline_s
+        ).get(kind)
         return None if met is None else (names[id(met.alternative)], met)

@@ -15,7 +15,14 @@ from time import monotonic
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LAST, Fusion, Images, Schedule
-from tunegrad.planning.plan import expected_parts, expected_plan_s, image_forms, images_key, images_text, stored_images
+from tunegrad.planning.plan import (
+    expected_parts,
+    expected_plan_s,
+    image_forms,
+    images_key,
+    images_text,
+    stored_images,
+)
 
 from .claims import decided_here
 from .contest import CONTEST_POLICY
@@ -50,7 +57,9 @@ def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> 
         return known
     text = images_text(fusion)
     try:
-        found = grounds.raced("images", text, last, {str(i): p for i, p in others.items()}, deadline_s)
+        found = grounds.raced(
+            "images", text, last, {str(i): p for i, p in others.items()}, deadline_s
+        )
     except CandidateFailure:
         return known
     if found is None:
@@ -58,7 +67,8 @@ def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> 
     name, met = found
     images = next(i for i in others if str(i) == name)
     won = met.won and _runs(others[images], grounds)
-    # Channels-last has the first row, so that a graph without a better form is settled; then what came nearest.
+    # Channels-last has the first row, so that a graph without a better form is settled; then what
+    # came nearest.
     grounds.store.name_kernel(text, f"images of {len(fusion.drafts.drafts)} kernels")
     rows = grounds.rows("images")
     rows.stands(text, str(LAST), CONTEST_POLICY, met.samples[0], _STANDING)
@@ -67,11 +77,23 @@ def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> 
 
 
 def _others(fusion: Fusion, grounds: Grounds, known: Images) -> dict[Images, Schedule]:
-    """The plans of forms that may beat channels-last: what a file claims, then the most hopeful first."""
+    """The plans of forms that may beat channels-last: what a file claims, then the most hopeful
+    first.
+    """
     last = fusion.storing(LAST).schedule()
-    plans = {i: fusion.storing(i).schedule() for i in image_forms(grounds.target) if i not in (LAST, known)}
-    hopes = {i: _plan_s(p, grounds) for i, p in plans.items() if p.kernels().keys() != last.kernels().keys()}
-    near = sorted((i for i in hopes if hopes[i] <= HOPELESS * _plan_s(last, grounds)), key=hopes.__getitem__)
+    plans = {
+        i: fusion.storing(i).schedule()
+        for i in image_forms(grounds.target)
+        if i not in (LAST, known)
+    }
+    hopes = {
+        i: _plan_s(p, grounds)
+        for i, p in plans.items()
+        if p.kernels().keys() != last.kernels().keys()
+    }
+    near = sorted(
+        (i for i in hopes if hopes[i] <= HOPELESS * _plan_s(last, grounds)), key=hopes.__getitem__
+    )
     claimed = {} if known == LAST else {known: fusion.storing(known).schedule()}
     return {**claimed, **{i: plans[i] for i in near}}
 

@@ -1,4 +1,6 @@
-"""Ctrl-C during a search: what must be whole is finished first, a candidate that runs is given up."""
+"""Ctrl-C during a search: what must be whole is finished first, a candidate that runs is given
+up.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ __all__ = ["Interrupt"]
 class Interrupt:
     """Holds SIGINT back while it is entered (in the main thread; elsewhere it does nothing).
 
-    The first Ctrl-C sets ``requested``, and raises KeyboardInterrupt only inside ``breakable``, where the search waits
-    for a worker. A second one raises at once.
+    The first Ctrl-C sets ``requested``, and raises KeyboardInterrupt only inside ``breakable``,
+    where the search waits for a worker. A second one raises at once.
     """
 
     def __init__(self) -> None:
@@ -38,7 +40,10 @@ class Interrupt:
             self._breakable = False
 
     def forgive(self) -> None:
-        """Let waiting go on after a first Ctrl-C; the next one is the first again. ``requested`` stays."""
+        """Let waiting go on after a first Ctrl-C; the next one is the first again.
+
+        ``requested`` stays.
+        """
         self._pending = False
 
     def __enter__(self) -> Self:
@@ -48,7 +53,10 @@ class Interrupt:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, self._before)

@@ -1,12 +1,12 @@
 """Whether the action texts of a file are legal on this machine, by the kernels' own texts.
 
-row     -->   the machine's fields      -->   this machine with so many threads, or another one: nobody can tell
-        -->   the kernel's text         -->   the kernel again, or a text that is none: nobody can tell
-        -->   the actions               -->   applied to its loop tree: legal, or the broken rule
+row  -->  the machine's fields  -->  this machine with so many threads, or another one: unknown
+     -->  the kernel's text     -->  the kernel again, or a text that is none: unknown
+     -->  the actions           -->  applied to its loop tree: legal, or the broken rule
 
-The texts are a stranger's. What one row may cost is bounded by the kernel parser and by the number of actions, what a
-file may cost by a time after which rows are taken as they are: what is not legal is never run, as loading and tuning
-apply the actions themselves.
+The texts are a stranger's. What one row may cost is bounded by the kernel parser and by the number
+of actions, what a file may cost by a time after which rows are taken as they are: what is not legal
+is never run, as loading and tuning apply the actions themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from tunegrad.trial import Fingerprint
 __all__ = ["ENDED", "LONGEST_S", "NO_KERNEL", "OTHER_MACHINE", "OTHER_SPACE", "Legality"]
 
 LONGEST_S = 60.0
-"""Checking a file ends after this long; one schedule takes a millisecond, of the largest that are allowed 0.2 s."""
+"""Checking a file ends after this long; one schedule takes a millisecond, of the largest that
+are allowed 0.2 s.
+"""
 
 OTHER_MACHINE = "of another machine"
 OTHER_SPACE = "of another space version"
@@ -39,7 +41,9 @@ NO_KERNEL = "the text is no kernel's"
 ENDED = f"the {LONGEST_S:g} s for it were over"
 
 _KERNELS = 512
-"""Kernels that are remembered; a file has the rows of one model together, and models have a hundred at most."""
+"""Kernels that are remembered; a file has the rows of one model together, and models have a
+hundred at most.
+"""
 
 _THREADS = re.compile(r"[1-9][0-9]{0,5}")
 _SHOWN = 300
@@ -47,16 +51,21 @@ _SHOWN = 300
 
 @dataclass(slots=True)
 class Legality:
-    """A rule for ``import_store``, of one file. Mutable: it remembers kernels, machines and the time that it took.
+    """A rule for ``import_store``, of one file.
 
-    ``device`` is what rows may be of, for a number of threads; by default the CPU, and what a row's machine names.
+    Mutable: it remembers kernels, machines and the time that it took.
+
+    ``device`` is what rows may be of, for a number of threads; by default the CPU, and what a row's
+    machine names.
     """
 
     device: Callable[[str, int | None], Device] = devices.open
     clock: Callable[[], float] = monotonic
     spent_s: float = 0.0
     targets: dict[Fingerprint, Target | None] = field(default_factory=dict)
-    kernels: Callable[[str], Kernel | None] = field(default_factory=lambda: lru_cache(_KERNELS)(read_back))
+    kernels: Callable[[str], Kernel | None] = field(
+        default_factory=lambda: lru_cache(_KERNELS)(read_back)
+    )
 
     def __call__(self, claim: Claim) -> Verdict:
         """What is wrong with a row's action text or choice, or why that can not be told."""
@@ -78,7 +87,11 @@ class Legality:
             return Verdict(unchecked=OTHER_MACHINE)
         kernel = self.kernels(claim.kernel_text)
         if claim.kind in ("images", "cut"):
-            return Verdict(fault="must be a variant, as the text is a kernel's") if kernel else Verdict()
+            return (
+                Verdict(fault="must be a variant, as the text is a kernel's")
+                if kernel
+                else Verdict()
+            )
         if kernel is None:
             return Verdict(unchecked=NO_KERNEL)
         if claim.kind == "variant":
@@ -92,7 +105,9 @@ class Legality:
         return Verdict()
 
     def _target(self, machine: Fingerprint) -> Target | None:
-        """This machine's target with the threads that the fingerprint names; None when it is of another machine."""
+        """This machine's target with the threads that the fingerprint names; None when it is of
+        another machine.
+        """
         if machine not in self.targets:
             fields = dict(machine.fields)
             found = _THREADS.fullmatch(fields.get("threads", ""))

@@ -1,13 +1,17 @@
 """What the store knows of other kernels on this device, in the terms of a searcher's cost model.
 
-    the session's own kernels, then of all others of the store      --> those with rows of this machine, from before
-    the nearest of each in turns, read back from their texts            this session: a number of them at most
-    rows of each, evenly spread over their times                    --> facts of their loop trees
-                                                                        times over the kernel's fastest
-    lessons of all kernels but one                                  --> for the search of that one
+    the session's own kernels, then of all others of the store  --> those with rows of this machine,
+                                                                from before
+    the nearest of each in turns, read back from their texts        this session: a number of them
+                                                                    at most
+    rows of each, evenly spread over their times                --> facts of their loop trees
+                                                                    times over the kernel's
+                                                                    fastest
+    lessons of all kernels but one                              --> for the search of that one
 
-Rows of the sessions that this one continues are left out, as those of this session are, and all that began since: a
-search that was cut short is to ask what it asked the first time. What a file claims teaches nothing.
+Rows of the sessions that this one continues are left out, as those of this session are, and all
+that began since: a search that was cut short is to ask what it asked the first time. What a file
+claims teaches nothing.
 
 The bounds count kernels and rows, not seconds, for the same reason.
 """
@@ -49,13 +53,19 @@ MOST_ROWS = 600
 """Rows of all kernels together; the facts of one take about half a millisecond."""
 
 MOST_KERNELS = 40
-"""Kernels that teach; each has its part of the rows. Reading one back takes a millisecond, of Winograd's some ten."""
+"""Kernels that teach; each has its part of the rows. Reading one back takes a millisecond, of
+Winograd's some ten.
+"""
 
 _FEWEST = 4
-"""Fewer rows of a kernel that ran say little of what makes it slow; of many only the default was measured."""
+"""Fewer rows of a kernel that ran say little of what makes it slow; of many only the default
+was measured.
+"""
 
 _MOST_READ = 20_000
-"""Rows that are read from the store before no further kernel is looked at, at some 40 microseconds each."""
+"""Rows that are read from the store before no further kernel is looked at, at some 40
+microseconds each.
+"""
 
 
 def features_of(space: Space) -> Features:
@@ -77,7 +87,10 @@ def missing_model(settings: TuneSettings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """The lessons of several kernels. The keys of kernels that nothing is known of teach nothing."""
+    """The lessons of several kernels.
+
+    The keys of kernels that nothing is known of teach nothing.
+    """
 
     known: Mapping[str, Lessons]
 
@@ -92,7 +105,8 @@ class Teacher:
     ) -> Teacher:
         """Read what was stored before this session. Takes a second or two at most.
 
-        ``others`` are texts of further kernels by their keys; rows of the sessions in ``leave_out`` do not count.
+        ``others`` are texts of further kernels by their keys; rows of the sessions in ``leave_out``
+        do not count.
         """
         mine = {k.key: k for k in kernels if not k.fixed}
         rows = _Rows(log, frozenset((*leave_out, *log.resumed, log.session)))
@@ -106,7 +120,10 @@ class Teacher:
                 taught[key] = kernel, found
         shares = _shares({key: len(found) for key, (_, found) in taught.items()}, most)
         return Teacher(
-            {key: _lessons(Space(k, target), _spread(found, shares[key])) for key, (k, found) in taught.items()}
+            {
+                key: _lessons(Space(k, target), _spread(found, shares[key]))
+                for key, (k, found) in taught.items()
+            }
         )
 
     def searcher(self, settings: TuneSettings, space: Space, key: str) -> Searcher:
@@ -125,7 +142,10 @@ class Teacher:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows that may teach: measured on this machine, before this session. Mutable: it counts what it has read."""
+    """The rows that may teach: measured on this machine, before this session.
+
+    Mutable: it counts what it has read.
+    """
 
     log: TrialLog
     leave_out: frozenset[str]
@@ -141,7 +161,9 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What says how near two kernels are: their shapes; where nothing carries over, what they reduce, and sizes."""
+    """What says how near two kernels are: their shapes; where nothing carries over, what they
+    reduce, and sizes.
+    """
 
     shape: Shape
     reductions: tuple[str, ...]
@@ -150,7 +172,9 @@ class _Kind:
     @staticmethod
     def of(text: str) -> _Kind:
         shape = Shape.of(text)
-        reductions = tuple(line.split(" in ", 1)[0] for line in shape.pattern.splitlines() if " in " in line)
+        reductions = tuple(
+            line.split(" in ", 1)[0] for line in shape.pattern.splitlines() if " in " in line
+        )
         return _Kind(shape, reductions, sum(math.log2(max(1, n)) for n in shape.extents))
 
     def apart(self, other: _Kind) -> tuple[int, float]:
@@ -181,7 +205,9 @@ def _shares(counts: Mapping[str, int], most: int) -> dict[str, int]:
 
 
 def _spread(rows: Sequence[Trial], most: int) -> list[Trial]:
-    """At most ``most`` rows, the fastest among them, evenly spread over their times; failures come last."""
+    """At most ``most`` rows, the fastest among them, evenly spread over their times; failures come
+    last.
+    """
     ranked = sorted(rows, key=lambda t: t.measurement.seconds if t.measurement.ran else math.inf)
     if len(ranked) <= most:
         return ranked
@@ -194,7 +220,9 @@ def _lessons(space: Space, rows: Sequence[Trial]) -> Lessons:
     return Lessons(tuple(facts for facts, _ in found), tuple(log_s for _, log_s in found))
 
 
-def _described(space: Space, rows: Sequence[Trial], best_s: float) -> Iterator[tuple[Mapping[str, float], float]]:
+def _described(
+    space: Space, rows: Sequence[Trial], best_s: float
+) -> Iterator[tuple[Mapping[str, float], float]]:
     """Facts and log seconds over the fastest of the rows that are schedules of this space."""
     features = features_of(space)
     for t in rows:

@@ -1,4 +1,5 @@
-"""The device as a search sees it: schedules of a kernel in, one result each out, in batches that wait their turn.
+"""The device as a search sees it: schedules of a kernel in, one result each out, in batches that
+wait their turn.
 
     schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
 
@@ -6,9 +7,10 @@
     measure(B)  B waits; A is read: the rest of it compiles, then each is timed, alone
                 after A's last result B compiles while the caller asks for C
 
-Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one batch ahead of their
-measuring, and computes their references, so that short batches leave no core idle. The code of each kernel's first and
-fastest few is kept for a race of kernels alone. Candidates are timed in turns with what ``references`` says.
+Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one
+batch ahead of their measuring, and computes their references, so that short batches leave no core
+idle. The code of each kernel's first and fastest few is kept for a race of kernels alone.
+Candidates are timed in turns with what ``references`` says.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tunegrad.compiling.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Compiling, DeviceMeasurer, Outcome, default_threads
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    Compiling,
+    DeviceMeasurer,
+    Outcome,
+    default_threads,
+)
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
@@ -46,12 +55,16 @@ class SessionMeasurer(Measurer, Protocol):
         """These will be asked for soon."""
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
-        """These were found sound in earlier sessions, and stand for so many seconds: candidates are timed beside."""
+        """These were found sound in earlier sessions, and stand for so many seconds: candidates are
+        timed beside.
+        """
 
     def settle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+    def compare(
+        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
+    ) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
 
     def renew(self) -> None:
@@ -61,12 +74,16 @@ class SessionMeasurer(Measurer, Protocol):
 class CandidateMeasurer:
     """``search.Measurer`` on a ``DeviceMeasurer``.
 
-    A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that, at least half a
-    second. What it spends goes into ``costs``.
+    A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that,
+    at least half a second. What it spends goes into ``costs``.
     """
 
     def __init__(
-        self, device: DeviceMeasurer, policy: Policy, interrupt: Interrupt | None = None, costs: Costs | None = None
+        self,
+        device: DeviceMeasurer,
+        policy: Policy,
+        interrupt: Interrupt | None = None,
+        costs: Costs | None = None,
     ) -> None:
         self.device, self.policy = device, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
@@ -78,20 +95,25 @@ class CandidateMeasurer:
         self._fastest: dict[str, list[tuple[float, str, CompiledCandidate]]] = {}
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
-        """Compile in one batch what will be asked for soon, and what it must compute; what is there is left alone."""
+        """Compile in one batch what will be asked for soon, and what it must compute; what is there
+        is left alone.
+        """
         fresh = [(k, s) for k, s in work if self._found(k.key, s.text) is None]
         candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
         compiled = self._compile(candidates, ())
         pairs = zip(candidates, compiled, strict=True)
         with self._costs.part("verifying"), self._interrupt.breakable():
-            self.device.refer([(c, code.io) for c, code in pairs if isinstance(code, CompiledCandidate)])
+            self.device.refer(
+                [(c, code.io) for c, code in pairs if isinstance(code, CompiledCandidate)]
+            )
         for (kernel, schedule), result in zip(fresh, compiled, strict=True):
             self._primed[kernel.key, schedule.text] = result
 
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
     ) -> Iterator[Measured | None]:
-        """One result per schedule, in order; None where its program is known, or came to light since.
+        """One result per schedule, in order; None where its program is known, or came to light
+        since.
 
         The batch compiles from now on, or once those that were begun before it have been read.
         """
@@ -103,10 +125,17 @@ class CandidateMeasurer:
     def compile(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
     ) -> list[CompiledCandidate | Outcome]:
-        """The code of each schedule, for another machine to measure; none for programs that are known."""
+        """The code of each schedule, for another machine to measure; none for programs that are
+        known.
+        """
         return self._compile([self._candidate(kernel, s) for s in schedules], known)
 
-    def take(self, kernel: Kernel, schedules: Sequence[Schedule], code: Sequence[CompiledCandidate | Outcome]) -> None:
+    def take(
+        self,
+        kernel: Kernel,
+        schedules: Sequence[Schedule],
+        code: Sequence[CompiledCandidate | Outcome],
+    ) -> None:
         """Keep code that another machine compiled, until it is measured."""
         for schedule, result in zip(schedules, code, strict=True):
             self._primed[kernel.key, schedule.text] = result
@@ -124,7 +153,9 @@ class CandidateMeasurer:
         with self._costs.part("waiting"), self._interrupt.breakable():
             self.device.settle()
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
+    def compare(
+        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
+    ) -> Samples:
         """Interleaved samples, in seconds, of two schedules that were measured before.
 
         Raises CandidateFailure when one of them fails after all.
@@ -132,7 +163,9 @@ class CandidateMeasurer:
         self.prime([(kernel, a), (kernel, b)])
         pair = self._code(kernel, a), self._code(kernel, b)
         with self._costs.part("timing"), self._interrupt.breakable():
-            return self.device.compare(self._candidate(kernel, a), *pair, rounds=rounds, cache=cache)
+            return self.device.compare(
+                self._candidate(kernel, a), *pair, rounds=rounds, cache=cache
+            )
 
     def renew(self) -> None:
         """Let what follows run in a fresh process: other memory, code at other addresses."""
@@ -140,12 +173,20 @@ class CandidateMeasurer:
 
     # ---- what a batch asks of it
 
-    def begin(self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]) -> _Making:
+    def begin(
+        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
+    ) -> _Making:
         """Compile in the background what is not primed; programs that are known are left out."""
-        ready = {s.text: r for s in schedules if (r := self._primed.pop((kernel.key, s.text), None)) is not None}
+        ready = {
+            s.text: r
+            for s in schedules
+            if (r := self._primed.pop((kernel.key, s.text), None)) is not None
+        }
         fresh = [s for s in schedules if s.text not in ready]
         with self._costs.part("waiting"):
-            under_way = self.device.begin_compile([self._candidate(kernel, s) for s in fresh], known)
+            under_way = self.device.begin_compile(
+                [self._candidate(kernel, s) for s in fresh], known
+            )
         return _Making(ready, fresh, under_way)
 
     def made(self, making: _Making) -> dict[str, CompiledCandidate | Outcome]:
@@ -155,12 +196,16 @@ class CandidateMeasurer:
         self._charge_compiling(window, made)
         return making.ready | {s.text: code for s, code in zip(making.fresh, made, strict=True)}
 
-    def timed(self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float) -> Measurement:
+    def timed(
+        self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float
+    ) -> Measurement:
         """Verify and time one candidate; every batch of its kernel learns of it."""
         candidate = self._candidate(kernel, schedule)
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             beside = self.references.of(kernel.key)
-            measurement = self.device.measure_compiled(candidate, code, self._limited(best_s), best_s, beside)
+            measurement = self.device.measure_compiled(
+                candidate, code, self._limited(best_s), best_s, beside
+            )
         self.references.learn(kernel.key, code, measurement)
         self._charge(window, kernel.key, measurement)
         self._keep(kernel.key, schedule.text, code, measurement)
@@ -184,21 +229,29 @@ class CandidateMeasurer:
         found = self._found(kernel.key, schedule.text)
         if isinstance(found, CompiledCandidate):
             return found
-        raise CandidateFailure(f"{schedule.text}: {found.measurement.error if found else 'not compiled'}")
+        raise CandidateFailure(
+            f"{schedule.text}: {found.measurement.error if found else 'not compiled'}"
+        )
 
-    def _compile(self, candidates: Sequence[Candidate], known: Collection[str]) -> list[CompiledCandidate | Outcome]:
+    def _compile(
+        self, candidates: Sequence[Candidate], known: Collection[str]
+    ) -> list[CompiledCandidate | Outcome]:
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = self.device.compile(candidates, known)
         self._charge_compiling(window, made)
         return made
 
-    def _charge_compiling(self, window: Window, made: Sequence[CompiledCandidate | Outcome]) -> None:
+    def _charge_compiling(
+        self, window: Window, made: Sequence[CompiledCandidate | Outcome]
+    ) -> None:
         """What the compile workers did, as far as it was waited for."""
         took = [m.measurement if isinstance(m, Outcome) else m for m in made]
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], default_threads()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
-        """What the bench and the referee did; the first time of a kernel inputs are drawn and references computed."""
+        """What the bench and the referee did; the first time of a kernel inputs are drawn and
+        references computed.
+        """
         window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
         if key not in self._referenced:
             self._referenced.add(key)
@@ -241,10 +294,11 @@ class _Making:
 class _Batch:
     """The results of one call of ``measure``, in order. Mutable: what was read is gone.
 
-        begun --start--> compiling --first result--> timed, one after the other --last result--> the next one starts
+        begun --start--> compiling --first result--> timed, one after the other --last result--> the
+        next one starts
 
-    A batch that is closed starts nothing, since those behind it are given up with it; one that is read all the same
-    compiles then.
+    A batch that is closed starts nothing, since those behind it are given up with it; one that is
+    read all the same compiles then.
     """
 
     def __init__(

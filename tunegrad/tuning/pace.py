@@ -1,6 +1,8 @@
-"""How soon a session was nearly done: when the sum of its best kernel times came near its final value.
+"""How soon a session was nearly done: when the sum of its best kernel times came near its final
+value.
 
-    rows of every kernel, by date  -->  sum of uses x best time so far  -->  the first moment within 5 % of its end
+    rows of every kernel, by date  -->  sum of uses x best time so far  -->  the first moment within
+    5 % of its end
 
 Told from rows alone, so it can be had again from the store.
 """
@@ -18,13 +20,18 @@ NEAR = 0.05
 """How much slower than the final value counts as near it."""
 
 
-def near_s(kernels: Sequence[tuple[int, Sequence[Trial]]], session: str, began_s: float) -> float | None:
-    """Seconds after ``began_s`` (since the epoch) until the sum stayed within ``NEAR`` of its final value.
+def near_s(
+    kernels: Sequence[tuple[int, Sequence[Trial]]], session: str, began_s: float
+) -> float | None:
+    """Seconds after ``began_s`` (since the epoch) until the sum stayed within ``NEAR`` of its final
+    value.
 
-    ``kernels`` are (uses, rows). Rows of other sessions were there before. Kernels of which nothing ran are left out;
-    None where none did.
+    ``kernels`` are (uses, rows). Rows of other sessions were there before. Kernels of which nothing
+    ran are left out; None where none did.
     """
-    ran = [(uses, rows) for uses, found in kernels if (rows := [t for t in found if t.measurement.ran])]
+    ran = [
+        (uses, rows) for uses, found in kernels if (rows := [t for t in found if t.measurement.ran])
+    ]
     if not ran:
         return None
     best: list[float] = [inf] * len(ran)

@@ -1,10 +1,14 @@
 """Which edges of a model's graph are buffers, settled by measuring before variants and kernels are.
 
-every edge, toggled                              -->   kernels that go, kernels that come; equal regions are one
-a model of the machine                           -->   what it expects to cost a quarter more is out
-sums of what goes and of what comes              -->   default schedules, verified and timed; most hopeful regions first
-a race of whole models, one edge changed         -->   what wins or is close is decided where caches are as they will be
-                                                 -->   a decision a region: ``NAME`` of an edge, or ``rules``
+every edge, toggled                       -->  kernels that go, kernels that come; equal regions are
+                                               one
+a model of the machine                    -->  what it expects to cost a quarter more is out
+sums of what goes and of what comes       -->  default schedules, verified and timed; most hopeful
+                                               regions first
+a race of whole models, one edge changed  -->  what wins or is close is decided where caches are as
+                                               they will be
+                                          -->  a decision a region: ``NAME`` of an edge, or
+                                               ``rules``
 """
 
 from __future__ import annotations
@@ -101,12 +105,16 @@ class _Settling:
     def settled(self, key: str) -> bool:
         """Whether a region was settled on this machine; that a file says so is a claim."""
         if key not in self.decided:
-            self.decided[key] = decided_here(self.grounds.store, "cut", key, self.grounds.here) is not None
+            self.decided[key] = (
+                decided_here(self.grounds.store, "cut", key, self.grounds.here) is not None
+            )
         return self.decided[key]
 
     def settled_toggles(self) -> frozenset[int]:
         """The nodes at which settled regions are cut otherwise than by the rules."""
-        return self.alternatives.toggles([e for e in self.alternatives.edges() if self.settled(e.key) and self.won(e)])
+        return self.alternatives.toggles(
+            [e for e in self.alternatives.edges() if self.settled(e.key) and self.won(e)]
+        )
 
     def won(self, edge: Edge) -> bool:
         """Whether the store says that this edge is how its region is cut best."""
@@ -116,7 +124,9 @@ class _Settling:
     # ---- what is worth measuring
 
     def open_regions(self) -> list[list[Alternative]]:
-        """The alternatives of regions that are not settled and can win, by region, the most hopeful first."""
+        """The alternatives of regions that are not settled and can win, by region, the most hopeful
+        first.
+        """
         hopes: dict[str, list[Alternative]] = {}
         gains: dict[str, float] = {}
         for edge in self.alternatives.edges():
@@ -137,17 +147,25 @@ class _Settling:
         return sorted(hopes.values(), key=lambda h: -gains[h[0].edge.key])
 
     def _too_large(self, edge: Edge) -> bool:
-        """Whether writing and reading what an edge stores alone takes too long: most need no draft."""
+        """Whether writing and reading what an edge stores takes too long: most need no draft."""
         region_s = self.expected_s([x.kernel for x in self.alternatives.region(edge)])
         return stored_s(edge, self.grounds.target) > HOPELESS * region_s
 
     # ---- measuring
 
     def measured(self, region: Sequence[Alternative]) -> list[_Sum]:
-        """The alternatives of one region with the seconds of their kernels, each as its expected variant."""
+        """The alternatives of one region with the seconds of their kernels, each as its expected
+        variant.
+        """
         target, numerics = self.grounds.target, self.grounds.numerics
-        parts = {k.key: expected_parts(k, target, numerics) for a in region for k in (*a.before, *a.after)}
-        seconds = self.grounds.measure(list({p.key: p for kernels in parts.values() for p in kernels}.values()))
+        parts = {
+            k.key: expected_parts(k, target, numerics)
+            for a in region
+            for k in (*a.before, *a.after)
+        }
+        seconds = self.grounds.measure(
+            list({p.key: p for kernels in parts.values() for p in kernels}.values())
+        )
 
         def total_s(kernels: Sequence[Kernel]) -> float:
             return sum(seconds[p.key] for k in kernels for p in parts[k.key])
@@ -170,18 +188,23 @@ class _Settling:
             raced = self.grounds.raced("cut", region, self._plan(self.chosen), plans, deadline_s)
         except CandidateFailure:
             return
-        # The rules' row comes first, so that a region without a better one is settled, and stays as it is.
+        # The rules' row comes first, so that a region without a better one is settled, and stays as
+        # it is.
         kernels = [x.kernel for x in self.alternatives.region(found[0].edge)]
         self.grounds.store.name_kernel(region, "plan of " + ", ".join(k.name for k in kernels))
         rows = self.grounds.rows("cut")
         rows.stands(region, RULES, PARTS_POLICY, (found[0].before_s,), _PARTS)
         if raced is not None:
             name, met = raced
-            rows.challenged(region, name, evidence_of(met.verdict, met.samples), met.won, self.grounds.tell)
+            rows.challenged(
+                region, name, evidence_of(met.verdict, met.samples), met.won, self.grounds.tell
+            )
             self.chosen = toggles[name] if met.won else self.chosen
 
     def _in_question(self, x: _Sum) -> bool:
-        """Whether the whole model may show that an edge is better: what it saves where its parts say too much."""
+        """Whether the whole model may show that an edge is better: what it saves where its parts
+        say too much.
+        """
         may_save_s = len(x.edge.places) * (_CLOSE * x.before_s - x.after_s)
         claimed = (x.edge.key, x.edge.name) in self.claimed and x.after_s < inf
         return claimed or may_save_s >= LEAST_EFFECT * self.total_s

@@ -1,8 +1,10 @@
 """The part of a space that is recorded: every combination of the options of some decisions.
 
-    vary tile:3, order  -->  tile=(8,2) order=rows, tile=(8,2) order=lanes, tile=(4,1) order=rows ...
+    vary tile:3, order  -->  tile=(8,2) order=rows, tile=(8,2) order=lanes, tile=(4,1) order=rows
+    ...
 
-Options depend on the answers before them, and so do the questions: they are walked as a tree, by asking the space.
+Options depend on the answers before them, and so do the questions: they are walked as a tree, by
+asking the space.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ class Point:
 
 
 def vary_of(texts: Sequence[str]) -> dict[str, int]:
-    """``tile:8`` as at most eight options of the decision tile, ``order`` as all of order's. Raises ConfigError."""
+    """``tile:8`` as at most eight options of the decision tile, ``order`` as all of order's.
+
+    Raises ConfigError.
+    """
     found = {}
     for given in texts:
         name, colon, count = given.rpartition(":")
@@ -52,7 +57,11 @@ def vary_of(texts: Sequence[str]) -> dict[str, int]:
 
 
 class _Varied:
-    """Answers the varied questions with ``prefix``, then with their first options; all others by default. Used once."""
+    """Answers the varied questions with ``prefix``, then with their first options; all others by
+    default.
+
+    Used once.
+    """
 
     def __init__(self, vary: Vary, prefix: Sequence[int]) -> None:
         self.vary, self.prefix = vary, prefix
@@ -72,7 +81,9 @@ class _Varied:
 
 
 def _kept(count: int, default: int, most: int) -> list[int]:
-    """Positions of at most ``most`` options (0: all), evenly spread from first to last, the default among them."""
+    """Positions of at most ``most`` options (0: all), evenly spread from first to last, the default
+    among them.
+    """
     if not most or count <= most:
         return list(range(count))
     spread = sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
@@ -91,7 +102,9 @@ def _label(option: object) -> Option:
 
 
 def points_of(space: SearchSpace, vary: Vary) -> Iterator[Point]:
-    """Every combination of the options of the varied decisions, in order; one that is not legal is no point."""
+    """Every combination of the options of the varied decisions, in order; one that is not legal is
+    no point.
+    """
     prefix: list[int] | None = []
     while prefix is not None:
         chooser = _Varied(vary, prefix)
@@ -113,23 +126,34 @@ def _following(answers: Sequence[tuple[Question, int]]) -> list[int] | None:
 
 
 def settle_vary(space: SearchSpace, vary: Vary, most: int) -> dict[str, int]:
-    """What to vary: ``vary`` where it is given, else every decision, with as many options of each as ``most`` allows.
+    """What to vary: ``vary`` where it is given, else every decision, with as many options of each
+    as ``most`` allows.
 
-    Raises ConfigError where ``vary`` names a decision that is never asked, or there are more points than ``most``.
+    Raises ConfigError where ``vary`` names a decision that is never asked, or there are more points
+    than ``most``.
     """
     if vary:
-        asked = {q.name for p in points_of(space, vary) for q, _ in p.answers} if _fits(space, vary, most) else None
+        asked = (
+            {q.name for p in points_of(space, vary) for q, _ in p.answers}
+            if _fits(space, vary, most)
+            else None
+        )
         if asked is None:
-            raise ConfigError(f"more than {most} points; vary fewer decisions, or fewer options of them")
+            raise ConfigError(
+                f"more than {most} points; vary fewer decisions, or fewer options of them"
+            )
         if missing := sorted(vary.keys() - asked):
-            raise ConfigError(f"decision {missing[0]!r} is never asked; valid: {', '.join(decisions(space))}")
+            raise ConfigError(
+                f"decision {missing[0]!r} is never asked; valid: {', '.join(decisions(space))}"
+            )
         return dict(vary)
     names = decisions(space)
     for cap in _CAPS:
         if _fits(space, dict.fromkeys(names, cap), most):
             return dict.fromkeys(names, cap)
     raise ConfigError(
-        f"two options of each decision are more than {most} points; name what to vary: {', '.join(names)}"
+        f"two options of each decision are more than {most} points; name what to vary: "
+        f"{', '.join(names)}"
     )
 
 
@@ -138,7 +162,9 @@ def _fits(space: SearchSpace, vary: Vary, most: int) -> bool:
 
 
 def decisions(space: SearchSpace) -> list[str]:
-    """The decisions that the default schedule asks, and those that one other answer to one of them brings up."""
+    """The decisions that the default schedule asks, and those that one other answer to one of them
+    brings up.
+    """
     asked: dict[str, None] = {}
     names = [d.name for d in space.defaults()[0].trace]
     for name in names:

@@ -12,12 +12,15 @@ from .workload import Workload
 
 __all__ = ["SEARCH_POLICY", "search_policy"]
 
-SEARCH_POLICY = Policy(cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0)
+SEARCH_POLICY = Policy(
+    cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0
+)
 """How candidates of small models are timed during a search; finalists are raced in whole models."""
 
 
 def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
-    """How candidates of these models are timed: constants evicted, where the cores' own caches do not hold them all.
+    """How candidates of these models are timed: constants evicted, where the cores' own caches do
+    not hold them all.
 
     Between two runs of a kernel a model reads all its other constants, so that what one kernel that
     runs alone has in its caches says little of it: see decision 0020.

@@ -1,4 +1,6 @@
-"""What a session says while it runs: every event to every observer, with what the session alone knows."""
+"""What a session says while it runs: every event to every observer, with what the session alone
+knows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tunegrad.config import TuneSettings
-from tunegrad.events import BudgetSpent, CandidateMeasured, Event, KernelFinished, Observer, SessionStarted
+from tunegrad.events import (
+    BudgetSpent,
+    CandidateMeasured,
+    Event,
+    KernelFinished,
+    Observer,
+    SessionStarted,
+)
 from tunegrad.ir.kernel import Kernel
 
 from .account import Account
@@ -34,7 +43,8 @@ class Progress:
         """The session begins, with so many kernels, and rows of them that are ``known``."""
         self.tell(
             SessionStarted(
-                session, names, s.device, s.threads, s.searcher, s.seed, s.budget_s, kernels, str(s.store), known,
+                session, names, s.device, s.threads, s.searcher, s.seed, s.budget_s, kernels,
+                str(s.store), known,
                 self.roofline.peak_flops_per_s,
             )
         )  # fmt: skip

@@ -1,10 +1,12 @@
-"""One race: which of several alternatives takes least, by samples that were taken in turns with what stands.
+"""One race: which of several alternatives takes least, by samples that were taken in turns with
+what stands.
 
-    choices      what stands, and its alternatives, best first: schedules of kernels, variants, layouts, cuts
-    heats        1, 2, 4, then 8 alternatives at a time beside what stands, while there is time
-    halving      the slower half leaves, the others run again, until one of each choice is left
-    proof        a fresh process: what stands against those that are left; one test, at most three looks
-                 --> who wins, with its evidence; everybody else leaves what stands
+    choices  what stands, and its alternatives, best first: schedules of kernels, variants, layouts,
+             cuts
+    heats    1, 2, 4, then 8 alternatives at a time beside what stands, while there is time
+    halving  the slower half leaves, the others run again, until one of each choice is left
+    proof    a fresh process: what stands against those that are left; one test, at most three looks
+             --> who wins, with its evidence; everybody else leaves what stands
 
 One run is about all choices at once: a model runs some alternative of each of them. Who is tested
 was chosen by samples of the heats; the evidence is of the proof alone. A challenger that ends the
@@ -27,7 +29,18 @@ from tunegrad.search import LEAST_EFFECT, LOOKS, Verdict, decide, fastest_ratio
 
 from .models import culprit
 
-__all__ = ["AT_ONCE", "FAULTS", "HEAT_TURNS", "PROOF_TURNS", "TOTAL", "Choice", "Met", "Pair", "Track", "race"]
+__all__ = [
+    "AT_ONCE",
+    "FAULTS",
+    "HEAT_TURNS",
+    "PROOF_TURNS",
+    "TOTAL",
+    "Choice",
+    "Met",
+    "Pair",
+    "Track",
+    "race",
+]
 
 A = TypeVar("A")
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -86,7 +99,9 @@ class Track(Protocol[A_contra]):
     def most(self) -> int:
         """See the class."""
 
-    def ready(self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]]) -> None:
+    def ready(
+        self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]]
+    ) -> None:
         """Make what ``turns`` will run. Raises as that does."""
 
     def turns(
@@ -107,7 +122,9 @@ class Track(Protocol[A_contra]):
         """An alternative ended a race, alone and twice."""
 
 
-def race(choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf) -> dict[str, Met[A]]:
+def race(
+    choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf
+) -> dict[str, Met[A]]:
     """What came nearest, by choice; nothing of one whose alternatives did not run.
 
     However little time there is until ``deadline_s`` (of the monotonic clock), the first
@@ -151,7 +168,10 @@ class _Race(Generic[A]):
         while at < count and (at == 0 or self._time_for(most, HEAT_TURNS, made=False)):
             self._heat({key: places[at : at + most] for key, places in entered.items()})
             at, most = at + most, min(2 * most, AT_ONCE, self._track.most)
-        self._left = {key: [i for i in places if (key, i) in self._samples] for key, places in self._left.items()}
+        self._left = {
+            key: [i for i in places if (key, i) in self._samples]
+            for key, places in self._left.items()
+        }
 
     def _again(self) -> bool:
         """Whether those that are left ran again; not where there is no time for it."""
@@ -186,7 +206,9 @@ class _Race(Generic[A]):
         """
         found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
-        ahead = {key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least}
+        ahead = {
+            key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least
+        }
         proof: dict[str, tuple[list[float], list[float]]] = {}
         if ahead:
             self._track.fresh()
@@ -195,7 +217,11 @@ class _Race(Generic[A]):
             (taken,) = self._turns([ahead], PROOF_TURNS)
             for key, pair in taken.items():
                 _extend(proof.setdefault(key, ([], [])), pair)
-            found |= {key: self._met(key, i, proof[key], looks) for key, i in ahead.items() if key in taken}
+            found |= {
+                key: self._met(key, i, proof[key], looks)
+                for key, i in ahead.items()
+                if key in taken
+            }
             if not any(found[key].verdict.undecided for key in ahead):
                 break
         slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
@@ -208,7 +234,9 @@ class _Race(Generic[A]):
     def _looks(self) -> int:
         """As many looks at a proof as there is time for, said before the first one."""
         left_s = self._deadline_s - monotonic()
-        return next((n for n in range(LOOKS, 1, -1) if left_s >= n * 2 * PROOF_TURNS * self._turn_s), 1)
+        return next(
+            (n for n in range(LOOKS, 1, -1) if left_s >= n * 2 * PROOF_TURNS * self._turn_s), 1
+        )
 
     def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
         """What a test says of samples, at one of so many looks; 0: they prove nothing."""
@@ -271,8 +299,12 @@ class _Race(Generic[A]):
         return True
 
     def _time_for(self, others: int, rounds: int, made: bool = True) -> bool:
-        """Whether turns of so many beside what stands, and a proof after them, fit into the time that is left."""
-        took_s = self._turn_s * ((1 + others) * rounds + 2 * PROOF_TURNS) + (0.0 if made else others * self._ready_s)
+        """Whether turns of so many beside what stands, and a proof after them, fit into the time
+        that is left.
+        """
+        took_s = self._turn_s * ((1 + others) * rounds + 2 * PROOF_TURNS) + (
+            0.0 if made else others * self._ready_s
+        )
         return monotonic() + took_s <= self._deadline_s
 
 

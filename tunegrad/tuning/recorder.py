@@ -1,8 +1,10 @@
 """Recording: every schedule of a part of a kernel's space, verified and timed on this machine.
 
-    decisions to vary  -->  every combination of their options  -->  compiled, verified, timed  -->  a recording
+    decisions to vary  -->  every combination of their options  -->  compiled, verified, timed  -->
+    a recording
 
-The decisions that are not varied stay at their defaults. Programs that several schedules share are measured once.
+The decisions that are not varied stay at their defaults. Programs that several schedules share are
+measured once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from .workload import Workload, workload_of_spec
 
 __all__ = ["RECORD_POLICY", "find_kernel", "record", "record_file"]
 
-RECORD_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=2.0)
+RECORD_POLICY = Policy(
+    cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.015, timeout_s=2.0
+)
 """As in a search, but that no time to beat is known: a loser is timed to the end."""
 
 _BATCH = 32
@@ -44,9 +48,14 @@ _DIGITS_S = 10
 
 
 def find_kernel(workload: Workload, name: str, numerics: Numerics = "contract") -> Kernel:
-    """The kernel of that name or key (or a unique start of it), parts of variants included. Raises ConfigError."""
+    """The kernel of that name or key (or a unique start of it), parts of variants included.
+
+    Raises ConfigError.
+    """
     kernels = [use.kernel for use in workload.kernels]
-    parts = [part for k in kernels for variant in allowed(k, numerics) for part in parts_of(k, variant)]
+    parts = [
+        part for k in kernels for variant in allowed(k, numerics) for part in parts_of(k, variant)
+    ]
     named = {use.name: use.kernel for use in workload.kernels}
     keys = {k.key for k in kernels}
     for part in parts:
@@ -58,12 +67,17 @@ def find_kernel(workload: Workload, name: str, numerics: Numerics = "contract") 
     matching = {k.key: k for k in named.values() if len(name) >= 4 and k.key.startswith(name)}
     if len(matching) == 1:
         return next(iter(matching.values()))
-    raise ConfigError(f"kernel {name!r} is not one of {workload.name}; valid: {', '.join(sorted(named))}")
+    raise ConfigError(
+        f"kernel {name!r} is not one of {workload.name}; valid: {', '.join(sorted(named))}"
+    )
 
 
 @dataclass(slots=True)
 class _Log:
-    """The program of each text, and one measurement for each program ('': the text's own). Mutable."""
+    """The program of each text, and one measurement for each program ('': the text's own).
+
+    Mutable.
+    """
 
     programs: dict[str, str] = field(default_factory=dict)
     measured: dict[str, Measurement] = field(default_factory=dict)
@@ -83,7 +97,11 @@ class _Log:
     def disturbed(self) -> list[str]:
         """A text for each program whose samples say that something else ran meanwhile."""
         texts = {program: text for text, program in self.programs.items() if program}
-        return [text for program, text in texts.items() if _disturbance(self.measured[program]) > _DISTURBED]
+        return [
+            text
+            for program, text in texts.items()
+            if _disturbance(self.measured[program]) > _DISTURBED
+        ]
 
 
 def _disturbance(m: Measurement) -> float:
@@ -99,15 +117,27 @@ def record(
     known: Recording | None = None,
     go_on: Callable[[int, int], bool] = lambda _done, _all: True,
 ) -> Recording:
-    """Measure every point of the part of the space that ``vary`` names, but those in ``known``, which come first.
+    """Measure every point of the part of the space that ``vary`` names, but those in ``known``,
+    which come first.
 
-    What seems to have been disturbed, in ``known`` too, is measured again; the steadier measurement counts.
-    Between batches ``go_on`` is asked, with how many of how many schedules are there; once it says no, what there is
-    is returned. Raises ConfigError where ``known`` is of another kernel, machine or policy.
+    What seems to have been disturbed, in ``known`` too, is measured again; the steadier measurement
+    counts. Between batches ``go_on`` is asked, with how many of how many schedules are there; once
+    it says no, what there is is returned. Raises ConfigError where ``known`` is of another kernel,
+    machine or policy.
     """
     here = device.fingerprint(numerics)
     points = list(points_of(Space(kernel, device.target), vary))
-    empty = Recording(kernel.name, kernel.key, kernel.text, here, RECORD_POLICY, SPACE_VERSION, len(points), (), ())
+    empty = Recording(
+        kernel.name,
+        kernel.key,
+        kernel.text,
+        here,
+        RECORD_POLICY,
+        SPACE_VERSION,
+        len(points),
+        (),
+        (),
+    )
     log = _Log()
     if known is not None:
         _check_same(known, kernel, here.text)
@@ -136,11 +166,15 @@ def _check_same(known: Recording, kernel: Kernel, here: str) -> None:
         ("space version", str(known.space_version), str(SPACE_VERSION)),
     ):
         if theirs != ours:
-            raise ConfigError(f"the recording that is there is of another {what}: {theirs}, not {ours}")
+            raise ConfigError(
+                f"the recording that is there is of another {what}: {theirs}, not {ours}"
+            )
 
 
 def _measure(workers: DeviceMeasurer, kernel: Kernel, texts: Sequence[str], log: _Log) -> None:
-    """Measure texts that are not known, or known and disturbed; another text of a program that is known is not."""
+    """Measure texts that are not known, or known and disturbed; another text of a program that is
+    known is not.
+    """
     candidates = [Candidate(kernel.key, Payload(kernel, text, workers.device)) for text in texts]
     mine = {log.programs.get(text, "") for text in texts}
     compiled = workers.compile(candidates, log.measured.keys() - mine)
@@ -178,9 +212,13 @@ def _assembled(empty: Recording, points: Sequence[Point], log: _Log) -> Recordin
     for point in points:
         text = point.schedule.text
         if text in log.programs:
-            path = tuple((numbers.setdefault(q, len(numbers)), choice) for q, choice in point.answers)
+            path = tuple(
+                (numbers.setdefault(q, len(numbers)), choice) for q, choice in point.answers
+            )
             paths.setdefault(text, []).append(path)
-    trials = tuple(RecordedTrial(text, *log.of(text), tuple(found)) for text, found in paths.items())
+    trials = tuple(
+        RecordedTrial(text, *log.of(text), tuple(found)) for text, found in paths.items()
+    )
     return replace(empty, questions=tuple(numbers), trials=trials)
 
 
@@ -194,9 +232,11 @@ def record_file(
     t4: bool = False,
     go_on: Callable[[int, int], bool] = lambda _done, _all: True,
 ) -> Recording:
-    """Record a kernel of a model into a file; what a file of that name holds already is not measured again.
+    """Record a kernel of a model into a file; what a file of that name holds already is not
+    measured again.
 
-    Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is none of ours.
+    Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is
+    none of ours.
     """
     device = devices.open(settings.device, settings.threads)
     workload = workload_of_spec(settings.model, settings.seed, settings.numerics, device.target)

@@ -1,4 +1,5 @@
-"""What the candidates of each kernel are timed in turns with: its reference, and the seconds that it stands for.
+"""What the candidates of each kernel are timed in turns with: its reference, and the seconds that
+it stands for.
 
     default schedule, sound       the first reference; it stands for what it took
     a candidate, twice as fast    the next one; it stands for ratio x what the one before stood for

@@ -22,10 +22,12 @@ __all__ = ["Finish", "report_of"]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: why the search stopped (None: it had no budget), and its times in seconds.
+    """How a session ended: why the search stopped (None: it had no budget), and its times in
+    seconds.
 
-    ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are trials by status that the
-    searches of the models' kernels do not count. ``began_s`` is when it began, since the epoch.
+    ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are
+    trials by status that the searches of the models' kernels do not count. ``began_s`` is when it
+    began, since the epoch.
     """
 
     interrupted: bool
@@ -54,7 +56,14 @@ def report_of(
     """
     uses = {u.key: u.uses for u in workload.kernels}
     facts = [_facts(s, store.winner(s.task.key, here, s.space.version), whole) for s in searches]
-    total_s = sum(uses[s.task.key] * f.tuned_s for s, f in zip(searches, facts, strict=True) if f.tuned_s < inf) or inf
+    total_s = (
+        sum(
+            uses[s.task.key] * f.tuned_s
+            for s, f in zip(searches, facts, strict=True)
+            if f.tuned_s < inf
+        )
+        or inf
+    )
     rows = [
         TuneRow(
             kernel=s.task.name,
@@ -128,7 +137,11 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _
     if winner is None:
         return _Facts(search.defaults[0].text, "default", search.default_s, inf)
     found = None if whole is None else whole.weighed.get(search.task.key)
-    default_s, tuned_s = (found.default_s, found.winner_s) if found else (search.default_s, winner.measurement.seconds)
+    default_s, tuned_s = (
+        (found.default_s, found.winner_s)
+        if found
+        else (search.default_s, winner.measurement.seconds)
+    )
     return _Facts(winner.actions, winner.origin, default_s, tuned_s)
 
 

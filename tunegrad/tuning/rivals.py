@@ -1,10 +1,13 @@
-"""A model some of whose kernels may still run as several variants: what is searched until whole models decide.
+"""A model some of whose kernels may still run as several variants: what is searched until whole
+models decide.
 
-every variant of every kernel  --sums of its parts-->  the near ones  --rounds of the search, sums again-->  fewer
+every variant of every kernel  --sums of its parts-->  the near ones  --rounds of the search, sums
+again-->  fewer
                                --a race in whole models-->  one
 
     Rivals(picks {conv7x7: direct},
-           groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2), (conv3x3 512: direct, winograd2))
+           groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2), (conv3x3 512: direct,
+           winograd2))
     .kernels      the parts of all these, each once, and the direct kernels that they have to beat
     .favourite    the model as its first variants
 """
@@ -37,7 +40,8 @@ BEHIND = (1.25, 1.12)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Kernels whose variants multiply the same shapes, and the variants that may be best, most hopeful first.
+    """Kernels whose variants multiply the same shapes, and the variants that may be best, most
+    hopeful first.
 
     The direct variant stands, whether it may be best or not: the others have to beat it in whole
     models. Where it did not run the most hopeful one stands.
@@ -65,7 +69,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """A model before its variants are settled: ``work`` has direct kernels, ``picks`` says what is settled by key.
+    """A model before its variants are settled: ``work`` has direct kernels, ``picks`` says what is
+    settled by key.
 
     ``best_s`` are the best times of kernels by key, in seconds, as far as they ran.
     """
@@ -87,13 +92,20 @@ class Rivals:
 
     @property
     def lineups(self) -> list[dict[str, str]]:
-        """A variant for every kernel, again and again: each one that meets the others is in one of them."""
+        """A variant for every kernel, again and again: each one that meets the others is in one of
+        them.
+        """
         count = max((len(g.lineup) for g in self.groups), default=1)
-        return [{**self.picks, **{k: _nth(g.lineup, n) for g in self.groups for k in g.keys}} for n in range(count)]
+        return [
+            {**self.picks, **{k: _nth(g.lineup, n) for g in self.groups for k in g.keys}}
+            for n in range(count)
+        ]
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
-        """What the model may launch in the end, in the order of its first launch, with the most uses in any lineup."""
+        """What the model may launch in the end, in the order of its first launch, with the most
+        uses in any lineup.
+        """
         found: dict[str, tuple[Kernel, int]] = {}
         for picks in self.lineups:
             for key, (kernel, uses) in self._parts(picks).items():
@@ -120,7 +132,11 @@ class Rivals:
         """
         direct, best_s = self._direct, self.best_s
         return {
-            v: sum(direct[k].uses * best_s.get(p.key, inf) for k in group.keys for p in parts_of(direct[k].kernel, v))
+            v: sum(
+                direct[k].uses * best_s.get(p.key, inf)
+                for k in group.keys
+                for p in parts_of(direct[k].kernel, v)
+            )
             for v in (*group.variants, DIRECT)
         }
 
@@ -134,7 +150,9 @@ class Rivals:
         """
         found_s = {key: min(s, self.best_s.get(key, inf)) for key, s in found_s.items()}
         told = replace(self, best_s={**self.best_s, **found_s})
-        return replace(told, groups=tuple(_narrowed(g, told.seconds(g), within) for g in self.groups))
+        return replace(
+            told, groups=tuple(_narrowed(g, told.seconds(g), within) for g in self.groups)
+        )
 
     @property
     def _direct(self) -> dict[str, KernelUse]:
@@ -150,7 +168,9 @@ class Rivals:
         return {key: (kernel, uses[key]) for key, kernel in kernels.items()}
 
 
-def narrowed_in_rounds(search: ModelSearch, rivals: Sequence[Rivals], until_s: float) -> list[Rivals]:
+def narrowed_in_rounds(
+    search: ModelSearch, rivals: Sequence[Rivals], until_s: float
+) -> list[Rivals]:
     """Rivals after rounds of a search: a batch of each of their kernels, twice.
 
     Those that are behind leave it.

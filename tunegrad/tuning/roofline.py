@@ -1,7 +1,8 @@
-"""How near to the machine's limits a kernel runs: its arithmetic over the FMA peak, or its bytes over the bandwidth.
+"""How near to the machine's limits a kernel runs: its arithmetic over the FMA peak, or its bytes
+over the bandwidth.
 
-The arithmetic of a product with a padded operand is counted without the taps that fall on the padding, which a good
-kernel skips: a 3x3 convolution of 7x7 pixels has 18 % fewer.
+The arithmetic of a product with a padded operand is counted without the taps that fall on the
+padding, which a good kernel skips: a 3x3 convolution of 7x7 pixels has 18 % fewer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _MAX_POINTS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seconds that a kernel's arithmetic takes at the FMA peak, and its bytes at the bandwidth of ``level``."""
+    """Seconds that a kernel's arithmetic takes at the FMA peak, and its bytes at the bandwidth of
+    ``level``.
+    """
 
     flops_s: float
     bytes_s: float
@@ -51,7 +54,9 @@ class Roofline:
 
     @property
     def cache_bytes_per_s(self) -> float:
-        """What all the target's threads read from their second-level caches; infinity where it was not measured."""
+        """What all the target's threads read from their second-level caches; infinity where it was
+        not measured.
+        """
         return dict(self.limits.read_l2).get(self.target.threads) or inf
 
     @property
@@ -79,12 +84,16 @@ class Roofline:
         return self.bounds(kernel).seconds
 
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
-        """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never ran."""
+        """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never
+        ran.
+        """
         return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
 
 
 def needed_flops(kernel: Kernel) -> int:
-    """Floating-point operations of one run, without products that are zero because an operand is padding."""
+    """Floating-point operations of one run, without products that are zero because an operand is
+    padding.
+    """
     total = kernel.flops
     for s in kernel.stages:
         if not (isinstance(s, Reduce) and s.op is Op.ADD):
@@ -115,7 +124,9 @@ def _factor_mask(x: Expr) -> Valid:
 
 
 def _share(valid: Valid) -> float:
-    """The share of points where all conditions hold, by counting; conditions over different axes are independent."""
+    """The share of points where all conditions hold, by counting; conditions over different axes
+    are independent.
+    """
     groups: list[tuple[frozenset[str], list[Range]]] = []
     for r in valid:
         names, ranges = r.index.names(), [r]

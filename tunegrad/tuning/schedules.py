@@ -1,9 +1,12 @@
-"""The schedules of a session's kernels, raced: in whole models, launch by launch, else each kernel alone.
+"""The schedules of a session's kernels, raced: in whole models, launch by launch, else each kernel
+alone.
 
-    stands      the promoted schedule of a kernel, at first its default: its row is promoted without a contest
-    others      those of different programs within 1.25 of the fastest of the search, the fastest first; the more, the
-                more of the model the kernel takes
-    a win       proved faster there, in a fresh process: promoted with the evidence
+    stands  the promoted schedule of a kernel, at first its default: its row is promoted without a
+            contest
+    others  those of different programs within 1.25 of the fastest of the search, the fastest first;
+            the more, the
+            more of the model the kernel takes
+    a win   proved faster there, in a fresh process: promoted with the evidence
 
 In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it
 to the next one; no measurement of a kernel alone shows that (decision 0028). Kernels are raced
@@ -53,7 +56,9 @@ Void = Callable[[Trial, CandidateFailure], None]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A kernel: what stands, whether that was promoted, and the others, the fastest in the search first."""
+    """A kernel: what stands, whether that was promoted, and the others, the fastest in the search
+    first.
+    """
 
     search: KernelSearch
     stands: Trial
@@ -67,7 +72,9 @@ class _Field:
     @property
     def model_s(self) -> float:
         """Model seconds of the kernel, as the search measured it."""
-        return self.search.task.uses * min(t.measurement.seconds for t in (self.stands, *self.others))
+        return self.search.task.uses * min(
+            t.measurement.seconds for t in (self.stands, *self.others)
+        )
 
     @property
     def cache(self) -> Cache:
@@ -76,7 +83,9 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Settles which schedule of every kernel wins; ``void`` withdraws a trial for what it did in a model."""
+    """Settles which schedule of every kernel wins; ``void`` withdraws a trial for what it did in a
+    model.
+    """
 
     measurer: SessionMeasurer
     models: Models
@@ -85,7 +94,9 @@ class Schedules:
     void: Void
     observe: Callable[[Event], None]
 
-    def settle(self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf) -> None:
+    def settle(
+        self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf
+    ) -> None:
         """Promote what is proved faster, of every kernel of which something changed.
 
         In the first model that has it.
@@ -100,7 +111,9 @@ class Schedules:
         for work in works:
             mine = [left[u.key] for u in work.kernels if u.key in left]
             try:
-                self._crown(mine, race(_choices(mine), self.in_model(self.models, work), deadline_s))
+                self._crown(
+                    mine, race(_choices(mine), self.in_model(self.models, work), deadline_s)
+                )
             except CandidateFailure as error:
                 self.observe(Warned(f"model {work.name}: its kernels are raced alone: {error}"))
                 continue
@@ -128,18 +141,26 @@ class Schedules:
         # Slower ones were not verified on every input set.
         fastest = next((t for t in ranked if not claimed(t)), ranked[0])
         contending_s = CONTENDING * fastest.measurement.seconds
-        others = [t for t in ranked if t.program_hash != stands.program_hash and t.measurement.seconds <= contending_s]
+        others = [
+            t
+            for t in ranked
+            if t.program_hash != stands.program_hash and t.measurement.seconds <= contending_s
+        ]
         if held and (not others or not search.statuses):
             return None
         return _Field(search, stands, bool(held), tuple(others[:_FIELD]))
 
     def _verified(self, field: _Field) -> _Field:
-        """The same without what a file brought, but for the few fastest of it that prove right here."""
+        """The same without what a file brought, but for the few fastest of it that prove right
+        here.
+        """
         brought = [t for t in field.others if claimed(t)]
         tried = {t.actions: Schedule.parse(t.actions) for t in brought[:_CLAIMS]}
         right: set[str] = set()
         if tried:
-            measured = self.measurer.measure(field.search.task.kernel, list(tried.values()), inf, frozenset())
+            measured = self.measurer.measure(
+                field.search.task.kernel, list(tried.values()), inf, frozenset()
+            )
             ran = (found is not None and found.measurement.ran for found in measured)
             right = {text for text, sound in zip(tried, ran, strict=True) if sound}
         wrong = {t.actions for t in brought} - right
@@ -157,7 +178,10 @@ class Schedules:
             return [_model(models, work, x) for x in lineups]
 
         def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
-            return {key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup}
+            return {
+                key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key]
+                for key in lineup
+            }
 
         def blamed(_: str, trial: Trial, failure: CandidateFailure) -> None:
             self.void(trial, failure)
@@ -175,7 +199,9 @@ class Schedules:
 
     # ---- what a win means
 
-    def _crown(self, fields: Sequence[_Field], found: Mapping[str, Met[Trial]], alone: bool = False) -> None:
+    def _crown(
+        self, fields: Sequence[_Field], found: Mapping[str, Met[Trial]], alone: bool = False
+    ) -> None:
         for field in fields:
             met = found.get(field.key)
             if met is None or not met.won:
@@ -183,21 +209,30 @@ class Schedules:
             trial, evidence = met.alternative, evidence_of(met.verdict, met.samples)
             evidence = replace(evidence, cold=alone and _cold(field))
             self._promote(trial, evidence)
-            seconds, previous_s = median(evidence.challenger_samples_s), median(evidence.incumbent_samples_s)
+            seconds, previous_s = (
+                median(evidence.challenger_samples_s),
+                median(evidence.incumbent_samples_s),
+            )
             name = field.search.task.name
-            self.observe(WinnerPromoted(name, field.key, trial.actions, seconds, previous_s, trial.origin))
+            self.observe(
+                WinnerPromoted(name, field.key, trial.actions, seconds, previous_s, trial.origin)
+            )
 
     def _promote(self, trial: Trial, evidence: Evidence) -> None:
         number = self.store.id_of(trial)
         if number is None:
-            raise InternalError(f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store")
+            raise InternalError(
+                f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store"
+            )
         self.store.promote(number, evidence)
 
 
 def _choices(fields: Sequence[_Field]) -> list[Choice[Trial]]:
     """Each kernel with as many others as its part of the model's time gives it, at least one."""
     most_s = max((f.model_s for f in fields), default=0.0)
-    count = {f.key: max(1, round(_FIELD * f.model_s / most_s)) if most_s > 0.0 else 1 for f in fields}
+    count = {
+        f.key: max(1, round(_FIELD * f.model_s / most_s)) if most_s > 0.0 else 1 for f in fields
+    }
     return [Choice(f.key, f.stands, f.others[: count[f.key]]) for f in fields]
 
 
@@ -209,6 +244,8 @@ def _model(models: Models, work: Workload, lineup: Mapping[str, Trial]) -> Whole
 
 
 def _cold(field: _Field) -> bool:
-    """Whether anything is evicted before a sample of the kernel alone: constants, where it has any."""
+    """Whether anything is evicted before a sample of the kernel alone: constants, where it has
+    any.
+    """
     constants = any(p.role == "const" for p in field.search.task.kernel.params)
     return field.cache == "cold" or (field.cache == "constants" and constants)

@@ -1,8 +1,11 @@
-"""Every searcher on every recorded space with many seeds, and how much better than random search it was.
+"""Every searcher on every recorded space with many seeds, and how much better than random search it
+was.
 
-    spaces x searchers x seeds  -->  curves of best times so far  -->  areas  -->  scores against random
+    spaces x searchers x seeds  -->  curves of best times so far  -->  areas  -->  scores against
+    random
 
-Nothing is measured: the recordings answer. Scores are defined in ``search.scoring`` and in docs/SEARCH_BENCH.md.
+Nothing is measured: the recordings answer. Scores are defined in ``search.scoring`` and in
+docs/SEARCH_BENCH.md.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ NEAR = 0.05
 
 _NOTHING = 1e-12
 _FARTHEST = 100.0
-"""How many times better or worse than random search counts at most, over all spaces: one space is not to decide."""
+"""How many times better or worse than random search counts at most, over all spaces: one space
+is not to decide.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ class LoadedSpace:
 
 @dataclass(frozen=True, slots=True)
 class BenchSpace:
-    """A space as the report names it. Times are in ms; ``trials`` is what each search was given on it."""
+    """A space as the report names it.
+
+    Times are in ms; ``trials`` is what each search was given on it.
+    """
 
     name: str
     kernel: str
@@ -81,10 +89,11 @@ class BenchSpace:
 class BenchRow:
     """One searcher on one space, over all seeds.
 
-    ``area`` is the mean and ``area_error`` its standard error. ``score`` is 1 - area / area of random search, None
-    where random search has no area and this one has. ``near_trials`` is the median number of trials until the best
-    was within 5 % of the optimum, None where half of the searches never were; ``near_share`` the part that were.
-    ``curve`` is the mean excess after 0, 1 ... trials.
+    ``area`` is the mean and ``area_error`` its standard error. ``score`` is 1 - area / area of
+    random search, None where random search has no area and this one has. ``near_trials`` is the
+    median number of trials until the best was within 5 % of the optimum, None where half of the
+    searches never were; ``near_share`` the part that were. ``curve`` is the mean excess after 0, 1
+    ... trials.
     """
 
     space: str
@@ -100,10 +109,12 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchTotal:
-    """One searcher over all spaces. ``score`` is 1 - the geometric mean of its areas over random search's.
+    """One searcher over all spaces.
 
-    ``better`` is on how many spaces its area is smaller than random's, ``clearly`` on how many by more than two
-    standard errors of the difference.
+    ``score`` is 1 - the geometric mean of its areas over random search's.
+
+    ``better`` is on how many spaces its area is smaller than random's, ``clearly`` on how many by
+    more than two standard errors of the difference.
     """
 
     searcher: str
@@ -127,16 +138,22 @@ class BenchReport:
 
 
 def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[LoadedSpace, ...]:
-    """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``, ``*.jsonl.gz`` and ``*.t4.json``.
+    """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``,
+    ``*.jsonl.gz`` and ``*.t4.json``.
 
-    Where none is named, those of the checkout that this package stands in. ``device`` leaves those that were recorded
-    on devices of its family. Raises ConfigError for two of one name, and where none is of that family. Raises
-    StoreError where there are none, or a file has no sound row.
+    Where none is named, those of the checkout that this package stands in. ``device`` leaves those
+    that were recorded on devices of its family. Raises ConfigError for two of one name, and where
+    none is of that family. Raises StoreError where there are none, or a file has no sound row.
     """
     places = places or (_own(),)
-    files = [file for place in places for file in (_files_of(place) if place.is_dir() else (place,))]
+    files = [
+        file for place in places for file in (_files_of(place) if place.is_dir() else (place,))
+    ]
     if not files:
-        raise StoreError(f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, *.t4.json)")
+        raise StoreError(
+            f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, "
+            "*.t4.json)"
+        )
     found: list[LoadedSpace] = []
     for file in files:
         read = read_recording(file)
@@ -151,7 +168,10 @@ def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
     families = [dict(space.recording.fingerprint.fields).get("device", "") for space in spaces]
     wanted = device.partition(":")[0]
     if wanted not in families:
-        raise ConfigError(f"device {device!r}: no space was recorded there, but on {', '.join(sorted(set(families)))}")
+        raise ConfigError(
+            f"device {device!r}: no space was recorded there, but on "
+            f"{', '.join(sorted(set(families)))}"
+        )
     return [space for space, family in zip(spaces, families, strict=True) if family == wanted]
 
 
@@ -185,10 +205,12 @@ def search_bench(
     observe: Callable[[str], None] = lambda _line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> BenchReport:
-    """Play every searcher (all that are usable, if none is named) on every space, with seeds 0, 1 ... and compare.
+    """Play every searcher (all that are usable, if none is named) on every space, with seeds 0, 1
+    ... and compare.
 
-    A space with fewer different programs than ``trials`` is played for as many trials as it has programs beside its
-    default. Random search is always played: it is what the others are compared with. Raises ConfigError.
+    A space with fewer different programs than ``trials`` is played for as many trials as it has
+    programs beside its default. Random search is always played: it is what the others are compared
+    with. Raises ConfigError.
     """
     names = _searchers(searchers, observe)
     for what, value in (("seeds", seeds), ("trials", trials), ("batch", batch)):
@@ -201,24 +223,38 @@ def search_bench(
         r = space.recording
         count = max(1, min(trials, r.programs - 1))
         best_ms = 1e3 * r.best_s if r.times_s else 0.0
-        described.append(BenchSpace(space.name, r.kernel_name, r.points, r.programs, best_ms, count, space.problems))
+        described.append(
+            BenchSpace(
+                space.name, r.kernel_name, r.points, r.programs, best_ms, count, space.problems
+            )
+        )
         played = []
         for name in names:
             played.append(_play_all(space, name, seeds, count, batch, clock))
-            observe(f"{space.name}: {name}: area {played[-1].area:.4f}, {played[-1].trials_per_s:,.0f} trials/s")
+            observe(
+                f"{space.name}: {name}: area {played[-1].area:.4f}, "
+                f"{played[-1].trials_per_s:,.0f} trials/s"
+            )
         rows += _scored(played)
     totals = tuple(_total(name, [r for r in rows if r.searcher == name], rows) for name in names)
-    return BenchReport(seeds, trials, batch, tuple(described), tuple(rows), totals, clock() - begun_s)
+    return BenchReport(
+        seeds, trials, batch, tuple(described), tuple(rows), totals, clock() - begun_s
+    )
 
 
 def _searchers(given: Sequence[str], observe: Callable[[str], None]) -> tuple[str, ...]:
-    """Random search, and what is asked for; without a wish all that can be used here, and a word on the others."""
+    """Random search, and what is asked for; without a wish all that can be used here, and a word on
+    the others.
+    """
     for name in given:
         check_searcher(name)
     usable = usable_searchers()
     for name in searcher_names() if not given else ():
         if name not in usable:
-            observe(f"{name} is left out: it needs {', '.join(gp_missing())}, pip install 'tunegrad[gp]'")
+            observe(
+                f"{name} is left out: it needs {', '.join(gp_missing())}, pip install "
+                "'tunegrad[gp]'"
+            )
     return tuple(dict.fromkeys((BASELINE, *(given or usable))))
 
 

@@ -1,4 +1,6 @@
-"""The searches of a session's kernels: how they are made, what they start from, and the seconds of their defaults."""
+"""The searches of a session's kernels: how they are made, what they start from, and the seconds of
+their defaults.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ RESERVE = 0.1
 """The part of a budget that is kept for the race of schedules."""
 
 BATCH, _SHORT_BATCH = 16, 8
-"""Candidates between two decisions; the second where the budget is short for the number of kernels."""
+"""Candidates between two decisions; the second where the budget is short for the number of
+kernels.
+"""
 
 _SHORT_S = 2.0
 """Seconds a kernel below which a budget is short."""
@@ -78,10 +82,14 @@ class Searching:
             teacher = Teacher({})
             if seeded and learns(self.settings):
                 others = dict(self.store.kernels(self.site.here))
-                teacher = Teacher.of([use.kernel for use in uses], self.site.target, log, others, since)
+                teacher = Teacher.of(
+                    [use.kernel for use in uses], self.site.target, log, others, since
+                )
         return tuple(self._search(use, log, teacher, seeding if seeded else None) for use in uses)
 
-    def _search(self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None) -> KernelSearch:
+    def _search(
+        self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None
+    ) -> KernelSearch:
         self.progress.named[use.name] = use.kernel
         self.store.name_kernel(use.kernel.text, use.name)
         with self.costs.part("asking"):
@@ -89,7 +97,9 @@ class Searching:
             searcher = ChargedSearcher(teacher.searcher(self.settings, space, use.key), self.costs)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
             measurer = self.site.measurer
-            return KernelSearch(self._task(use), space, searcher, measurer, log, self.progress.tell, seeds=seeds)
+            return KernelSearch(
+                self._task(use), space, searcher, measurer, log, self.progress.tell, seeds=seeds
+            )
 
     def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
         with self.costs.part("asking"):
@@ -102,7 +112,9 @@ class Searching:
     def _task(self, use: KernelUse) -> SearchTask:
         k = use.kernel
         floor_s = self.progress.roofline.bound_s(k)
-        return SearchTask(k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s)
+        return SearchTask(
+            k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s
+        )
 
     # ---- what they start from
 
@@ -117,12 +129,18 @@ class Searching:
             machines=self.site.machines,
         )
         lending = Lending(searches, self._taken_over)
-        return ModelSearch(searches, left_s, time.monotonic, self.progress.tell, policy, rule, lending)
+        return ModelSearch(
+            searches, left_s, time.monotonic, self.progress.tell, policy, rule, lending
+        )
 
     def prepare(self, searches: Sequence[KernelSearch]) -> None:
-        """Have code of the defaults at hand, and of what earlier sessions timed candidates beside."""
+        """Have code of the defaults at hand, and of what earlier sessions timed candidates
+        beside.
+        """
         held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
-        self.site.measurer.stand([(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held])
+        self.site.measurer.stand(
+            [(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held]
+        )
         if self.settings.max_trials is None:
             self._prime(searches)
 
@@ -136,7 +154,10 @@ class Searching:
         """
         searches = self.searches([KernelUse(k, k.key, k.name, 1) for k in kernels])
         left = self.trials_left()
-        if left is not None and sum(d.text not in s.texts for s in searches for d in s.defaults) > left - spared:
+        if (
+            left is not None
+            and sum(d.text not in s.texts for s in searches for d in s.defaults) > left - spared
+        ):
             raise OutOfTrialsError
         self._prime(searches)
         under_way = deque((s, s.begin_defaults()) for s in searches)
@@ -153,7 +174,11 @@ class Searching:
     def trials_left(self) -> int | None:
         """How many more candidates may be measured; None for any number."""
         most = self.settings.max_trials
-        return None if most is None else max(0, most - self.store.count({self.session, *self.resumed}, self.policy))
+        return (
+            None
+            if most is None
+            else max(0, most - self.store.count({self.session, *self.resumed}, self.policy))
+        )
 
     def _prime(self, searches: Sequence[KernelSearch]) -> None:
         """Compile the defaults of all kernels in one batch."""

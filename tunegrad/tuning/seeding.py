@@ -1,7 +1,7 @@
 """Seeds for kernels that are new here, out of the rows of the nearest kernels in the store.
 
-    this machine, other kernels   nearest first     \\
-    other machines, any kernel    nearest first      >  their fastest schedules, in turns  -->  a few seeds
+    this machine, other kernels  nearest first  \\
+    other machines, any kernel   nearest first   >  their fastest, in turns  -->  a few seeds
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _EACH = 2
 class Seeding:
     """Finds seeds in a store. Mutable: it keeps the shapes of the store's kernels.
 
-    Rows of the sessions in ``leave_out`` (this one, and those that it goes on from) lend nothing, so that a resumed
-    session has the seeds that it had.
+    Rows of the sessions in ``leave_out`` (this one, and those that it goes on from) lend nothing,
+    so that a resumed session has the seeds that it had.
     """
 
     store: Store
@@ -42,7 +42,9 @@ class Seeding:
     _shapes: dict[str, Shape] | None = field(default=None)
 
     def seeds(self, kernel: Kernel, space: Space) -> tuple[Schedule, ...]:
-        """Schedules to try on a kernel right after its defaults; none where it was searched here before."""
+        """Schedules to try on a kernel right after its defaults; none where it was searched here
+        before.
+        """
         stored = self.store.trials(kernel.key, self.here, self.policy, self.leave_out)
         if _searched([t for t in stored if self._counts(t, space)]):
             return ()
@@ -51,22 +53,34 @@ class Seeding:
         return seeds_from(space, [*self._winner(kernel, space), *texts], _MOST)
 
     def _winner(self, kernel: Kernel, space: Space) -> list[str]:
-        """What was found for this kernel here when candidates were timed in another way, else by an older tunegrad.
+        """What was found for this kernel here when candidates were timed in another way, else by an
+        older tunegrad.
 
-        Its rows are of another space version, or lack fields that this machine tells of itself today.
+        Its rows are of another space version, or lack fields that this machine tells of itself
+        today.
         """
-        found = [t for t, _ in self.store.promotions(kernel.key, self.here) if self._counts(t, space)]
+        found = [
+            t for t, _ in self.store.promotions(kernel.key, self.here) if self._counts(t, space)
+        ]
         if found:
             return [found[-1].actions]
         answer = self.store.lookup(kernel.key, self.here, space.version)
         near = () if isinstance(answer, Hit) else answer.nearest
-        older = [n for n in near if all(d.field == "space_version" or not d.stored for d in n.differences)]
+        older = [
+            n
+            for n in near
+            if all(d.field == "space_version" or not d.stored for d in n.differences)
+        ]
         return [n.trial.actions for n in older if n.trial.session not in self.leave_out][:1]
 
     def _sources(self, kernel: Kernel, space: Space) -> Iterator[Sequence[Trial]]:
         """The fastest rows of each of the nearest kernels and machines."""
         shape = Shape.of(kernel.text)
-        near = sorted((far, key) for key, other in self._known().items() if (far := distance(shape, other)) is not None)
+        near = sorted(
+            (far, key)
+            for key, other in self._known().items()
+            if (far := distance(shape, other)) is not None
+        )
         count = 0
         for elsewhere in (False, True):
             for _, key in near:
@@ -77,13 +91,18 @@ class Seeding:
                     yield rows
 
     def _by_machine(self, key: str, space: Space, elsewhere: bool) -> Iterator[Sequence[Trial]]:
-        """The fastest rows of a kernel: those of this machine, or of each other one. Each program counts once."""
+        """The fastest rows of a kernel: those of this machine, or of each other one.
+
+        Each program counts once.
+        """
         found: dict[Fingerprint, list[Trial]] = {}
         for trial in self.store.trials(key, policy=self.policy, without=self.leave_out):
             if (trial.fingerprint != self.here) == elsewhere and self._counts(trial, space):
                 found.setdefault(trial.fingerprint, []).append(trial)
         for place in sorted(found, key=lambda f: (len(f.differences(self.here)), f.text)):
-            ran = sorted((t for t in found[place] if t.measurement.ran), key=lambda t: t.measurement.seconds)
+            ran = sorted(
+                (t for t in found[place] if t.measurement.ran), key=lambda t: t.measurement.seconds
+            )
             if _searched(ran):
                 yield different(ran)[:_EACH]
 

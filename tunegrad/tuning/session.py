@@ -1,4 +1,5 @@
-"""One tuning session: the kernels of models searched within a budget, winners raced, everything in the store.
+"""One tuning session: the kernels of models searched within a budget, winners raced, everything in
+the store.
 
     open      store, site, the machine's peaks, the session's row
     stages    plan, search, race, search, race, measure, report
@@ -74,7 +75,13 @@ def run_sessions(
         interrupt = stack.enter_context(Interrupt())
         site = stack.enter_context(
             open_site(
-                settings, partial(search_policy, workloads), _LIMITS, hooks, interrupt, costs, partial(_warn, observers)
+                settings,
+                partial(search_policy, workloads),
+                _LIMITS,
+                hooks,
+                interrupt,
+                costs,
+                partial(_warn, observers),
             )
         )
         settings = replace(settings, in_flight=site.in_flight(BATCH))
@@ -82,7 +89,12 @@ def run_sessions(
         record = session_record(settings, policy)
         row = stack.enter_context(
             store.session(
-                "tune", settings.seed, record, __version__, versions=versions(site.here), state=machine_state()
+                "tune",
+                settings.seed,
+                record,
+                __version__,
+                versions=versions(site.here),
+                state=machine_state(),
             )
         )
         with interrupt.breakable():
@@ -91,7 +103,9 @@ def run_sessions(
         progress = Progress(observers, account, roofline, settings.budget_s)
         resumed = resumed_sessions(store, settings, policy, row.id)
         searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
-        stages = Stages(settings, list(workloads), site, store, interrupt, costs, began_s, searching)
+        stages = Stages(
+            settings, list(workloads), site, store, interrupt, costs, began_s, searching
+        )
         starting.close()
         return stages.run()
 

@@ -1,4 +1,6 @@
-"""What a model would run with here: each kernel's stored winner, or its default schedule and why it has no winner."""
+"""What a model would run with here: each kernel's stored winner, or its default schedule and why it
+has no winner.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,30 @@ def show(settings: TuneSettings) -> list[ShowRow]:
 
 def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:
     if use.kernel.fixed:
-        return ShowRow(use.name, use.key, use.uses, "fixed", Space(use.kernel, device.target).fixed().text, "fixed")
+        return ShowRow(
+            use.name,
+            use.key,
+            use.uses,
+            "fixed",
+            Space(use.kernel, device.target).fixed().text,
+            "fixed",
+        )
     found = store.lookup(use.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
         trial = found.trial
         fault = stale(use.kernel, trial, device, process_compiler())
         if not fault:
             tuned_ms = 1e3 * trial.measurement.seconds
-            return ShowRow(use.name, use.key, use.uses, "hit", trial.actions, trial.origin, trial.session, tuned_ms)
+            return ShowRow(
+                use.name,
+                use.key,
+                use.uses,
+                "hit",
+                trial.actions,
+                trial.origin,
+                trial.session,
+                tuned_ms,
+            )
         differs: tuple[str, ...] = (fault,)
     else:
         differs = tuple(d.brief for d in found.differences)

@@ -1,7 +1,7 @@
 """Where a session measures: this machine, or a fleet of machines.
 
-A site says what is compiled for, what its rows are tagged with, how many machines measure at once and how many
-proposals they keep busy. Everything else of a session is the same on all of them.
+A site says what is compiled for, what its rows are tagged with, how many machines measure at once
+and how many proposals they keep busy. Everything else of a session is the same on all of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ __all__ = ["Site", "open_site"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where candidates are measured. ``here`` is the fingerprint of the machines that measure, and of every row.
+    """Where candidates are measured.
 
-    ``policy`` is how they time.
-    ``in_flight`` says how many proposals to keep unanswered with batches of so many. ``bench`` runs whole models, on
-    one of those machines. ``close`` stops every worker; calling it again does nothing.
+    ``here`` is the fingerprint of the machines that measure, and of every row.
+
+    ``policy`` is how they time. ``in_flight`` says how many proposals to keep unanswered with
+    batches of so many. ``bench`` runs whole models, on one of those machines. ``close`` stops every
+    worker; calling it again does nothing.
     """
 
     target: Target
@@ -58,7 +60,8 @@ def open_site(
 ) -> Iterator[Site]:
     """The site that the settings name, closed however this ends.
 
-    Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is left out or lost.
+    Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is
+    left out or lost.
     """
     if settings.ray is None:
         device = devices.open(settings.device, settings.threads)
@@ -68,7 +71,14 @@ def open_site(
             measurer = CandidateMeasurer(workers, policy, interrupt, costs)
             with _bench_on(workers, limits, interrupt) as bench:
                 yield Site(
-                    device.target, here, policy, measurer, bench, workers.machine_limits, workers.close, _one_ahead
+                    device.target,
+                    here,
+                    policy,
+                    measurer,
+                    bench,
+                    workers.machine_limits,
+                    workers.close,
+                    _one_ahead,
                 )
         return
     from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
@@ -80,9 +90,12 @@ def open_site(
             warn(f"left out: {line}")
         policy = policy_of(crew.device.target)
         engine = EngineSpec(
-            "tunegrad.tuning.fleet:DeviceEngine", (crew.device, settings.numerics, policy, limits, settings.seed, hooks)
+            "tunegrad.tuning.fleet:DeviceEngine",
+            (crew.device, settings.numerics, policy, limits, settings.seed, hooks),
         )
-        dispatcher = Dispatcher(cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn)
+        dispatcher = Dispatcher(
+            cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn
+        )
         count = len(crew.measuring)
         fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
         # With one machine, and the search on it, asking must not disturb what is timed.
@@ -102,10 +115,18 @@ def open_site(
 
 
 def _bench_on(workers: DeviceMeasurer, limits: Limits, interrupt: Interrupt) -> closing[LocalBench]:
-    """A bench whose code is compiled, and whose expectations are computed, by the compile workers of a device."""
-    return closing(LocalBench(workers.device, workers.compile, partial(expected_of, workers), limits, interrupt))
+    """A bench whose code is compiled, and whose expectations are computed, by the compile workers
+    of a device.
+    """
+    return closing(
+        LocalBench(
+            workers.device, workers.compile, partial(expected_of, workers), limits, interrupt
+        )
+    )
 
 
 def _one_ahead(batch: int) -> int:
-    """Proposals that are unanswered while one batch is under way and the next one has been asked for."""
+    """Proposals that are unanswered while one batch is under way and the next one has been asked
+    for.
+    """
     return batch + 1

@@ -1,9 +1,12 @@
-"""The end of a session: a tuned model computes what its graph says, or the winners that spoil it are withdrawn.
+"""The end of a session: a tuned model computes what its graph says, or the winners that spoil it
+are withdrawn.
 
-tuned model, fresh process  --both input sets-->  outputs as an independent evaluation has them: sound
-                                     otherwise    the default schedules fail alike: nobody is to blame, and said so
-                                                  the winners, by halves: who does it alone, twice, is withdrawn
-                                                  nobody does it alone: all of them are
+tuned model, fresh process  --both input sets-->  outputs as an independent evaluation has them:
+sound
+                                     otherwise    the default schedules fail alike: nobody is to
+                                                  blame, and said so
+                                                  the winners, by halves: who does it alone, twice,
+                                                  is withdrawn nobody does it alone: all of them are
                                                   once more, with what the store has then
 """
 
@@ -26,10 +29,11 @@ Void = Callable[[str, str, CandidateFailure], None]
 
 @dataclass(frozen=True, slots=True)
 class Soundness:
-    """What a model's outputs are: as they must be (no ``mismatch``), at once or after winners were ``voided``.
+    """What a model's outputs are: as they must be (no ``mismatch``), at once or after winners were
+    ``voided``.
 
-    ``judged``: there was an independent evaluation. ``voided`` are (kernel, actions, why), ``mismatch`` says what is
-    still wrong.
+    ``judged``: there was an independent evaluation. ``voided`` are (kernel, actions, why),
+    ``mismatch`` says what is still wrong.
     """
 
     judged: bool = True
@@ -38,7 +42,8 @@ class Soundness:
 
 
 def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
-    """Withdraw winners until the model computes what its graph says; ``void`` withdraws one, by kernel key.
+    """Withdraw winners until the model computes what its graph says; ``void`` withdraws one, by
+    kernel key.
 
     Raises CandidateFailure where a kernel has no schedule that compiles.
     """
@@ -49,7 +54,11 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
         if failure is None:
             return Soundness(models.bench.judged(models.of(work)), tuple(voided))
         wrong = in_model(failure)
-        suspects = [s for s in _winners(work, models).items() if (names[s[0]], s[1]) not in {v[:2] for v in voided}]
+        suspects = [
+            s
+            for s in _winners(work, models).items()
+            if (names[s[0]], s[1]) not in {v[:2] for v in voided}
+        ]
         if not suspects or _failure(work, models, {}) is not None:
             return Soundness(True, tuple(voided), f"with default schedules: {wrong}")
         found = culprit(suspects, lambda few: _failure(work, models, dict(few)))
@@ -59,13 +68,19 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
 
 
 def _winners(work: Workload, models: Models) -> dict[str, str]:
-    """The stored schedules that the model runs, by kernel key, as far as they are not the defaults."""
+    """The stored schedules that the model runs, by kernel key, as far as they are not the
+    defaults.
+    """
     default = models.of(work, stored=False).actions
     return {key: text for key, text in models.of(work).actions.items() if text != default[key]}
 
 
-def _failure(work: Workload, models: Models, actions: dict[str, str] | None) -> CandidateFailure | None:
-    """How the model fails in a fresh process, with its stored winners, or with these actions over the defaults."""
+def _failure(
+    work: Workload, models: Models, actions: dict[str, str] | None
+) -> CandidateFailure | None:
+    """How the model fails in a fresh process, with its stored winners, or with these actions over
+    the defaults.
+    """
     made = models.of(work) if actions is None else models.of(work, actions, stored=False)
     models.bench.renew()
     try:

@@ -1,11 +1,11 @@
 """The stages of a session, one after the other, over values.
 
-plan      how images are stored, where graphs are cut, which variants are near          raced in whole models
-search    defaults, seeds, rounds of near variants: those behind leave
-race      variants, in whole models
-search    the kernels of the variants that won, while more is expected of it
-race      schedules, in whole models
-measure   whole models, before and after
+plan     how images are stored, where graphs are cut, which variants are near  raced in whole models
+search   defaults, seeds, rounds of near variants: those behind leave
+race     variants, in whole models
+search   the kernels of the variants that won, while more is expected of it
+race     schedules, in whole models
+measure  whole models, before and after
 report
 """
 
@@ -100,13 +100,16 @@ class Stages:
         return [self._deciding.opened(work, share_s) for work in self.workloads]
 
     def _expect(self) -> None:
-        """Begin to evaluate the models, for which the compile workers have time while their plans are looked at.
+        """Begin to evaluate the models, for which the compile workers have time while their plans
+        are looked at.
 
         Not where other machines measure: one of them may be this one.
         """
         if self.settings.ray is None:
             try:
-                self.site.bench.expect([(work.fusion.drafts.targets, work.inputs) for work in self.workloads])
+                self.site.bench.expect(
+                    [(work.fusion.drafts.targets, work.inputs) for work in self.workloads]
+                )
             except KeyboardInterrupt:
                 if not self.interrupt.requested:
                     raise
@@ -121,13 +124,21 @@ class Stages:
         return self.searching.searches(uses, self.settings.warm_start)
 
     def _searched(
-        self, searches: tuple[KernelSearch, ...], rivals: list[Rivals], search_s: float, left_s: float
+        self,
+        searches: tuple[KernelSearch, ...],
+        rivals: list[Rivals],
+        search_s: float,
+        left_s: float,
     ) -> StopReason:
         """Search the kernels of near variants, decide between these, and search on.
 
         Why that ended.
         """
-        goal = goal_of(self.settings, lambda: _of_models(searches, self.workloads), lambda: self._latency_s(searches))
+        goal = goal_of(
+            self.settings,
+            lambda: _of_models(searches, self.workloads),
+            lambda: self._latency_s(searches),
+        )
         rule = StopRule(self.settings.patience, self.searching.trials_left(), goal)
         search = self.searching.begin(searches, search_s, rule)
         try:
@@ -145,7 +156,9 @@ class Stages:
         self._progress.account.charge(search.spent_s)
         return search.stopped
 
-    def _variants(self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], share_s: float) -> list[Workload]:
+    def _variants(
+        self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], share_s: float
+    ) -> list[Workload]:
         """Models as races of their variants decide, with the fastest schedules so far.
 
         Nothing else works meanwhile.
@@ -156,7 +169,9 @@ class Stages:
             return [self._deciding.decided(r, fastest, share_s / len(rivals)) for r in rivals]
 
     def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
-        """Of the model with the fastest schedules so far, in seconds; infinity where it does not run."""
+        """Of the model with the fastest schedules so far, in seconds; infinity where it does not
+        run.
+        """
         self.site.measurer.settle()
         with self.costs.part("whole model", sealed=True):
             fastest = {s.task.key: s.winner.actions for s in searches}
@@ -176,7 +191,12 @@ class Stages:
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
-            tell(Warned("interrupted before every winner was settled; the others are the fastest measured so far"))
+            tell(
+                Warned(
+                    "interrupted before every winner was settled; the others are the fastest "
+                    "measured so far"
+                )
+            )
 
     # ---- measure, report
 
@@ -191,20 +211,36 @@ class Stages:
         saved_s: float,
         search_s: float,
     ) -> tuple[TuneReport, ...]:
-        others = self._progress.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
-        finish = Finish(self.interrupt.requested, stopped, saved_s, search_s, self.costs.seconds, others, self.began_s)
+        others = self._progress.measured - sum(
+            (Counter(s.statuses) for s in searches), Counter[str]()
+        )
+        finish = Finish(
+            self.interrupt.requested,
+            stopped,
+            saved_s,
+            search_s,
+            self.costs.seconds,
+            others,
+            self.began_s,
+        )
         pairs = zip(self.workloads, wholes, strict=True)
         reports = tuple(self._report(work, searches, finish, whole) for work, whole in pairs)
         self._progress.tell(SessionFinished(reports[0], reports[1:]))
         return reports
 
     def _report(
-        self, work: Workload, searches: tuple[KernelSearch, ...], finish: Finish, whole: Whole | None
+        self,
+        work: Workload,
+        searches: tuple[KernelSearch, ...],
+        finish: Finish,
+        whole: Whole | None,
     ) -> TuneReport:
         uses = {u.key: u.uses for u in work.kernels}
         mine = tuple(s for s in searches if s.task.key in uses)
         roofline, session = self._progress.roofline, self.searching.session
-        return report_of(self.settings, work, mine, self.store, self.site.here, roofline, session, finish, whole)
+        return report_of(
+            self.settings, work, mine, self.store, self.site.here, roofline, session, finish, whole
+        )
 
     # ---- what the steps share
 
@@ -238,15 +274,21 @@ class Stages:
 
     def _announce(self) -> None:
         kernels = shared_kernels(self.workloads)
-        known = sum(len(self.store.trials(u.key, self.site.here, self.searching.policy)) for u in kernels)
+        known = sum(
+            len(self.store.trials(u.key, self.site.here, self.searching.policy)) for u in kernels
+        )
         names = " + ".join(w.name for w in self.workloads)
         self._progress.announce(self.settings, self.searching.session, names, len(kernels), known)
         for use in kernels:
             if use.kernel.fixed:
-                Space(use.kernel, self.site.target).fixed()  # an illegal one is the user's error, at once
+                Space(
+                    use.kernel, self.site.target
+                ).fixed()  # an illegal one is the user's error, at once
 
 
-def _of_models(searches: Sequence[KernelSearch], models: Sequence[Workload]) -> tuple[KernelSearch, ...]:
+def _of_models(
+    searches: Sequence[KernelSearch], models: Sequence[Workload]
+) -> tuple[KernelSearch, ...]:
     """Those of the kernels that the models run."""
     kept = {use.key for use in shared_kernels(models)}
     return tuple(s for s in searches if s.task.key in kept)

@@ -1,4 +1,5 @@
-"""Which action of a schedule bought what: its prefixes timed one after another, and the list with one action left out.
+"""Which action of a schedule bought what: its prefixes timed one after another, and the list with
+one action left out.
 
     (no actions)                 12.0 ms
     tile(axis=n, size=16)        11.8 ms    1.02x     without it: not legal
@@ -26,11 +27,17 @@ from tunegrad.trial import Measurement, Policy, Status
 
 __all__ = ["EXPLAIN_POLICY", "ScheduleTimer", "StepDevice", "time_steps"]
 
-EXPLAIN_POLICY = Policy(cache="warm", min_samples=5, max_samples=40, tolerance=0.02, budget_s=0.05, timeout_s=10.0)
+EXPLAIN_POLICY = Policy(
+    cache="warm", min_samples=5, max_samples=40, tolerance=0.02, budget_s=0.05, timeout_s=10.0
+)
 """How a chosen schedule is timed again."""
 
-_STEP_POLICY = Policy(cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.03, timeout_s=3.0)
-"""How its parts are timed. One that takes longer is stopped: an early prefix may run a thousand times as long."""
+_STEP_POLICY = Policy(
+    cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.03, timeout_s=3.0
+)
+"""How its parts are timed. One that takes longer is stopped: an early prefix may run a thousand
+times as long.
+"""
 
 _LEAST_S = 0.25
 _SPENT = StepTime(note="not timed: the budget is spent")
@@ -42,13 +49,18 @@ class StepDevice(Protocol):
     def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch, in order; failures are Outcomes."""
 
-    def measure_compiled(self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy) -> Measurement:
+    def measure_compiled(
+        self, candidate: Candidate, compiled: CompiledCandidate, policy: Policy
+    ) -> Measurement:
         """Verify and time one candidate."""
 
 
 @dataclass(slots=True)
 class ScheduleTimer:
-    """Times action lists of kernels until ``deadline_s`` of ``clock``. Equal programs are timed once. Mutable."""
+    """Times action lists of kernels until ``deadline_s`` of ``clock``.
+
+    Equal programs are timed once. Mutable.
+    """
 
     workers: StepDevice
     device: Device
@@ -68,13 +80,17 @@ class ScheduleTimer:
         if not fresh or self.left_s <= 0:
             return
         made = self.workers.compile([_candidate(k, text, self.device) for k, text in fresh])
-        self._code.update(((k.key, text), code) for (k, text), code in zip(fresh, made, strict=True))
+        self._code.update(
+            ((k.key, text), code) for (k, text), code in zip(fresh, made, strict=True)
+        )
 
     def forget(self, kernel: Kernel) -> None:
         """Drop a kernel's code; its times stay."""
         self._code = {at: code for at, code in self._code.items() if at[0] != kernel.key}
 
-    def time(self, kernel: Kernel, text: str, policy: Policy = EXPLAIN_POLICY, again: bool = False) -> StepTime:
+    def time(
+        self, kernel: Kernel, text: str, policy: Policy = EXPLAIN_POLICY, again: bool = False
+    ) -> StepTime:
         """The time of one action list that was compiled.
 
         ``again`` times it once more and takes the better of both: one may have been disturbed.
@@ -90,11 +106,16 @@ class ScheduleTimer:
             return known
         if self.left_s <= 0:
             return known or _SPENT
-        # No time to beat is given: a clear loser would be timed by its first run, whose caches are cold.
+        # No time to beat is given: a clear loser would be timed by its first run, whose caches are
+        # cold.
         limit_s = max(_LEAST_S, min(policy.timeout_s, self.left_s))
         candidate = _candidate(kernel, text, self.device)
-        found = _step_time(self.workers.measure_compiled(candidate, code, replace(policy, timeout_s=limit_s)))
-        if known is None or (found.ms is not None and not found.over and found.ms < (known.ms or inf)):
+        found = _step_time(
+            self.workers.measure_compiled(candidate, code, replace(policy, timeout_s=limit_s))
+        )
+        if known is None or (
+            found.ms is not None and not found.over and found.ms < (known.ms or inf)
+        ):
             self._times[at] = found
         return self._times[at]
 
@@ -104,31 +125,45 @@ def time_steps(
 ) -> tuple[StepTime | None, tuple[ExplainStep, ...]]:
     """The unscheduled kernel's time, and what each action of ``schedule`` bought.
 
-    Every list is timed ``rounds`` times; the whole one, which all others are compared with, twice at least.
+    Every list is timed ``rounds`` times; the whole one, which all others are compared with, twice
+    at least.
     """
     actions = schedule.actions
     if not actions:
         return None, ()
     prefixes = [print_actions(actions[:n]) for n in range(len(actions) + 1)]
     others = [_without(kernel, actions, n, timer.device.target) for n in range(len(actions))]
-    timer.compile([(kernel, text) for text in (*prefixes, *(t for t in others if isinstance(t, str)))])
-    # The longest prefixes first: they are the fastest, and where the budget ends early the slow ones are missing.
+    timer.compile(
+        [(kernel, text) for text in (*prefixes, *(t for t in others if isinstance(t, str)))]
+    )
+    # The longest prefixes first: they are the fastest, and where the budget ends early the slow
+    # ones are missing.
     texts = [*reversed(prefixes), *(t for t in others if isinstance(t, str))]
     for turn in range(rounds):
         for text in dict.fromkeys(texts):
             timer.time(kernel, text, _STEP_POLICY, again=turn > 0)
     timer.time(kernel, prefixes[-1], again=True)
     after = [timer.time(kernel, text, _STEP_POLICY) for text in prefixes]
-    without = [t if isinstance(t, StepTime) else timer.time(kernel, t, _STEP_POLICY) for t in others]
+    without = [
+        t if isinstance(t, StepTime) else timer.time(kernel, t, _STEP_POLICY) for t in others
+    ]
     timer.forget(kernel)
     steps = tuple(
-        ExplainStep(str(a), after[n + 1], _ratio(after[n], after[n + 1]), without[n], _ratio(without[n], after[-1]))
+        ExplainStep(
+            str(a),
+            after[n + 1],
+            _ratio(after[n], after[n + 1]),
+            without[n],
+            _ratio(without[n], after[-1]),
+        )
         for n, a in enumerate(actions)
     )
     return after[0], steps
 
 
-def _without(kernel: Kernel, actions: tuple[Action, ...], left_out: int, target: Target) -> str | StepTime:
+def _without(
+    kernel: Kernel, actions: tuple[Action, ...], left_out: int, target: Target
+) -> str | StepTime:
     """The list with one action left out, as text; why there is no time, where that is not legal."""
     rest = actions[:left_out] + actions[left_out + 1 :]
     try:

@@ -1,4 +1,6 @@
-"""Where a race is held: on whole models, launch by launch, or on kernels alone where no model of them runs."""
+"""Where a race is held: on whole models, launch by launch, or on kernels alone where no model of
+them runs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def most_at_once(work: Workload) -> int:
 
 
 def least_s(both_s: float, kernels: int = 0) -> float:
-    """Seconds that the least race of models takes, about: one heat and one look at a proof of two models.
+    """Seconds that the least race of models takes, about: one heat and one look at a proof of two
+    models.
 
     ``both_s`` is what they are expected to take together, ``kernels`` how many compile first.
     """
@@ -68,7 +71,9 @@ class ModelTrack(Generic[A]):
             raise CandidateFailure("what stands does not compile")
         self.bench.check([m for m in self._models if m is not None])
 
-    def turns(self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]], rounds: int) -> list[dict[str, Pair]]:
+    def turns(
+        self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]], rounds: int
+    ) -> list[dict[str, Pair]]:
         """See ``Track``; ``ready`` was called with the same lineups."""
         runs = iter(self.bench.profiled([m for m in self._models if m is not None], rounds))
         base = self._seconds(stands, next(runs))
@@ -119,12 +124,17 @@ class KernelTrack:
         self, stands: Mapping[str, Trial], lineups: Sequence[Mapping[str, Trial]], rounds: int
     ) -> list[dict[str, Pair]]:
         """See ``Track``."""
-        return [{key: p for key, t in x.items() if (p := self._pair(key, stands[key], t, rounds))} for x in lineups]
+        return [
+            {key: p for key, t in x.items() if (p := self._pair(key, stands[key], t, rounds))}
+            for x in lineups
+        ]
 
     def _pair(self, key: str, stands: Trial, other: Trial, rounds: int) -> Pair | None:
         schedules = Schedule.parse(stands.actions), Schedule.parse(other.actions)
         try:
-            return self.measurer.compare(self.kernels[key], *schedules, rounds=rounds, cache=self.cache)
+            return self.measurer.compare(
+                self.kernels[key], *schedules, rounds=rounds, cache=self.cache
+            )
         except CandidateFailure as error:
             self.lost(key, other, error)
             return None

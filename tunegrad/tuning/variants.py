@@ -1,8 +1,11 @@
 """Which variant each kernel of a model runs as, settled by measuring.
 
-every part of every variant, default schedules   -->   verified and timed by the device, rows in the store
-sums of parts, of kernels that multiply alike    -->   the near variants: ``Rivals``, whose kernels are searched a while
-whole models of these, launch by launch, in turns  -->   the fastest; a row and a promotion each: ``variant(NAME)``
+every part of every variant, default schedules --> verified and timed by the device, rows in the
+                                                   store
+sums of parts, of kernels that multiply alike --> the near variants: ``Rivals``, whose kernels are
+                                                  searched a while
+whole models of these, launch by launch, in turns --> the fastest; a row and a promotion each:
+                                                      ``variant(NAME)``
 
 A variant's constants may be nine times the direct kernel's: only a whole model shows what reading
 them costs.
@@ -51,14 +54,17 @@ def rivals_of(
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
     numerics: Numerics = "contract",
 ) -> Rivals:
-    """The variants that each kernel of the workload may run as: what the store has settled, else the near ones.
+    """The variants that each kernel of the workload may run as: what the store has settled, else
+    the near ones.
 
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none
     ran.
     """
     names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
     picks = _settled(workload, names, here, store)
-    open_kernels = [u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1]
+    open_kernels = [
+        u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1
+    ]
     if not open_kernels:
         return Rivals(workload, picks)
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
@@ -70,9 +76,15 @@ def rivals_of(
 
 
 def settle_variants(
-    rivals: Rivals, actions: Mapping[str, str], models: Models, session: str, void: Void, deadline_s: float = inf
+    rivals: Rivals,
+    actions: Mapping[str, str],
+    models: Models,
+    session: str,
+    void: Void,
+    deadline_s: float = inf,
 ) -> dict[str, str]:
-    """A variant by key for every kernel that has several, raced in whole models of these ``actions`` by kernel key.
+    """A variant by key for every kernel that has several, raced in whole models of these
+    ``actions`` by kernel key.
 
     Kernels without actions run as the store or their defaults have them. Where ``deadline_s``
     leaves no time for whole models, or they do not run, the favourites are picked, and nothing is
@@ -91,7 +103,9 @@ def settle_variants(
 
     track = _Track(rivals, groups, models, dict(actions), void, blamed)
     try:
-        found = race([Choice(key, g.stands, g.others) for key, g in groups.items()], track, deadline_s)
+        found = race(
+            [Choice(key, g.stands, g.others) for key, g in groups.items()], track, deadline_s
+        )
     except CandidateFailure:
         return rivals.favourites
     picks = dict(rivals.favourites)
@@ -104,7 +118,9 @@ def settle_variants(
                 took_s = (rivals.seconds(group)[group.stands],)
                 rows.stands(texts[key], group.stands, PARTS_POLICY, took_s, _ALONE)
             if met is not None:
-                rows.challenged(texts[key], met.alternative, evidence_of(met.verdict, met.samples), met.won)
+                rows.challenged(
+                    texts[key], met.alternative, evidence_of(met.verdict, met.samples), met.won
+                )
     return picks
 
 
@@ -125,8 +141,12 @@ def _settled(
 
 
 def _work_of(kernel: Kernel) -> tuple[str, ...]:
-    """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are settled together."""
-    return tuple(p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces)
+    """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are
+    settled together.
+    """
+    return tuple(
+        p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces
+    )
 
 
 class _Track(ModelTrack[str]):
@@ -157,7 +177,9 @@ class _Track(ModelTrack[str]):
                 if not self._withdrawn(stands, lineups):
                     raise
 
-    def turns(self, stands: _Picks, lineups: Sequence[_Picks], rounds: int) -> list[dict[str, Pair]]:
+    def turns(
+        self, stands: _Picks, lineups: Sequence[_Picks], rounds: int
+    ) -> list[dict[str, Pair]]:
         """See ``Track``."""
         while True:
             try:
@@ -193,7 +215,9 @@ class _Track(ModelTrack[str]):
     def _made(self, lineups: Sequence[_Picks]) -> list[WholeModel | None]:
         return [self._model(x, self._actions) for x in lineups]
 
-    def _model(self, lineup: _Picks, actions: Mapping[str, str], stored: bool = True) -> WholeModel | None:
+    def _model(
+        self, lineup: _Picks, actions: Mapping[str, str], stored: bool = True
+    ) -> WholeModel | None:
         work = with_variants(self._rivals.work, self._picks(lineup))
         mine = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
         try:
@@ -203,7 +227,9 @@ class _Track(ModelTrack[str]):
 
     def _picks(self, lineup: _Picks) -> dict[str, str]:
         """The variant of every kernel."""
-        raced = {key: variant for first, variant in lineup.items() for key in self._groups[first].keys}
+        raced = {
+            key: variant for first, variant in lineup.items() for key in self._groups[first].keys
+        }
         return {**self._rivals.favourites, **raced}
 
     def _places(self, lineup: _Picks) -> dict[str, list[slice]]:

@@ -1,4 +1,6 @@
-"""Whole models at the end of a session: right, and timed with their winners next to their default schedules."""
+"""Whole models at the end of a session: right, and timed with their winners next to their default
+schedules.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _LATENCY_RUNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Medians of a kernel's launches in the model, in turns: with the default schedule, and with the winner."""
+    """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
+    the winner.
+    """
 
     default_s: float
     winner_s: float
@@ -49,7 +53,9 @@ class Whole:
     weighed: dict[str, Weighed]
 
 
-def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt) -> Whole:
+def measured_whole(
+    work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt
+) -> Whole:
     """The tuned model held to what it must compute, and timed next to its default schedules.
 
     That is stored.
@@ -60,7 +66,11 @@ def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, int
         if sound.mismatch:
             raise WrongResult(sound.mismatch)
         if not sound.judged:
-            tell(Warned(f"model {work.name}: its outputs were not compared: nothing could evaluate it"))
+            tell(
+                Warned(
+                    f"model {work.name}: its outputs were not compared: nothing could evaluate it"
+                )
+            )
         tuned, default = models.of(work), models.of(work, stored=False)
         pair = models.bench.profiled([default, tuned], 1 if interrupt.requested else _WEIGHED)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
@@ -77,8 +87,12 @@ def measured_whole(work: Workload, models: Models, withdrawals: Withdrawals, int
     return Whole(None, None, sound, weighed)
 
 
-def latency_s(work: Workload, actions: dict[str, str], models: Models, tell: Callable[[Event], None]) -> float:
-    """Seconds of a model with these actions by kernel key; infinity where it does not run, as ``tell`` hears."""
+def latency_s(
+    work: Workload, actions: dict[str, str], models: Models, tell: Callable[[Event], None]
+) -> float:
+    """Seconds of a model with these actions by kernel key; infinity where it does not run, as
+    ``tell`` hears.
+    """
     used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
     try:
         return median(models.bench.latencies(models.of(work, used), _LATENCY_RUNS))
@@ -92,9 +106,14 @@ def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> di
     launches: dict[str, list[int]] = {}
     for i, launch in enumerate(work.plan.launches):
         launches.setdefault(launch.kernel.key, []).append(i)
-    sides = [{key: [turn[i] for turn in t for i in at] for key, at in launches.items()} for t in (default, tuned)]
+    sides = [
+        {key: [turn[i] for turn in t for i in at] for key, at in launches.items()}
+        for t in (default, tuned)
+    ]
     return {
-        key: Weighed(both, both) if key in same else Weighed(median(sides[0][key]), median(sides[1][key]))
+        key: Weighed(both, both)
+        if key in same
+        else Weighed(median(sides[0][key]), median(sides[1][key]))
         for key in launches
         for both in [median(sides[0][key] + sides[1][key])]
     }

@@ -28,7 +28,10 @@ class Withdrawals:
         """Withdraw one trial."""
         number = self.store.id_of(trial)
         if number is None:
-            raise InternalError(f"kernel {trial.kernel_key}: {trial.actions!r} ran in a model and is not in the store")
+            raise InternalError(
+                f"kernel {trial.kernel_key}: {trial.actions!r} ran in a model and is not in "
+                "the store"
+            )
         self.store.withdraw(number, in_model(failure), self.session)
         name = self.store.kernel_name(trial.kernel_key)
         self.tell(Warned(f"kernel {name}: {trial.actions!r} is withdrawn: {in_model(failure)}"))

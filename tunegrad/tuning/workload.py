@@ -91,7 +91,9 @@ def work_key(workloads: Sequence[Workload]) -> str:
 
 
 def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
-    """The distinct kernels of all the models, in the order of their first launch, with the uses of all together."""
+    """The distinct kernels of all the models, in the order of their first launch, with the uses of
+    all together.
+    """
     if len(workloads) == 1:
         return workloads[0].kernels
     found: dict[str, KernelUse] = {}
@@ -104,7 +106,9 @@ def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
 def workload_of_spec(
     spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract", target: Target | None = None
 ) -> Workload:
-    """The work of a resolved model; its weights are drawn from the seed. Modules are also looked for where one stands.
+    """The work of a resolved model; its weights are drawn from the seed.
+
+    Modules are also looked for where one stands.
 
     Raises ModelError for a model that can not be built.
     """
@@ -136,7 +140,11 @@ def workload_of(
     fusion = Fusion.of(prepared(nodes, numerics, target or devices.host_device().target))
     plan = fusion.schedule()
     return Workload(
-        name, fusion, plan, uses_of(plan.kernels()), tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs)
+        name,
+        fusion,
+        plan,
+        uses_of(plan.kernels()),
+        tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs),
     )
 
 
@@ -154,7 +162,9 @@ def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
 
 
 def cut_as_stored(workload: Workload, here: Fingerprint, store: Store | None) -> Workload:
-    """The work with its images in the stored form and its graph cut as the store has it; variants come after that."""
+    """The work with its images in the stored form and its graph cut as the store has it; variants
+    come after that.
+    """
     workload = with_images(workload, stored_images(workload.fusion, here, store))
     toggles = stored_toggles(workload.fusion, here, store)
     return with_toggles(workload, toggles) if toggles else workload
@@ -173,7 +183,9 @@ def with_plan(workload: Workload, plan: Schedule) -> Workload:
 def uses_of(found: Mapping[str, tuple[Kernel, int]]) -> tuple[KernelUse, ...]:
     """Kernels by key, with their numbers of uses, under names of their own."""
     repeated = Counter(kernel.name for kernel, _ in found.values())
-    return tuple(KernelUse(k, key, _name(k, key, repeated), uses) for key, (k, uses) in found.items())
+    return tuple(
+        KernelUse(k, key, _name(k, key, repeated), uses) for key, (k, uses) in found.items()
+    )
 
 
 def _name(kernel: Kernel, key: str, repeated: Mapping[str, int]) -> str:

@@ -23,7 +23,9 @@ class _InOrder(click.Group):
 
 @click.group(cls=_InOrder, epilog=example("tunegrad store stats --store tuned.db"))
 def store() -> None:
-    """Look at, move and combine stores: what was measured, what won, what was decided, and how long models took."""
+    """Look at, move and combine stores: what was measured, what won, what was decided, and how long
+    models took.
+    """
 
 
 for _command in (stats, verify, history, why, diff, export, import_file, merge, prune):

@@ -16,5 +16,7 @@ def age_s(value: str, option: str) -> float:
     """Seconds of an age. Raises BadParameter, naming the option, for what is none."""
     match = _AGE.fullmatch(value.strip())
     if match is None:
-        raise click.BadParameter(f"{value!r} is not an age such as 12h, 30d or 8w", param_hint=f"'{option}'")
+        raise click.BadParameter(
+            f"{value!r} is not an age such as 12h, 30d or 8w", param_hint=f"'{option}'"
+        )
     return float(match["number"]) * _AGE_S[match["unit"]]

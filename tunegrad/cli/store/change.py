@@ -1,4 +1,6 @@
-"""``tunegrad store import|merge|prune``: commands that rewrite a store, each in one transaction under its lock."""
+"""``tunegrad store import|merge|prune``: commands that rewrite a store, each in one transaction
+under its lock.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ __all__ = ["import_file", "merge", "prune"]
 
 _SHOWN = 20
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would change, and change nothing."
+)
 
 
 @click.command(
@@ -36,13 +40,16 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would ch
 @dry_run_option
 @json_option
 @click.pass_context
-def import_file(ctx: click.Context, file: str, store: str | None, dry_run: bool, as_json: bool) -> None:
-    """Take the rows of an exported FILE (- is stdin) into the store, which is made if it is missing.
+def import_file(
+    ctx: click.Context, file: str, store: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Take the rows of an exported FILE (- is stdin) into the store, which is made if it is
+    missing.
 
-    FILE is not trusted: every field of every row is checked, and that the schedules that it has for this machine are
-    legal for their kernels. A row that breaks a rule is named and left out, and the exit code is then 3. Its winners
-    count where this store has measured nothing of its own; what was measured here stays the winner until it is measured
-    again.
+    FILE is not trusted: every field of every row is checked, and that the schedules that it has for
+    this machine are legal for their kernels. A row that breaks a rule is named and left out, and
+    the exit code is then 3. Its winners count where this store has measured nothing of its own;
+    what was measured here stays the winner until it is measured again.
     """
     from tunegrad.cli.store.tables import import_text
     from tunegrad.db import import_store
@@ -70,9 +77,10 @@ def import_file(ctx: click.Context, file: str, store: str | None, dry_run: bool,
 def merge(others: tuple[str, ...], store: str | None, dry_run: bool, as_json: bool) -> None:
     """Make the store hold what it and the OTHER stores hold.
 
-    Evidence wins: promotions by a test before those without one, cold before warm, then the lower median; a winner that
-    was replaced by another in any of the stores is out. The same trial is kept once. The order of the stores does not
-    matter, and merging again changes nothing. docs/STORE.md has the whole rule.
+    Evidence wins: promotions by a test before those without one, cold before warm, then the lower
+    median; a winner that was replaced by another in any of the stores is out. The same trial is
+    kept once. The order of the stores does not matter, and merging again changes nothing.
+    docs/STORE.md has the whole rule.
     """
     from tunegrad.cli.store.tables import merge_text
     from tunegrad.db import merge_stores
@@ -96,7 +104,12 @@ def merge(others: tuple[str, ...], store: str | None, dry_run: bool, as_json: bo
     help="Remove all but the N fastest of each kernel and machine; failures too.",
 )
 @click.option("--older-than", metavar="AGE", help="Remove only what is older: 12h, 30d, 8w.")
-@click.option("--space-version", type=int, metavar="V", help="Remove only trials of this version of the space.")
+@click.option(
+    "--space-version",
+    type=int,
+    metavar="V",
+    help="Remove only trials of this version of the space.",
+)
 @dry_run_option
 @json_option
 def prune(
@@ -109,7 +122,8 @@ def prune(
 ) -> None:
     """Remove trials that every given option names, and compact the file.
 
-    Winners, promoted trials and their evidence always stay. What is removed is measured again if a search comes by it.
+    Winners, promoted trials and their evidence always stay. What is removed is measured again if a
+    search comes by it.
     """
     from tunegrad.cli.store.tables import prune_text
     from tunegrad.db import PruneRules, prune_store

@@ -22,7 +22,9 @@ __all__ = ["history"]
 )
 @click.argument("name", metavar="MODEL|KERNEL")
 @click.option("--since", metavar="AGE", help="Only what is not older: 12h, 30d, 8w.")
-@click.option("--all", "every", is_flag=True, help="Every measurement of the kernel, not only of winners.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every measurement of the kernel, not only of winners."
+)
 @store_option
 @json_option
 def history(name: str, since: str | None, every: bool, store: str | None, as_json: bool) -> None:

@@ -26,7 +26,10 @@ def history_text(found: History) -> str:
     if len(blocks) == 1:
         blocks.append("nothing to list")
     if found.left_out:
-        blocks.append(f"left out: {found.left_out} schedules that were measured once and never won; --all lists them")
+        blocks.append(
+            f"left out: {found.left_out} schedules that were measured once and never won; "
+            "--all lists them"
+        )
     return "\n\n".join(blocks)
 
 
@@ -43,7 +46,9 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
             _times(r.gain),
             str(r.samples),
             r.machine,
-            _conditions(r.state, {name: v for name, v in r.versions.items() if known.get(name) != v}),
+            _conditions(
+                r.state, {name: v for name, v in r.versions.items() if known.get(name) != v}
+            ),
         )
         for r, known in zip(rows, before, strict=False)
     ]
@@ -104,5 +109,9 @@ def _times(ratio: float | None) -> str:
 
 
 def _conditions(*given: Mapping[str, float | str]) -> str:
-    pairs = [(name, v if isinstance(v, str) else f"{v:.3g}") for found in given for name, v in found.items()]
+    pairs = [
+        (name, v if isinstance(v, str) else f"{v:.3g}")
+        for found in given
+        for name, v in found.items()
+    ]
     return plain("; ".join(f"{name} {value}" for name, value in pairs))

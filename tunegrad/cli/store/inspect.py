@@ -1,4 +1,6 @@
-"""``tunegrad store stats|verify|export``: what a store holds, whether every row is sound, all of it as JSON lines."""
+"""``tunegrad store stats|verify|export``: what a store holds, whether every row is sound, all of it
+as JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _NAMED = 8
 @store_option
 @json_option
 def stats(store: str | None, as_json: bool) -> None:
-    """Count what the store holds: trials by status, kernels, machines, sessions, decisions, latencies."""
+    """Count what the store holds: trials by status, kernels, machines, sessions, decisions,
+    latencies.
+    """
     from tunegrad.cli.tables import stats_text
     from tunegrad.db import open_store
 
@@ -32,7 +36,10 @@ def stats(store: str | None, as_json: bool) -> None:
 
 
 @click.command(
-    epilog=example("tunegrad store verify --store tuned.db", "tunegrad store verify --store tuned.db --salvage new.db")
+    epilog=example(
+        "tunegrad store verify --store tuned.db",
+        "tunegrad store verify --store tuned.db --salvage new.db",
+    )
 )
 @store_option
 @click.option("--salvage", metavar="NEW", help="Copy every sound row into a new store at NEW.")
@@ -41,8 +48,8 @@ def stats(store: str | None, as_json: bool) -> None:
 def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: bool) -> None:
     """Check the file and every row; exits with 3 when something is damaged.
 
-    Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was read. Kernels whose
-    texts can not be read back are named on stderr; their rows are sound.
+    Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was
+    read. Kernels whose texts can not be read back are named on stderr; their rows are sound.
     """
     from tunegrad.cli.store.tables import plain
     from tunegrad.cli.tables import problems_text
@@ -73,14 +80,16 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     )
 )
 @store_option
-@click.option("--kernel", metavar="KERNEL", help="Only this kernel: its name, its key or the start of one.")
+@click.option(
+    "--kernel", metavar="KERNEL", help="Only this kernel: its name, its key or the start of one."
+)
 @click.option("--best", is_flag=True, help="Only winners, with the evidence that made them win.")
 @click.option("--out", metavar="FILE", default="-", help="Where to.  [default: -, which is stdout]")
 def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
     """Print the store as JSON lines: a header, then a row a line.
 
-    The same store gives the same bytes, and importing them into an empty store gives an equal one. A damaged row is
-    named on stderr and left out.
+    The same store gives the same bytes, and importing them into an empty store gives an equal one.
+    A damaged row is named on stderr and left out.
     """
     from tunegrad.db import export_store
     from tunegrad.errors import StoreError

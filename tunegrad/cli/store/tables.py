@@ -1,4 +1,7 @@
-"""Reports of ``tunegrad store`` as plain text. What a store says is data: what a terminal would act on is escaped."""
+"""Reports of ``tunegrad store`` as plain text.
+
+What a store says is data: what a terminal would act on is escaped.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +55,24 @@ def merge_text(report: MergeReport) -> str:
     ]
     sources = f"{len(report.sources)} {'store' if len(report.sources) == 1 else 'stores'}"
     verb = "would take in" if report.dry_run else "took in"
-    change = f"{report.changed_winners} winners changed, {report.replaced} trials have another store's better evidence"
-    return f"{table(('', 'before', 'after'), rows, left=('',))}\n{report.store} {verb} {sources}; {change}"
+    change = (
+        f"{report.changed_winners} winners changed, {report.replaced} trials have another "
+        "store's better evidence"
+    )
+    return (
+        f"{table(('', 'before', 'after'), rows, left=('',))}\n{report.store} {verb} "
+        f"{sources}; {change}"
+    )
 
 
 def prune_text(report: PruneReport) -> str:
     """What went, in rows and bytes."""
     verb = "would remove" if report.dry_run else "removed"
     return (
-        f"{report.store}: {verb} {report.removed_trials} trials and {report.removed_kernels} kernels, "
-        f"{report.trials} trials stay; {report.bytes_before} bytes before, {report.bytes_after} after, "
+        f"{report.store}: {verb} {report.removed_trials} trials and {report.removed_kernels} "
+        "kernels, "
+        f"{report.trials} trials stay; {report.bytes_before} bytes before, "
+        f"{report.bytes_after} after, "
         f"{report.freed_bytes} freed"
     )
 
@@ -82,18 +93,31 @@ def diff_text(found: StoreDiff, a: str, b: str) -> str:
         ratio = "" if x.ratio is None else f", a / b {x.ratio:.2f}"
         times = f"a {ms(1e3 * x.a_s)} ms, b {ms(1e3 * x.b_s)} ms"
         lines.append(f"latency of {plain(x.model)}, tuned, the newest: {times}{ratio}")
-    alone = f"; {found.alone} winners have no counterpart on their machine, --all compares them" if found.alone else ""
+    alone = (
+        f"; {found.alone} winners have no counterpart on their machine, --all compares them"
+        if found.alone
+        else ""
+    )
     lines.append(f"{found.same} winners are the same, {len(found.changes)} differ{alone}")
     return "\n".join(lines)
 
 
 def why_text(found: Why) -> str:
-    """The answer in one line, the fields of the key, then the winner, its rivals and its evidence."""
+    """The answer in one line, the fields of the key, then the winner, its rivals and its
+    evidence.
+    """
     head = f"{plain(found.kernel) or '(no name)'}  {found.key}"
-    blocks = [f"{head}\n{found.outcome}{': ' + plain(found.reason) if found.reason else ': this machine has a winner'}"]
+    blocks = [
+        (
+            f"{head}\n{found.outcome}"
+            f"{': ' + plain(found.reason) if found.reason else ': this machine has a winner'}"
+        )
+    ]
     if found.fields:
         header = ("field", "stored", "here", "")
-        blocks.append(table(header, [_field(f.field, f.stored, f.here) for f in found.fields], left=header))
+        blocks.append(
+            table(header, [_field(f.field, f.stored, f.here) for f in found.fields], left=header)
+        )
     if found.winner is not None:
         blocks.append(_winner(found))
     if found.promotions:
@@ -104,12 +128,16 @@ def why_text(found: Why) -> str:
         blocks.append(f"decisions about it on this machine:\n{decisions_table(found.decisions)}")
     if found.withdrawals:
         lines = [
-            f"  {plain(w.actions) or '(no actions)'}\n    by session {plain(w.session)}: {plain(w.reason)}"
+            f"  {plain(w.actions) or '(no actions)'}\n    by session {plain(w.session)}: "
+            f"{plain(w.reason)}"
             for w in found.withdrawals
         ]
         blocks.append("\n".join(["withdrawn, and no winner again:", *lines]))
     if found.nearest:
-        near = [f"  {ms(n.time_ms)} ms  {plain('; '.join(n.differs))}\n    {plain(n.actions)}" for n in found.nearest]
+        near = [
+            f"  {ms(n.time_ms)} ms  {plain('; '.join(n.differs))}\n    {plain(n.actions)}"
+            for n in found.nearest
+        ]
         blocks.append("\n".join(["near, the closest first:", *near]))
     return "\n\n".join(blocks)
 
@@ -139,8 +167,14 @@ def _winner(found: Why) -> str:
         [
             f"{whose}: {ms(1e3 * winner.time_s)} ms, {found.rule}",
             f"  {plain(winner.actions) or '(no actions)'}",
-            f"  found by {plain(found.origin) or _NONE} in session {plain(winner.session)}{command}",
-            f"  candidates: {counts}; the fastest took {ms(found.fastest_ms)} ms when it was searched",
+            (
+                f"  found by {plain(found.origin) or _NONE} in session "
+                f"{plain(winner.session)}{command}"
+            ),
+            (
+                f"  candidates: {counts}; the fastest took {ms(found.fastest_ms)} ms when it was "
+                "searched"
+            ),
         ]
     )
 

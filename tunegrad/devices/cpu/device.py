@@ -1,4 +1,6 @@
-"""The CPU as a device: programs become LLVM IR, and objects that are linked into the process that runs them."""
+"""The CPU as a device: programs become LLVM IR, and objects that are linked into the process that
+runs them.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["OPT_LEVEL", "CpuDevice", "device_of"]
 
 OPT_LEVEL: OptLevel = 1
-"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the short one is enough."""
+"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the
+short one is enough.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuDevice:
-    """See ``devices.device.Device``. ``target`` may be of another CPU: then it compiles, and is not opened."""
+    """See ``devices.device.Device``.
+
+    ``target`` may be of another CPU: then it compiles, and is not opened.
+    """
 
     target: Target
     opt_level: OptLevel = OPT_LEVEL
@@ -43,7 +50,9 @@ class CpuDevice:
         t = self.target
         sizes = f"L1 {t.l1_bytes >> 10} KiB, L2 {t.l2_bytes >> 10} KiB, L3 {t.l3_bytes >> 10} KiB"
         cores = f"{t.threads} thread{'s' if t.threads != 1 else ''}"
-        return f"{t.arch}, {cores}, {t.registers} vector registers of {t.vector_bytes} bytes, {sizes}"
+        return (
+            f"{t.arch}, {cores}, {t.registers} vector registers of {t.vector_bytes} bytes, {sizes}"
+        )
 
     def fingerprint(self, numerics: str = "contract") -> Fingerprint:
         return fingerprint(self.target, numerics)
@@ -77,5 +86,7 @@ class CpuDevice:
 
 
 def device_of(threads: int | None = None) -> CpuDevice:
-    """The CPU of this machine, for kernels of so many threads (default: as many as it is fair to use)."""
+    """The CPU of this machine, for kernels of so many threads (default: as many as it is fair to
+    use).
+    """
     return CpuDevice(host_target(threads))

@@ -1,4 +1,6 @@
-"""The CPU, open in this process: memory of this process, kernels that are linked here, a team of native threads."""
+"""The CPU, open in this process: memory of this process, kernels that are linked here, a team of
+native threads.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ class _Plan:
 
 
 class CpuEngine:
-    """See ``devices.device.Engine``. Code is linked into this process, and does not hang on the engine.
+    """See ``devices.device.Engine``.
+
+    Code is linked into this process, and does not hang on the engine.
 
     ``pin``: the thread that opens it is kept on the first core, as the helpers are on theirs.
     """
@@ -131,7 +135,9 @@ class CpuEngine:
         return self._bulk.digest(m.bytes for m in memories)
 
     def watch(self, memories: Sequence[CpuMemory | None]) -> None:
-        """A write to one of these ends this process from now on, by an exit code that says which it was."""
+        """A write to one of these ends this process from now on, by an exit code that says which it
+        was.
+        """
         if self._read_only is None:
             self._read_only = ReadOnly()
         self._read_only.watch([m.pages if isinstance(m, Buffer) else (0, 0) for m in memories])
@@ -141,12 +147,21 @@ class CpuEngine:
     def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> Executable:
         return Executable.load(image, compiled.entry, compiled.geometry.groups)
 
-    def launch(self, code: Executable, memories: Sequence[CpuMemory], scratch: Sequence[CpuMemory]) -> _Launch:
+    def launch(
+        self, code: Executable, memories: Sequence[CpuMemory], scratch: Sequence[CpuMemory]
+    ) -> _Launch:
         if code.threads > self.team.threads:
-            raise InternalError(f"{code.name}: {code.threads} threads, the target has {self.team.threads}")
+            raise InternalError(
+                f"{code.name}: {code.threads} threads, the target has {self.team.threads}"
+            )
         table = BufferTable([m.address for m in memories], list(memories))
         workspace = scratch[0].address if scratch else 0
-        return _Launch(code, table, tuple(scratch), Launch(code.address, table.address, workspace, code.threads))
+        return _Launch(
+            code,
+            table,
+            tuple(scratch),
+            Launch(code.address, table.address, workspace, code.threads),
+        )
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:
         return _Plan(self.team, tuple(launches), Plan([x.native for x in launches]))

@@ -1,7 +1,9 @@
-"""What the compiler made of a kernel, read from its assembly: the hot loop, its vectors, and what was spilled.
+"""What the compiler made of a kernel, read from its assembly: the hot loop, its vectors, and what
+was spilled.
 
-``assembly`` gives the text (AT&T syntax, as LLVM prints it for x86-64). A vector that did not fit the registers shows
-as a store to the stack and a load from it; one inside the hot loop costs more than most schedules win.
+``assembly`` gives the text (AT&T syntax, as LLVM prints it for x86-64). A vector that did not fit
+the registers shows as a store to the stack and a load from it; one inside the hot loop costs more
+than most schedules win.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _BITS = {"x": 128, "y": 256, "z": 512}
 
 
 def innermost_loops(text: str) -> list[str]:
-    """The lines from a label to the last jump back to it, of every loop with no other loop inside."""
+    """The lines from a label to the last jump back to it, of every loop with no other loop
+    inside.
+    """
     lines = text.splitlines(keepends=True)
     labels: dict[str, int] = {}
     loops: dict[int, int] = {}
@@ -38,12 +42,16 @@ def innermost_loops(text: str) -> list[str]:
 
 
 def hot_loop(text: str) -> str:
-    """The innermost loop with the most fused multiply-adds, else with the most vector instructions; "" without one."""
+    """The innermost loop with the most fused multiply-adds, else with the most vector instructions;
+    "" without one.
+    """
     return max(innermost_loops(text), key=_heat, default="")
 
 
 def spills(text: str, frame: bool | None = None) -> int:
-    """Vectors stored to the stack or loaded from it. ``frame``: whether rbp points there; None looks for the prologue.
+    """Vectors stored to the stack or loaded from it.
+
+    ``frame``: whether rbp points there; None looks for the prologue.
 
     Give the whole kernel's answer with a loop's lines, which have no prologue.
     """
@@ -54,7 +62,9 @@ def spills(text: str, frame: bool | None = None) -> int:
 
 
 def code_facts(text: str) -> CodeFacts | None:
-    """Counts of the hot loop, or of all instructions where there is no loop; None where this is no x86-64 assembly."""
+    """Counts of the hot loop, or of all instructions where there is no loop; None where this is no
+    x86-64 assembly.
+    """
     if "%rsp" not in text and "%rdi" not in text and not _VECTOR.search(text):
         return None
     loop = hot_loop(text)
@@ -88,7 +98,9 @@ def _instructions(text: str) -> list[str]:
 
 
 def _reads(x: str) -> bool:
-    """Whether an instruction on vectors has a memory operand that is not its destination (the last one)."""
+    """Whether an instruction on vectors has a memory operand that is not its destination (the last
+    one).
+    """
     memory = _MEMORY.search(x)
     return memory is not None and "," in x[memory.end() :]
 

@@ -1,10 +1,14 @@
-"""Who writes to a buffer that may only be read is stopped at once, and the exit code says which buffer it was.
+"""Who writes to a buffer that may only be read is stopped at once, and the exit code says which
+buffer it was.
 
-    buffers in read-only pages     a store to one of them --> SIGSEGV --> the handler looks its address up
-                                                                          --> _exit(EXIT_WROTE + its place in the table)
-                                   any other bad access   --> SIGSEGV, as without a handler
+    buffers in read-only pages  a store to one of them --> SIGSEGV --> the handler looks its address
+    up
+                                                                       --> _exit(EXIT_WROTE + its
+                                                                       place in the table)
+                                any other bad access   --> SIGSEGV, as without a handler
 
-The handler is native code: what faults is generated code, on any thread of the team, and Python can not run there.
+The handler is native code: what faults is generated code, on any thread of the team, and Python can
+not run there.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ declare i64 @llvm.umin.i64(i64, i64)
 
 @table = internal global ptr null
 
-; The table: how many entries there are, then (start, end) of each; 0, 0 of those that may be written.
+; The table: how many entries, then (start, end) of each; 0, 0 of those that may be written.
 define void @tg_guard(ptr %table) {{
   store ptr %table, ptr @table
   ret void
@@ -96,10 +100,15 @@ class _Action(ctypes.Structure):
 
 
 class ReadOnly:
-    """The handler of this process. One per process, which from then on runs candidates and nothing else."""
+    """The handler of this process.
+
+    One per process, which from then on runs candidates and nothing else.
+    """
 
     def __init__(self) -> None:
-        self._library = Library(compile_llvm(_TEXT, host_target(), opt_level=0), ("tg_fault", "tg_guard"), {})
+        self._library = Library(
+            compile_llvm(_TEXT, host_target(), opt_level=0), ("tg_fault", "tg_guard"), {}
+        )
         self._guard = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.addresses["tg_guard"])
         self._table: npt.NDArray[np.uint64] = np.zeros(1, np.uint64)
         action = _Action(handler=self._library.addresses["tg_fault"], flags=_SA_SIGINFO)
@@ -107,7 +116,9 @@ class ReadOnly:
             raise InternalError("sigaction: the system refuses a handler of SIGSEGV")
 
     def watch(self, pages: Sequence[tuple[int, int]]) -> None:
-        """From now on a fault in one of these pages, as (start, end), ends the process with the code of its place."""
+        """From now on a fault in one of these pages, as (start, end), ends the process with the
+        code of its place.
+        """
         table = np.array([len(pages), *(word for pair in pages for word in pair)], np.uint64)
         self._guard(table.ctypes.data)
         self._table = table  # the old one may go now, and not before

@@ -1,1 +1,3 @@
-"""Native code in this process: facts of this machine, compile, link, threads, memory, passes over whole buffers."""
+"""Native code in this process: facts of this machine, compile, link, threads, memory, passes over
+whole buffers.
+"""

@@ -1,10 +1,13 @@
-"""Aligned, touched memory with guard zones: what kernels read and write while they are measured and run.
+"""Aligned, touched memory with guard zones: what kernels read and write while they are measured and
+run.
 
-      a page of poison | data (64-byte aligned or better) | poison up to the page's end, at least a page
+      a page of poison | data (64-byte aligned or better) | poison up to the page's end, at least a
+      page
 
-A write next to a buffer lands in a guard zone and is found by ``check_guards``; one to a buffer that is ``protect``-ed,
-or next to it, ends the process. A read next to a buffer finds poison, a byte that makes every number of the buffer's
-dtype one that shows: NaN of any float width, integers that are huge (0x7B7B7B7B). So does what nobody wrote.
+A write next to a buffer lands in a guard zone and is found by ``check_guards``; one to a buffer
+that is ``protect``-ed, or next to it, ends the process. A read next to a buffer finds poison, a
+byte that makes every number of the buffer's dtype one that shows: NaN of any float width, integers
+that are huge (0x7B7B7B7B). So does what nobody wrote.
 """
 
 from __future__ import annotations
@@ -28,23 +31,28 @@ _HUGE = 2 << 20
 _NAN = 0xFF
 _HUGE_NUMBER = 0x7B
 GUARD = 0x7D
-"""Of buffers that are written (f32 and bf16 2.1e37): what was read next to a buffer and copied here shows as well."""
+"""Of buffers that are written (f32 and bf16 2.1e37): what was read next to a buffer and copied
+here shows as well.
+"""
 
 
 def poison(dtype: DType, nan: bool = True) -> int:
     """The byte whose repetition is no likely value of ``dtype``: NaN, a huge integer, neither bool.
 
-    ``nan=False``: huge instead of NaN, for where NaN may be right (f32 and bf16 1.3e36, f16 61,280, f64 1.1e286).
+    ``nan=False``: huge instead of NaN, for where NaN may be right (f32 and bf16 1.3e36, f16 61,280,
+    f64 1.1e286).
     """
     return _NAN if nan and not dtype.is_int else _HUGE_NUMBER
 
 
 class Buffer:
-    """Zeroed memory of ``nbytes`` bytes between two guard zones; freed with the last array that views it.
+    """Zeroed memory of ``nbytes`` bytes between two guard zones; freed with the last array that
+    views it.
 
-    ``touched``: every page is there already; without it, the caller writes all of it before anything is timed.
-    Buffers over 2 MiB start on a huge page and ask the kernel for huge pages. ``guard`` is the byte that both guard
-    zones are filled with. Raises MemoryError when there is no memory.
+    ``touched``: every page is there already; without it, the caller writes all of it before
+    anything is timed. Buffers over 2 MiB start on a huge page and ask the kernel for huge pages.
+    ``guard`` is the byte that both guard zones are filled with. Raises MemoryError when there is no
+    memory.
     """
 
     __slots__ = ("_back", "_front", "_guard", "_protected", "bytes", "nbytes")
@@ -55,7 +63,9 @@ class Buffer:
         align = _HUGE if nbytes > _HUGE else _PAGE
         body = -(-(nbytes + _PAGE) // _PAGE) * _PAGE
         try:
-            memory = mmap.mmap(-1, _PAGE + body + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            memory = mmap.mmap(
+                -1, _PAGE + body + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            )
         except OSError as error:
             raise MemoryError(f"buffer of {nbytes} bytes: {error}") from error
         whole: npt.NDArray[np.uint8] = np.frombuffer(memory, dtype=np.uint8)
@@ -81,14 +91,21 @@ class Buffer:
         return front, front + self._front.size + self.nbytes + self._back.size
 
     def protect(self, on: bool = True) -> None:
-        """Let nobody write to its pages from now on: who does ends with SIGSEGV. ``on=False``: let them again.
+        """Let nobody write to its pages from now on: who does ends with SIGSEGV.
+
+        ``on=False``: let them again.
 
         Arrays that were taken before stay writable for numpy, and end the process as well.
         """
         if on == self._protected:
             return
         start, end = self.pages
-        if _libc().mprotect(start, end - start, mmap.PROT_READ if on else mmap.PROT_READ | mmap.PROT_WRITE) != 0:
+        if (
+            _libc().mprotect(
+                start, end - start, mmap.PROT_READ if on else mmap.PROT_READ | mmap.PROT_WRITE
+            )
+            != 0
+        ):
             raise MemoryError(f"buffer of {self.nbytes} bytes: {os.strerror(ctypes.get_errno())}")
         self._protected = on
         self.bytes.flags.writeable = not on
@@ -101,7 +118,9 @@ class Buffer:
     view = read = array
 
     def damage(self) -> str:
-        """What was written next to it, in words; '' where nothing was, and of one that is protected."""
+        """What was written next to it, in words; '' where nothing was, and of one that is
+        protected.
+        """
         return "" if self._protected else self.check_guards()
 
     def check_guards(self) -> str:
@@ -110,8 +129,15 @@ class Buffer:
             wrong = zone != self._guard
             if wrong.any():
                 at = offset + int(np.argmax(wrong))
-                place = f"{-at} bytes before its start" if at < 0 else f"{at - self.nbytes} bytes past its end"
-                return f"wrote {place} ({int(wrong.sum())} guard bytes changed, buffer of {self.nbytes} bytes)"
+                place = (
+                    f"{-at} bytes before its start"
+                    if at < 0
+                    else f"{at - self.nbytes} bytes past its end"
+                )
+                return (
+                    f"wrote {place} ({int(wrong.sum())} guard bytes changed, buffer of "
+                    f"{self.nbytes} bytes)"
+                )
         return ""
 
     def reset_guards(self) -> None:

@@ -1,7 +1,8 @@
 """Whole buffers at once, on all threads of a team: copy parts, fill, digest, and judge an output.
 
-A candidate is verified by passing over every byte that it read or wrote, which took as long as compiling it when numpy
-did it on one core. What can be decided in one pass is decided here; what is wrong is looked at again in numpy.
+A candidate is verified by passing over every byte that it read or wrote, which took as long as
+compiling it when numpy did it on one core. What can be decided in one pass is decided here; what is
+wrong is looked at again in numpy.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def _library() -> Library:
 
 
 class Bulk:
-    """Operations on whole buffers of this process, with ``team``'s threads where they are large enough.
+    """Operations on whole buffers of this process, with ``team``'s threads where they are large
+    enough.
 
     Arrays are contiguous. One call at a time, and none while a kernel runs on the team.
     """
@@ -44,30 +46,41 @@ class Bulk:
     def __init__(self, team: Team) -> None:
         self._team = team
         self._addresses = _library().addresses
-        self._results: npt.NDArray[np.uint64] = np.zeros((team.threads, RESULT_BYTES // 8), np.uint64)
+        self._results: npt.NDArray[np.uint64] = np.zeros(
+            (team.threads, RESULT_BYTES // 8), np.uint64
+        )
 
     def fill(self, to: npt.NDArray[Any], byte: int) -> None:
         """Set every byte of an array."""
         self._run("tg_fill", to.nbytes, to.ctypes.data, byte, to.nbytes)
 
     def assign(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
-        """``to[...] = source``, of one shape and dtype, whatever their strides; they do not overlap."""
+        """``to[...] = source``, of one shape and dtype, whatever their strides; they do not
+        overlap.
+        """
         if to.shape != source.shape or to.dtype != source.dtype:
             raise InternalError(f"assign {source.dtype} {source.shape} to {to.dtype} {to.shape}")
         dims = _merged(to, source)
-        if to.itemsize not in (1, 2, 4, 8) or to.nbytes < _SHARED_BYTES or not 1 <= len(dims) <= MOST_DIMS:
+        if (
+            to.itemsize not in (1, 2, 4, 8)
+            or to.nbytes < _SHARED_BYTES
+            or not 1 <= len(dims) <= MOST_DIMS
+        ):
             to[...] = source
             return
         *outer, (row, to_step, from_step) = dims
         rows = math.prod(extent for extent, _, _ in outer)
         table = np.array(outer or [(1, 0, 0)], np.int64)
         self._run(
-            f"tg_stride{to.itemsize}", to.nbytes, to.ctypes.data, source.ctypes.data, row, to_step, from_step,
+            f"tg_stride{to.itemsize}", to.nbytes, to.ctypes.data, source.ctypes.data, row, to_step,
+            from_step,
             rows, len(outer), table.ctypes.data,
         )  # fmt: skip
 
     def digest(self, arrays: Iterable[npt.NDArray[Any]]) -> str:
-        """Of the bytes of arrays, in order: equal ones for equal bytes, with teams of one size; hexadecimal."""
+        """Of the bytes of arrays, in order: equal ones for equal bytes, with teams of one size;
+        hexadecimal.
+        """
         whole = hashlib.blake2b(digest_size=16)
         for array in arrays:
             data = array.view(np.uint8)
@@ -97,7 +110,12 @@ class Bulk:
                 return None
             picked, (expected, allowed) = picked[~bar.special], bar.finite
         found = self._run(
-            "tg_judge", 5 * picked.nbytes, picked.ctypes.data, expected.ctypes.data, allowed.ctypes.data, picked.size
+            "tg_judge",
+            5 * picked.nbytes,
+            picked.ctypes.data,
+            expected.ctypes.data,
+            allowed.ctypes.data,
+            picked.size,
         )
         return float(found[:, 1].view(np.float64).max()) if found[:, 0].all() else None
 
@@ -110,7 +128,9 @@ class Bulk:
 
 
 def _merged(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
-    """(extent, step of to, step of source) of each dimension, those that are one in both arrays made one."""
+    """(extent, step of to, step of source) of each dimension, those that are one in both arrays
+    made one.
+    """
     dims: list[tuple[int, int, int]] = []
     for extent, t, f in zip(to.shape, to.strides, source.strides, strict=True):
         if extent == 1:

@@ -1,7 +1,9 @@
-"""LLVM IR text to machine code, as a pure function: (text, target, level) gives object bytes, or a CompileFailure.
+"""LLVM IR text to machine code, as a pure function: (text, target, level) gives object bytes, or a
+CompileFailure.
 
-The renderer has already scheduled the loops, keeps registers as values and computes an address once, so little is left
-to clean up (inline, fold control flow, drop what is dead); nothing here unrolls or vectorises.
+The renderer has already scheduled the loops, keeps registers as values and computes an address
+once, so little is left to clean up (inline, fold control flow, drop what is dead); nothing here
+unrolls or vectorises.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ OptLevel = Literal[0, 1, 2, 3]
 Stage = Literal["parse", "passes", "emit"]
 
 PIPELINE = 5
-"""Bumped when a list of passes below changes: objects and measurements of another list are another compiler's."""
+"""Bumped when a list of passes below changes: objects and measurements of another list are
+another compiler's.
+"""
 
 _MAX_MESSAGE = 4000
 
@@ -31,9 +35,9 @@ _ROOM_BYTES = 16 << 20
 _ROOM_PER_BYTE = {0: 256, 1: 256, 2: 1024, 3: 1024}
 """Memory that compiling may take, by level, for each byte of IR text and besides.
 
-Measured on straight-line programs of 4 KB to 1.9 MB of text, all memory by byte of text: at level 1 28 to 93 bytes,
-chains of volatile scalars 154 (634 KB) and 265 (122 KB); at level 2 up to 349, the chains 538 and 649.
-LLVM ends the process where it is refused memory, so it is asked for before.
+Measured on straight-line programs of 4 KB to 1.9 MB of text, all memory by byte of text: at level 1
+28 to 93 bytes, chains of volatile scalars 154 (634 KB) and 265 (122 KB); at level 2 up to 349, the
+chains 538 and 649. LLVM ends the process where it is refused memory, so it is asked for before.
 """
 
 
@@ -45,7 +49,10 @@ def compiler_version() -> str:
     """The compiler in words: the llvmlite release, the LLVM inside it, and our list of passes."""
     import llvmlite
 
-    return f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(map(str, llvm.llvm_version_info))} passes-{PIPELINE}"
+    return (
+        f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(map(str, llvm.llvm_version_info))} "
+        f"passes-{PIPELINE}"
+    )
 
 
 def compile_llvm(
@@ -57,13 +64,15 @@ def compile_llvm(
 ) -> bytes:
     """Compile LLVM IR text to an ELF relocatable object for ``target``.
 
-    ``opt_level``: 0 code generation only; 1 a short function pipeline (simplifycfg, dce and loop-simplify: a tenth of
-    the time of 2's passes) and code generation that leaves loop counters as they are; 2 LLVM's O1 module pipeline with
-    loop-invariant motion; 3 its O2. Needs no device.
-    ``watch`` is told when each stage is over. ``killable``: LLVM may end this process where memory runs out.
+    ``opt_level``: 0 code generation only; 1 a short function pipeline (simplifycfg, dce and
+    loop-simplify: a tenth of the time of 2's passes) and code generation that leaves loop counters
+    as they are; 2 LLVM's O1 module pipeline with loop-invariant motion; 3 its O2. Needs no device.
+    ``watch`` is told when each stage is over. ``killable``: LLVM may end this process where memory
+    runs out.
 
-    Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can not be selected;
-    MemoryError when the system would not give the memory that compiling may take, unless ``killable``.
+    Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can
+    not be selected; MemoryError when the system would not give the memory that compiling may take,
+    unless ``killable``.
     """
     if not killable:
         _need_memory(_ROOM_BYTES + _ROOM_PER_BYTE[opt_level] * len(text))
@@ -80,9 +89,10 @@ def compile_llvm(
 def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> str:
     """Assembly of a kernel, for tests that look at instructions.
 
-    ``source`` is LLVM IR text, printed as LLVM would assemble it, or an object from ``compile_llvm``, disassembled
-    section by section with the ``objdump`` of the system's binutils if there is one.
-    Raises CompileFailure for text that does not compile, and for an object where no disassembler is installed.
+    ``source`` is LLVM IR text, printed as LLVM would assemble it, or an object from
+    ``compile_llvm``, disassembled section by section with the ``objdump`` of the system's binutils
+    if there is one. Raises CompileFailure for text that does not compile, and for an object where
+    no disassembler is installed.
     """
     if isinstance(source, bytes):
         return _disassemble(source)
@@ -91,7 +101,9 @@ def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> st
         return str(machine.emit_assembly(module))
 
 
-def _optimised(text: str, target: Target, opt_level: OptLevel, watch: Callable[[Stage], None]) -> tuple[Any, Any]:
+def _optimised(
+    text: str, target: Target, opt_level: OptLevel, watch: Callable[[Stage], None]
+) -> tuple[Any, Any]:
     machine = _machine(target.arch, ",".join(target.features), opt_level)
     context = llvm.create_context()
     try:
@@ -112,7 +124,9 @@ def _optimised(text: str, target: Target, opt_level: OptLevel, watch: Callable[[
 
 
 def _need_memory(nbytes: int) -> None:
-    """Raise MemoryError unless ``nbytes`` can be mapped now: nothing is touched, and all is given back."""
+    """Raise MemoryError unless ``nbytes`` can be mapped now: nothing is touched, and all is given
+    back.
+    """
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
@@ -122,22 +136,28 @@ def _need_memory(nbytes: int) -> None:
 @cache
 def _light(machine: Any) -> tuple[Any, Any]:
     """The short pipeline of level 1, made once, and what it runs with."""
-    # No NewGVN, the only value numbering that llvmlite offers here: it miscompiles and fails its own assertions.
-    # No combining: code generation does it again, and kernels were as fast without (benchmarked over two models).
+    # No NewGVN, the only value numbering that llvmlite offers here: it miscompiles and fails its
+    # own assertions. No combining: code generation does it again, and kernels were as fast without
+    # (benchmarked over two models).
     passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()  # exp and its like: a call spills every register and loads every constant again
+    # exp and its like: a call spills every register and loads every constant again
+    passes.add_always_inliner_pass()
     passes.add_simplify_cfg_pass()
     passes.add_dead_code_elimination_pass()
     passes.add_loop_simplify_pass()  # a preheader for what code generation moves out of a loop
-    return passes, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    return passes, llvm.create_pass_builder(
+        machine, llvm.create_pipeline_tuning_options(speed_level=1)
+    )
 
 
-_LEFT_OUT = (("-disable-lsr=true", "-disable-lsr=false"), ("-disable-cgp=true", "-disable-cgp=false"),
+_LEFT_OUT = (("-disable-lsr=true", "-disable-lsr=false"),
+    ("-disable-cgp=true", "-disable-cgp=false"),
              ("-enable-misched=false", "-enable-misched=true"))  # fmt: skip
 """What code generation is asked to leave out, and how it is asked for that again.
 
-Loop strength reduction, preparation of the IR and machine scheduling take two fifths of the time and gain nothing here:
-loops, addresses and the order of instructions are the renderer's (decisions 0021 and 0023).
+Loop strength reduction, preparation of the IR and machine scheduling take two fifths of the time
+and gain nothing here: loops, addresses and the order of instructions are the renderer's (decisions
+0021 and 0023).
 """
 
 
@@ -145,7 +165,8 @@ loops, addresses and the order of instructions are the renderer's (decisions 002
 def _short() -> Iterator[None]:
     """Code generation without ``_LEFT_OUT``.
 
-    These are options of the whole process: llvmlite's lock, which each of its calls takes, keeps them from all others.
+    These are options of the whole process: llvmlite's lock, which each of its calls takes, keeps
+    them from all others.
     """
     with llvm.ffi.lib._lock:  # noqa: SLF001  # there is no public way to hold it
         for off, _ in _LEFT_OUT:
@@ -200,7 +221,9 @@ def _disassemble(image: bytes) -> str:
 
     tool = shutil.which("objdump") or shutil.which("llvm-objdump")
     if tool is None:
-        raise CompileFailure("disassembly of an object needs objdump (binutils); pass the LLVM IR text instead")
+        raise CompileFailure(
+            "disassembly of an object needs objdump (binutils); pass the LLVM IR text instead"
+        )
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(image)
         file.flush()

@@ -13,7 +13,9 @@ __all__ = ["Executable"]
 
 
 class Executable:
-    """A kernel in this process's memory. ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``.
+    """A kernel in this process's memory.
+
+    ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``.
 
     It is unmapped with its last reference at the latest.
     """
@@ -27,7 +29,8 @@ class Executable:
 
     @classmethod
     def load(cls, image: bytes, name: str, threads: int = 1) -> Executable:
-        """Link an object from ``compile_llvm`` that defines the kernel ``name``, which runs on so many threads.
+        """Link an object from ``compile_llvm`` that defines the kernel ``name``, which runs on so
+        many threads.
 
         Raises CompileFailure when ``image`` is no object or lacks a symbol.
         """
@@ -48,6 +51,9 @@ class Executable:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

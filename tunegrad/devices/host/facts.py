@@ -1,4 +1,6 @@
-"""What this machine is: the CPU target, how many threads it is fair to use, and the fingerprint of both."""
+"""What this machine is: the CPU target, how many threads it is fair to use, and the fingerprint of
+both.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _L1_BYTES, _L2_BYTES, _L3_BYTES = 32 << 10, 512 << 10, 8 << 20
 
 
 def host_target(threads: int | None = None) -> Target:
-    """The Target of this machine's CPU for kernels of up to ``threads`` threads (default: ``default_threads``).
+    """The Target of this machine's CPU for kernels of up to ``threads`` threads (default:
+    ``default_threads``).
 
     Raises DeviceError for less than one thread.
     """
@@ -54,9 +57,10 @@ def host_target(threads: int | None = None) -> Target:
 def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
     """The store's key for measurements of ``target`` on this machine.
 
-    ``numerics`` names what the renderer lets the compiler do to floating point. Each field, and why it is one, stands
-    in docs/STORE.md. The kernel's release is left out: it changes at every update and has no say in the generated code.
-    tunegrad's own lowering is the space version, which the store keeps beside the fingerprint.
+    ``numerics`` names what the renderer lets the compiler do to floating point. Each field, and why
+    it is one, stands in docs/STORE.md. The kernel's release is left out: it changes at every update
+    and has no say in the generated code. tunegrad's own lowering is the space version, which the
+    store keeps beside the fingerprint.
     """
     allowed = os.sched_getaffinity(0)
     cpu = processor_of(allowed)
@@ -99,7 +103,9 @@ def default_threads() -> int:
 
 
 def cpu_limit(group: Path | None = None, membership: Path = Path("/proc/self/cgroup")) -> int:
-    """Whole CPUs the cgroup's quota (v2 or v1) allows, rounded up; the number of allowed cores when there is none."""
+    """Whole CPUs the cgroup's quota (v2 or v1) allows, rounded up; the number of allowed cores when
+    there is none.
+    """
     allowed = len(os.sched_getaffinity(0))
     roots = (group,) if group is not None else tuple(_groups(membership))
     for root in roots:
@@ -127,7 +133,10 @@ def _groups(membership: Path) -> list[Path]:
 def _read_quota(root: Path) -> tuple[int, int]:
     words = _read(root / "cpu.max").split()
     if len(words) != 2:
-        words = [_read(root / "cpu.cfs_quota_us").strip(), _read(root / "cpu.cfs_period_us").strip()]
+        words = [
+            _read(root / "cpu.cfs_quota_us").strip(),
+            _read(root / "cpu.cfs_period_us").strip(),
+        ]
     try:
         return int(words[0]), int(words[1])
     except ValueError:  # "max", or no such file
@@ -135,7 +144,8 @@ def _read_quota(root: Path) -> tuple[int, int]:
 
 
 def cpu_quota(roots: Sequence[Path]) -> str:
-    """CPUs that cgroups let this process use, the least of them, as ``1.5``; ``none`` where they set no limit.
+    """CPUs that cgroups let this process use, the least of them, as ``1.5``; ``none`` where they
+    set no limit.
 
     ``unknown`` where no cgroup can be seen: somebody outside may set one.
     """
@@ -154,7 +164,9 @@ def _quota_text() -> str:
 
 @cache
 def _features() -> tuple[str, ...]:
-    return tuple(sorted(llvm.get_host_cpu_features().flatten().split(","), key=lambda name: name[1:]))
+    return tuple(
+        sorted(llvm.get_host_cpu_features().flatten().split(","), key=lambda name: name[1:])
+    )
 
 
 def _vectors(features: frozenset[str]) -> tuple[int, int]:

@@ -1,10 +1,12 @@
-"""Object bytes into this process: all parts of one object in one region of memory, freed on request.
+"""Object bytes into this process: all parts of one object in one region of memory, freed on
+request.
 
       code  stubs | constants  slots | data         pages: read and run | read | read and write
-      └── relocations reach every part of the region; what lies elsewhere is called by stub and found by slot
+      └── relocations reach every part of the region; the rest is called by stub, found by slot
 
-LLVM's own linkers end the process where an object is damaged (both of them) or its parts lie far apart (the older one),
-and keep some memory of every object they ever linked. Here whatever fails is an exception and nothing is kept.
+LLVM's own linkers end the process where an object is damaged (both of them) or its parts lie far
+apart (the older one), and keep some memory of every object they ever linked. Here whatever fails is
+an exception and nothing is kept.
 """
 
 from __future__ import annotations
@@ -41,17 +43,20 @@ class Library:
     __slots__ = ("__weakref__", "_release", "addresses")
 
     def __init__(self, image: bytes, exports: Iterable[str], imports: Mapping[str, int]) -> None:
-        """Link ``image``; ``imports`` maps undefined symbols to addresses, others come from this process (libc, libm).
+        """Link ``image``; ``imports`` maps undefined symbols to addresses, others come from this
+        process (libc, libm).
 
-        Raises CompileFailure when the bytes are no object of this machine, damaged, or a symbol is missing;
-        MemoryError when there is no memory for them.
+        Raises CompileFailure when the bytes are no object of this machine, damaged, or a symbol is
+        missing; MemoryError when there is no memory for them.
         """
         wanted = tuple(exports)
         try:
             placed = _link(image, imports, wanted)
         except CompileFailure as error:
             raise CompileFailure(f"linking {', '.join(wanted)}: {error}") from error
-        self.addresses: dict[str, int] = {name: placed.address + at for name, at in placed.exports.items()}
+        self.addresses: dict[str, int] = {
+            name: placed.address + at for name, at in placed.exports.items()
+        }
         self._release = weakref.finalize(self, _unmap, placed.address, placed.plan.size)
         self._release.atexit = False  # threads may run in it until the process is gone
 
@@ -63,7 +68,9 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where each part lies, in bytes from the start of the region. ``stubs`` and ``slots`` go by symbol.
+    """Where each part lies, in bytes from the start of the region.
+
+    ``stubs`` and ``slots`` go by symbol.
 
     Code ends at ``code_end``, constants at ``constants_end``: both on a page.
     """
@@ -95,9 +102,13 @@ def _link(image: bytes, imports: Mapping[str, int], wanted: Iterable[str]) -> _P
     """Place an object in new memory, or raise and leave nothing behind."""
     machine, found = _host(), read_object(image)
     if found.machine != machine.number:
-        raise CompileFailure(f"object of ELF machine {found.machine}, not {machine.number} ({machine.name})")
+        raise CompileFailure(
+            f"object of ELF machine {found.machine}, not {machine.number} ({machine.name})"
+        )
     plan = _plan(found, machine)
-    externals = {i: _resolve(found.symbols[i].name, imports) for i in plan.slots if found.symbols[i].external}
+    externals = {
+        i: _resolve(found.symbols[i].name, imports) for i in plan.slots if found.symbols[i].external
+    }
     exports = {name: _export(name, found, plan) for name in wanted}
     placed = _Placed(found, plan, machine, _map(plan.size), externals, exports)
     try:
@@ -125,7 +136,10 @@ def _rule(machine: Machine, relocation: Relocation) -> Rule:
 
 
 def _plan(found: ElfObject, machine: Machine) -> _Plan:
-    """Give every part its place. Raises CompileFailure for an object of more than ``_MOST_BYTES``."""
+    """Give every part its place.
+
+    Raises CompileFailure for an object of more than ``_MOST_BYTES``.
+    """
     stubbed: dict[int, None] = {}
     slotted: dict[int, None] = {}
     for relocation in found.relocations:
@@ -149,7 +163,9 @@ def _plan(found: ElfObject, machine: Machine) -> _Plan:
 
 
 def _row(at: dict[int, int], sections: Iterable[Section], start: int) -> int:
-    """Place sections one after another from ``start`` on; where the next may start, on a multiple of ``_ALIGN``."""
+    """Place sections one after another from ``start`` on; where the next may start, on a multiple
+    of ``_ALIGN``.
+    """
     for section in sections:
         at[section.index] = _up(start, max(_ALIGN, section.align))
         start = at[section.index] + section.size
@@ -167,13 +183,20 @@ def _resolve(name: str, imports: Mapping[str, int]) -> int:
         try:
             address = ctypes.cast(_process()[name], ctypes.c_void_p).value
         except AttributeError as error:
-            raise CompileFailure(f"symbol {name}: defined neither here nor in this process") from error
+            raise CompileFailure(
+                f"symbol {name}: defined neither here nor in this process"
+            ) from error
     return address or 0
 
 
 def _export(name: str, found: ElfObject, plan: _Plan) -> int:
     for symbol in found.symbols:
-        if symbol.name == name and not symbol.local and symbol.section is not None and symbol.section in plan.sections:
+        if (
+            symbol.name == name
+            and not symbol.local
+            and symbol.section is not None
+            and symbol.section in plan.sections
+        ):
             return plan.sections[symbol.section] + symbol.value
     raise CompileFailure(f"symbol {name}: the object does not define it")
 
@@ -190,7 +213,9 @@ def _fill(placed: _Placed) -> None:
     for symbol, at in plan.slots.items():
         struct.pack_into("<Q", memory, at, _target(placed, symbol))
     for symbol, at in plan.stubs.items():
-        placed.machine.write_stub(memory[at : at + STUB_BYTES], address + at, address + plan.slots[symbol])
+        placed.machine.write_stub(
+            memory[at : at + STUB_BYTES], address + at, address + plan.slots[symbol]
+        )
     for relocation in placed.object.relocations:
         _relocate(placed, relocation, parts[relocation.section])
 
@@ -198,7 +223,9 @@ def _fill(placed: _Placed) -> None:
 def _relocate(placed: _Placed, relocation: Relocation, part: memoryview) -> None:
     rule, symbol = _rule(placed.machine, relocation), relocation.symbol
     if relocation.offset + rule.width > len(part):
-        raise CompileFailure(f"{rule.name} at {relocation.offset} of a section of {len(part)} bytes")
+        raise CompileFailure(
+            f"{rule.name} at {relocation.offset} of a section of {len(part)} bytes"
+        )
     if rule.by == "slot":
         to = placed.address + placed.plan.slots[symbol]
     elif rule.by == "stub" and symbol in placed.plan.stubs:
@@ -222,12 +249,17 @@ def _target(placed: _Placed, index: int) -> int:
         return symbol.value
     start = placed.plan.sections.get(symbol.section)
     if start is None:
-        raise CompileFailure(f"symbol {symbol.name or index}: its section {symbol.section} is not loaded")
+        raise CompileFailure(
+            f"symbol {symbol.name or index}: its section {symbol.section} is not loaded"
+        )
     return placed.address + start + symbol.value
 
 
 def _map(size: int) -> int:
-    """New memory that can be written. By hand: a ``mmap.mmap`` would be unmapped while the interpreter is torn down."""
+    """New memory that can be written.
+
+    By hand: a ``mmap.mmap`` would be unmapped while the interpreter is torn down.
+    """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address = _process().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if address is None or address == _MAP_FAILED:
@@ -238,9 +270,13 @@ def _map(size: int) -> int:
 def _protect(address: int, plan: _Plan) -> None:
     """Let code run and constants be read; nothing is both written and run.
 
-    Where caches of instructions are not coherent (aarch64), Linux cleans them as pages become executable.
+    Where caches of instructions are not coherent (aarch64), Linux cleans them as pages become
+    executable.
     """
-    spans = ((0, plan.code_end, mmap.PROT_READ | mmap.PROT_EXEC), (plan.code_end, plan.constants_end, mmap.PROT_READ))
+    spans = (
+        (0, plan.code_end, mmap.PROT_READ | mmap.PROT_EXEC),
+        (plan.code_end, plan.constants_end, mmap.PROT_READ),
+    )
     for start, end, rights in spans:
         if start < end and _process().mprotect(address + start, end - start, rights) != 0:
             code = ctypes.get_errno()

@@ -1,11 +1,14 @@
-"""What Linux says of the processors that this process may use: which they are, and how they are shared.
+"""What Linux says of the processors that this process may use: which they are, and how they are
+shared.
 
     /proc/cpuinfo                      -->  vendor, family, model, stepping, name, microcode (x86)
-                                            implementer, architecture, part, variant and revision (aarch64, from MIDR)
+                                            implementer, architecture, part, variant and revision
+                                            (aarch64, from MIDR)
     /sys/devices/system/cpu            -->  physical cores, threads of a core that are on
     /sys/kernel/mm/transparent_hugepage -> whether memory comes in huge pages
 
-What a virtual machine or a container hides is ``unknown``: two unknowns of otherwise equal machines are equal.
+What a virtual machine or a container hides is ``unknown``: two unknowns of otherwise equal machines
+are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """Facts as text; where allowed processors differ (big and little cores), every value once, joined by ``+``.
+    """Facts as text; where allowed processors differ (big and little cores), every value once,
+    joined by ``+``.
 
     ``smt``: threads of a core that are on, the most of any core. ``cores``: physical ones.
     """
@@ -44,7 +48,9 @@ class Processor:
 
 
 def processor_of(allowed: Collection[int]) -> Processor:
-    """The processors with these numbers. /proc and /sys are read once in a process for each set of numbers."""
+    """The processors with these numbers. /proc and /sys are read once in a process for each set of
+    numbers.
+    """
     return _known(frozenset(allowed), _CPUINFO, _CPUS, _HUGE_PAGES)
 
 
@@ -60,7 +66,9 @@ def _known(allowed: frozenset[int], cpuinfo: Path, cpus: Path, huge_pages: Path)
 
 
 def parse_cpuinfo(text: str, allowed: Collection[int]) -> dict[str, str]:
-    """vendor, family, model, stepping, name and microcode of the allowed processors, by the text of /proc/cpuinfo."""
+    """vendor, family, model, stepping, name and microcode of the allowed processors, by the text of
+    /proc/cpuinfo.
+    """
     blocks = [_facts(block) for block in text.split("\n\n")]
     of_cpus = [facts for facts in blocks if facts.get("processor", "").isdigit()]
     mine = [facts for facts in of_cpus if int(facts["processor"]) in allowed] or of_cpus
@@ -87,7 +95,9 @@ _ARM: Mapping[str, tuple[str, ...]] = {
 
 
 def physical_core(cpu: int, cpus: Path = _CPUS) -> tuple[str, str]:
-    """What tells a processor's core apart from others: its package and its number; its own number without any."""
+    """What tells a processor's core apart from others: its package and its number; its own number
+    without any.
+    """
     topology = cpus / f"cpu{cpu}" / "topology"
     core = _read(topology / "core_id").strip()
     return _read(topology / "physical_package_id").strip(), core or f"cpu{cpu}"
@@ -100,7 +110,9 @@ def _physical_cores(allowed: frozenset[int], cpus: Path) -> str:
 
 
 def _threads_of_a_core(allowed: frozenset[int], cpus: Path) -> str:
-    counts = [_count(_read(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list")) for cpu in allowed]
+    counts = [
+        _count(_read(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list")) for cpu in allowed
+    ]
     return str(max(counts)) if counts and min(counts) > 0 else UNKNOWN
 
 

@@ -1,10 +1,14 @@
-"""How one place in a linked object is patched towards a symbol: the relocations that LLVM emits for kernels.
+"""How one place in a linked object is patched towards a symbol: the relocations that LLVM emits for
+kernels.
 
-    kind    a number of the machine's ELF supplement    -->   Rule: how the symbol is reached, and what is written
-    stub    code beside the object that jumps through a slot of its table of addresses: a call reaches any address
+    kind  a number of the machine's ELF supplement --> Rule: how the symbol is reached, and what is
+                                                       written
+    stub  code beside the object that jumps through a slot of its table of addresses: a call reaches
+          any address
 
-Sources: System V ABI, AMD64 supplement, table 4.9; ELF for the Arm 64-bit Architecture, tables 5 to 10. Both machines
-use the small code model: an object's parts lie within 2 GiB of one another, what lies elsewhere is reached by a slot.
+Sources: System V ABI, AMD64 supplement, table 4.9; ELF for the Arm 64-bit Architecture, tables 5 to
+10. Both machines use the small code model: an object's parts lie within 2 GiB of one another, what
+lies elsewhere is reached by a slot.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ Raises CompileFailure where the value does not fit.
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``width`` bytes are patched. ``by``: towards the symbol, its stub where it is external, or its slot."""
+    """``width`` bytes are patched.
+
+    ``by``: towards the symbol, its stub where it is external, or its slot.
+    """
 
     name: str
     width: int
@@ -99,14 +106,18 @@ def _low12(shift: int) -> Patch:
     def patch(data: memoryview, at: int, value: int, _: int) -> None:
         low = value & 0xFFF
         if low % (1 << shift):
-            raise CompileFailure(f"address {value:#x}: not a multiple of {1 << shift}, as the access asks")
+            raise CompileFailure(
+                f"address {value:#x}: not a multiple of {1 << shift}, as the access asks"
+            )
         _set_bits(data, at, 0x003FFC00, low >> shift << 10)
 
     return patch
 
 
 def _stub_arm(data: memoryview, stub: int, slot: int) -> None:
-    struct.pack_into("<III", data, 0, 0x90000010, 0xF9400210, 0xD61F0200)  # adrp x16; ldr x16, [x16]; br x16
+    struct.pack_into(
+        "<III", data, 0, 0x90000010, 0xF9400210, 0xD61F0200
+    )  # adrp x16; ldr x16, [x16]; br x16
     _page21(data, 0, slot, stub)
     _low12(3)(data, 4, slot, stub + 4)
 

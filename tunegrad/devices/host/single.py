@@ -1,4 +1,6 @@
-"""One program, run once in this process on this thread: for references, which no candidate's device has a part in."""
+"""One program, run once in this process on this thread: for references, which no candidate's device
+has a part in.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _one_compiles = threading.Lock()
 
 
 def run_on_host(program: Program, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of a program of one thread, lowered for ``ir.target``s of this machine; flat arrays in and out.
+    """The outputs of a program of one thread, lowered for ``ir.target``s of this machine; flat
+    arrays in and out.
 
     Raises CompileFailure where it can not be compiled.
     """
@@ -40,7 +43,9 @@ def run_on_host(program: Program, arrays: Mapping[str, Array]) -> dict[str, Arra
     table = BufferTable([buffers[b.name].address for b in program.params])
     workspace = Buffer(workspace_bytes(program))
     with Executable.load(image, program.name) as executable:
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+        entry = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        )
         entry(executable.address)(table.address, workspace.address, 0, None)
     outputs = (b for b in program.params if b.role in ("out", "inout"))
     return {b.name: buffers[b.name].array(b.dtype.name).copy() for b in outputs}

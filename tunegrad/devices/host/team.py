@@ -1,8 +1,10 @@
-"""The native thread team: launches, times and runs plans of compiled kernels with no Python in between.
+"""The native thread team: launches, times and runs plans of compiled kernels with no Python in
+between.
 
-A kernel is ``void name(ptr buffers, ptr workspace, i64 tid, ptr team)``, called once per thread of a launch. The
-calling thread is thread 0; the others are pthreads that live as long as the team, spin briefly after each launch and
-then sleep. ``native_ir`` holds the code; it is compiled once per process.
+A kernel is ``void name(ptr buffers, ptr workspace, i64 tid, ptr team)``, called once per thread of
+a launch. The calling thread is thread 0; the others are pthreads that live as long as the team,
+spin briefly after each launch and then sleep. ``native_ir`` holds the code; it is compiled once per
+process.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 
 
 class _Runtime:
-    """The compiled runtime of this process: one ctypes function per entry point of ``native_ir``."""
+    """The compiled runtime of this process: one ctypes function per entry point of
+    ``native_ir``.
+    """
 
     def __init__(self) -> None:
         import llvmlite.binding as llvm
@@ -53,7 +57,9 @@ class _Runtime:
         try:
             text = runtime_text(machine, features)
         except KeyError:
-            raise DeviceError(f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64") from None
+            raise DeviceError(
+                f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
+            ) from None
         host = Target("cpu", "cpu", llvm.get_host_cpu_name(), features)
         self.library = Library(compile_llvm(text, host), EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -73,7 +79,10 @@ def barrier_address() -> int:
 
 
 class BufferTable:
-    """The buffer table of launches: one address per parameter, in order. It keeps ``owners`` alive with itself."""
+    """The buffer table of launches: one address per parameter, in order.
+
+    It keeps ``owners`` alive with itself.
+    """
 
     __slots__ = ("_table", "owners")
 
@@ -92,7 +101,9 @@ class BufferTable:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One entry of a plan: addresses of the kernel, its buffer table and its workspace, and its thread count."""
+    """One entry of a plan: addresses of the kernel, its buffer table and its workspace, and its
+    thread count.
+    """
 
     address: int
     buffers: int
@@ -101,13 +112,18 @@ class Launch:
 
 
 class Plan:
-    """Launches in order, laid out for the native runner. Holds no reference to code or buffers: the caller does."""
+    """Launches in order, laid out for the native runner.
+
+    Holds no reference to code or buffers: the caller does.
+    """
 
     __slots__ = ("_table", "entries")
 
     def __init__(self, entries: Sequence[Launch]) -> None:
         self.entries = tuple(entries)
-        flat = [word for e in self.entries for word in (e.address, e.buffers, e.workspace, e.threads)]
+        flat = [
+            word for e in self.entries for word in (e.address, e.buffers, e.workspace, e.threads)
+        ]
         self._table = np.array(flat or [0] * (ENTRY_BYTES // 8), dtype=np.uint64)
 
     @property
@@ -124,15 +140,19 @@ class Plan:
 
 
 class Team:
-    """A persistent team of native threads. One launch at a time; concurrent callers wait for each other.
+    """A persistent team of native threads.
 
-    ``cpus``: the core of each thread, thread 0 first; default: the allowed cores in order, helpers only (the caller
-    is pinned where ``pin_caller`` is set: right for a timing worker, wrong inside a user's process). Pinning that
-    the system refuses is skipped. More threads than allowed cores are not pinned at all.
-    Raises DeviceError when the system does not give that many threads.
+    One launch at a time; concurrent callers wait for each other.
+
+    ``cpus``: the core of each thread, thread 0 first; default: the allowed cores in order, helpers
+    only (the caller is pinned where ``pin_caller`` is set: right for a timing worker, wrong inside
+    a user's process). Pinning that the system refuses is skipped. More threads than allowed cores
+    are not pinned at all. Raises DeviceError when the system does not give that many threads.
     """
 
-    def __init__(self, threads: int, cpus: Sequence[int] | None = None, pin_caller: bool = False) -> None:
+    def __init__(
+        self, threads: int, cpus: Sequence[int] | None = None, pin_caller: bool = False
+    ) -> None:
         if threads < 1:
             raise DeviceError(f"Team(threads={threads}): at least 1")
         self.threads = threads
@@ -166,8 +186,13 @@ class Team:
         self._finalizer()
         self._handle = None
 
-    def run(self, address: int, buffers: int, workspace: int = 0, threads: int | None = None) -> None:
-        """Launch once and wait. ``buffers`` is the address of the buffer table; ``threads`` at most the team's."""
+    def run(
+        self, address: int, buffers: int, workspace: int = 0, threads: int | None = None
+    ) -> None:
+        """Launch once and wait.
+
+        ``buffers`` is the address of the buffer table; ``threads`` at most the team's.
+        """
         count = self._count(threads)
         with self._lock:
             self._part()
@@ -180,11 +205,16 @@ class Team:
         inner: int = 1,
         cold: Sequence[tuple[int, int]] = (),
     ) -> tuple[float, ...]:
-        """Seconds of each of ``samples`` samples; a sample is ``inner`` back-to-back launches, divided out.
+        """Seconds of each of ``samples`` samples; a sample is ``inner`` back-to-back launches,
+        divided out.
 
         ``cold``: memory, as (address, bytes), that is dropped from all caches before every sample.
         """
-        count, seconds, ranges = self._count(launch.threads), np.zeros(max(1, samples)), _ranges(cold)
+        count, seconds, ranges = (
+            self._count(launch.threads),
+            np.zeros(max(1, samples)),
+            _ranges(cold),
+        )
         with self._lock:
             self._part()
             _runtime().functions["tg_time"](
@@ -226,8 +256,9 @@ class Team:
     def _part(self) -> None:
         """Leave a helper's core.
 
-        The caller is not pinned, and where it shares a core with a pinned helper the system may take a second to part
-        them; moving to the core that is kept for it, and being let go again, is at once.
+        The caller is not pinned, and where it shares a core with a pinned helper the system may
+        take a second to part them; moving to the core that is kept for it, and being let go again,
+        is at once.
         """
         if self.threads == 1 or _current_cpu() not in self._cpus[1:]:
             return

@@ -1,19 +1,23 @@
-"""The CPU runtime as LLVM IR text: a persistent thread team, its barrier, timing loops and plan runners.
+"""The CPU runtime as LLVM IR text: a persistent thread team, its barrier, timing loops and plan
+runners.
 
-There is no C compiler at the users', so the few hundred instructions that must not be Python are written here.
+There is no C compiler at the users', so the few hundred instructions that must not be Python are
+written here.
 
-Memory of a team (byte offsets, each group on its own cache lines), then one 64-byte record per thread:
+Memory of a team (byte offsets, each group on its own cache lines), then one 64-byte record per
+thread:
 
       0  i64 threads          64  i32 generation (futex)     128  i32 done
     192  i32 barrier count   256  i32 barrier generation     384  i32 sleepers
     320  ptr kernel, 328 ptr buffers, 336 ptr workspace, 344 i64 active, 352 i64 stop
    1024 + 64*tid: ptr team, i64 tid, i32 cpu, i64 pthread
 
-A launch stores the job, bumps the generation and takes part as thread 0. Every helper answers every launch that
-involves more than one thread, also those with tid >= active, so a job is never overwritten while someone reads it.
-Sleeping and waking follow Dekker: the helper announces itself in ``sleepers`` and then compares the generation
-(inside the kernel's futex wait); the launcher bumps the generation and then reads ``sleepers``; both sequentially
-consistent, so one of them sees the other.
+A launch stores the job, bumps the generation and takes part as thread 0. Every helper answers every
+launch that involves more than one thread, also those with tid >= active, so a job is never
+overwritten while someone reads it. Sleeping and waking follow Dekker: the helper announces itself
+in ``sleepers`` and then compares the generation (inside the kernel's futex wait); the launcher
+bumps the generation and then reads ``sleepers``; both sequentially consistent, so one of them sees
+the other.
 """
 
 from __future__ import annotations
@@ -495,12 +499,14 @@ out:
 """
 
 
-def runtime_text(machine: str, features: Sequence[str] = (), spin_us: int = 80, barrier_spins: int = 4096) -> str:
+def runtime_text(
+    machine: str, features: Sequence[str] = (), spin_us: int = 80, barrier_spins: int = 4096
+) -> str:
     """The runtime's module for ``machine`` (``platform.machine()``): x86_64 or aarch64 Linux.
 
-    ``features``: of the target, as LLVM writes them; a core with ``clflushopt`` drops cache lines several at a time.
-    ``spin_us``: how long an idle helper spins before it sleeps; ``barrier_spins``: pauses before a waiter yields.
-    Raises KeyError for another architecture.
+    ``features``: of the target, as LLVM writes them; a core with ``clflushopt`` drops cache lines
+    several at a time. ``spin_us``: how long an idle helper spins before it sleeps;
+    ``barrier_spins``: pauses before a waiter yields. Raises KeyError for another architecture.
     """
     values = {
         "@FUTEX@": str(_FUTEX[machine]),

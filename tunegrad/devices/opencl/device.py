@@ -1,4 +1,5 @@
-"""OpenCL devices as values: which there are, what they can do, and how programs become binaries of their drivers.
+"""OpenCL devices as values: which there are, what they can do, and how programs become binaries of
+their drivers.
 
 pyopencl is imported when a device is looked for or opened. Compiling needs the driver, and so the
 device: compile workers load it, too.
@@ -38,7 +39,9 @@ _MAX_MESSAGE = 4000
 OPTIONS = ("-cl-std=CL1.2",)
 
 _SIMULATOR = "Oclgrind"
-"""A platform that checks programs and takes a thousand times as long: the last one that is taken."""
+"""A platform that checks programs and takes a thousand times as long: the last one that is
+taken.
+"""
 
 _HOST_FIELDS = ("cpu_", "cores", "microcode", "smt", "thp", "page")
 """Fields of the host's fingerprint that change the answer where a CPU is the OpenCL device."""
@@ -68,13 +71,16 @@ class OpenClDevice:
     def describe(self) -> str:
         about, t = dict(self.identity), self.target
         return (
-            f"{about['platform']}: {about['name']}, {t.threads} compute units, groups of up to {t.max_local} items, "
+            f"{about['platform']}: {about['name']}, {t.threads} compute units, groups of up to "
+            f"{t.max_local} items, "
             f"{t.shared_bytes >> 10} KiB of local memory"
         )
 
     def fingerprint(self, numerics: str = "contract") -> Fingerprint:
         about = dict(self.identity)
-        extensions = hashlib.blake2b(",".join(self.target.features).encode(), digest_size=6).hexdigest()
+        extensions = hashlib.blake2b(
+            ",".join(self.target.features).encode(), digest_size=6
+        ).hexdigest()
         fields = {
             "device": "opencl",
             "arch": self.target.arch,
@@ -122,7 +128,9 @@ class OpenClDevice:
         cl = here.cl
         try:
             with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
-                built = cl.Program(here.context, lowered.text).build(options=list(OPTIONS), cache_dir=False)
+                built = cl.Program(here.context, lowered.text).build(
+                    options=list(OPTIONS), cache_dir=False
+                )
             (binary,) = built.get_info(cl.program_info.BINARIES)
         except cl.Error as error:
             text = str(error)[:_MAX_MESSAGE]
@@ -141,13 +149,15 @@ class OpenClDevice:
     def _check_resources(self, program: Program) -> None:
         if program.local > self.target.max_local:
             raise OutOfResources(
-                f"program {program.name}: {program.local} work-items, groups of {self.name} have up to "
+                f"program {program.name}: {program.local} work-items, groups of {self.name} "
+                "have up to "
                 f"{self.target.max_local}"
             )
         shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
         if shared > self.target.shared_bytes:
             raise OutOfResources(
-                f"program {program.name}: {shared} bytes shared, {self.name} has {self.target.shared_bytes}"
+                f"program {program.name}: {shared} bytes shared, {self.name} has "
+                f"{self.target.shared_bytes}"
             )
 
 
@@ -162,7 +172,10 @@ class Opened:
 
 @functools.lru_cache(maxsize=8)
 def opened(device: OpenClDevice) -> Opened:
-    """One context a device and process. Raises DeviceError where the device is not there, or is another one."""
+    """One context a device and process.
+
+    Raises DeviceError where the device is not there, or is another one.
+    """
     cl = _pyopencl()
     for raw in _raw(cl):
         if _identity(raw, cl) == device.identity:
@@ -177,7 +190,8 @@ def found() -> list[OpenClDevice]:
 
 
 def select(part: str) -> OpenClDevice:
-    """The device that stands after ``opencl:``, as a number or a part of its name; '' is the first one.
+    """The device that stands after ``opencl:``, as a number or a part of its name; '' is the first
+    one.
 
     A platform goes before its devices: on an Intel CPU, ``intel`` is Intel's driver and not PoCL.
     Raises DeviceError where there is none, or several have that in their names.
@@ -185,14 +199,19 @@ def select(part: str) -> OpenClDevice:
     devices = found()
     if not devices:
         raise DeviceError(
-            "device opencl: no OpenCL driver was found; a driver of your GPU makes one, or PoCL on any CPU: "
+            "device opencl: no OpenCL driver was found; a driver of your GPU makes one, or "
+            "PoCL on any CPU: "
             "pip install 'tunegrad[opencl]'"
         )
-    valid = "; ".join(f"{d.name} ({dict(d.identity)['platform']}, {dict(d.identity)['name']})" for d in devices)
+    valid = "; ".join(
+        f"{d.name} ({dict(d.identity)['platform']}, {dict(d.identity)['name']})" for d in devices
+    )
     if part.isdigit() or not part:
         number = int(part or 0)
         if number >= len(devices):
-            raise DeviceError(f"device opencl:{part}: this machine has {len(devices)} OpenCL devices: {valid}")
+            raise DeviceError(
+                f"device opencl:{part}: this machine has {len(devices)} OpenCL devices: {valid}"
+            )
         return devices[number]
     word = part.lower()
     named = [d for d in devices if word in dict(d.identity)["platform"].lower()]
@@ -208,7 +227,9 @@ def _pyopencl() -> Any:
     try:
         import pyopencl
     except ImportError as error:
-        raise DeviceError(f"device opencl needs pyopencl: pip install 'tunegrad[opencl]' ({error})") from error
+        raise DeviceError(
+            f"device opencl needs pyopencl: pip install 'tunegrad[opencl]' ({error})"
+        ) from error
     return pyopencl
 
 

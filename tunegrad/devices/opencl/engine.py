@@ -1,4 +1,5 @@
-"""An OpenCL device, open in this process: buffers between guard zones, kernels, and one queue in order.
+"""An OpenCL device, open in this process: buffers between guard zones, kernels, and one queue in
+order.
 
 allocate     guard | data, which kernels get as a sub-buffer | guard
 protect      the driver can not keep kernels from writing: a digest is kept, and compared when asked
@@ -37,11 +38,16 @@ _MOST_EVICTED = 64 << 20
 
 
 class ClMemory:
-    """See ``devices.device.Memory``. ``raw`` is what kernels get; ``whole`` has the guard zones, too."""
+    """See ``devices.device.Memory``.
+
+    ``raw`` is what kernels get; ``whole`` has the guard zones, too.
+    """
 
     __slots__ = ("_digest", "_engine", "_guard", "_owner", "nbytes", "raw", "whole")
 
-    def __init__(self, engine: OpenClEngine, raw: Any, nbytes: int, whole: Any, guard: int, owner: object) -> None:
+    def __init__(
+        self, engine: OpenClEngine, raw: Any, nbytes: int, whole: Any, guard: int, owner: object
+    ) -> None:
         self._engine, self.raw, self.nbytes, self.whole = engine, raw, nbytes, whole
         self._guard, self._owner = guard, owner
         self._digest = b""
@@ -71,7 +77,9 @@ class ClMemory:
         return ""
 
     def _content(self) -> bytes:
-        return hashlib.blake2b(self._engine.read_bytes(self.raw, self.nbytes).data, digest_size=16).digest()
+        return hashlib.blake2b(
+            self._engine.read_bytes(self.raw, self.nbytes).data, digest_size=16
+        ).digest()
 
 
 class ClCode:
@@ -89,7 +97,9 @@ class ClCode:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A kernel object with its arguments, of its own: setting one of another launch does not touch it."""
+    """A kernel object with its arguments, of its own: setting one of another launch does not touch
+    it.
+    """
 
     kernel: Any
     memories: tuple[ClMemory, ...]
@@ -127,13 +137,17 @@ class OpenClEngine:
                     self._set(raw, 0, 0, nbytes)
                 self.queue.finish()
             except (self.cl.MemoryError, self.cl.RuntimeError, self.cl.LogicError) as error:
-                raise MemoryError(f"buffer of {nbytes} bytes on {self.device.name}: {error}") from error
+                raise MemoryError(
+                    f"buffer of {nbytes} bytes on {self.device.name}: {error}"
+                ) from error
         return ClMemory(self, raw, nbytes, whole, guard, None)
 
     def part(self, memory: ClMemory, start: int, nbytes: int) -> ClMemory:
         """Of a sub-buffer there is no sub-buffer: it is one of the whole."""
         if start % self.align or memory.whole is None:
-            raise InternalError(f"part at {start} of memory on {self.device.name}: multiples of {self.align}")
+            raise InternalError(
+                f"part at {start} of memory on {self.device.name}: multiples of {self.align}"
+            )
         raw = memory.whole.get_sub_region(_GUARD_BYTES + start, max(1, nbytes))
         return ClMemory(self, raw, nbytes, None, GUARD, memory)
 
@@ -146,7 +160,9 @@ class OpenClEngine:
     def write(self, memory: ClMemory, values: Array) -> None:
         if values.nbytes:
             with self.lock:
-                self.cl.enqueue_copy(self.queue, memory.raw, np.ascontiguousarray(values), is_blocking=True)
+                self.cl.enqueue_copy(
+                    self.queue, memory.raw, np.ascontiguousarray(values), is_blocking=True
+                )
 
     def pack(self, pack: Pack, source: Array, memory: ClMemory, rest: int = 0) -> None:
         values = pack.run(source).view(np.uint8)
@@ -187,7 +203,9 @@ class OpenClEngine:
                 program = cl.Program(self.context, [raw], [image]).build(cache_dir=False)
                 kernel = cl.Kernel(program, compiled.entry)
         except (cl.Error, ValueError) as error:
-            raise CompileFailure(f"program {compiled.entry} on {self.device.name}: {error}") from error
+            raise CompileFailure(
+                f"program {compiled.entry} on {self.device.name}: {error}"
+            ) from error
         self._check_kernel(kernel, compiled)
         return ClCode(program, compiled)
 
@@ -206,7 +224,9 @@ class OpenClEngine:
         if items > most:
             raise OutOfResources(f"{name}: groups of {items} work-items, it runs in up to {most}")
 
-    def launch(self, code: ClCode, memories: Sequence[ClMemory], scratch: Sequence[ClMemory]) -> _Launch:
+    def launch(
+        self, code: ClCode, memories: Sequence[ClMemory], scratch: Sequence[ClMemory]
+    ) -> _Launch:
         kernel = self.cl.Kernel(code.program, code.compiled.entry)
         held = (*memories, *scratch)
         kernel.set_args(*(m.raw for m in held))
@@ -265,7 +285,9 @@ class OpenClEngine:
     def _evict(self) -> None:
         """Write more than the device's cache holds."""
         if self._spare is None:
-            self._spare = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size=self._cache_bytes)
+            self._spare = self.cl.Buffer(
+                self.context, self.cl.mem_flags.READ_WRITE, size=self._cache_bytes
+            )
         self._set(self._spare, 0, 0, self._cache_bytes)
 
 

@@ -1,4 +1,6 @@
-"""Peaks of an OpenCL device, measured by kernels written for nothing else: f32 FMA, read and triad."""
+"""Peaks of an OpenCL device, measured by kernels written for nothing else: f32 FMA, read and
+triad.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def measure_limits(engine: OpenClEngine) -> MachineLimits:
     def best_s(name: str, size: int, *arguments: Any) -> float:
         kernel = cl.Kernel(built, name)
         kernel.set_args(*arguments)
-        events = [cl.enqueue_nd_range_kernel(engine.queue, kernel, (size,), (_ITEMS,)) for _ in range(_SAMPLES)]
+        events = [
+            cl.enqueue_nd_range_kernel(engine.queue, kernel, (size,), (_ITEMS,))
+            for _ in range(_SAMPLES)
+        ]
         engine.queue.finish()
         return min(float(e.profile.end - e.profile.start) * 1e-9 for e in events)
 

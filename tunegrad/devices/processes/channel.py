@@ -1,7 +1,9 @@
-"""The one descriptor between this process and a worker that runs generated code, and what passes through it.
+"""The one descriptor between this process and a worker that runs generated code, and what passes
+through it.
 
-    here --> worker     lengths, pickle, arrays beside it           the worker trusts who started it
-    worker --> here     length, MessagePack of a given type         its length is bounded, and nothing of it is run
+    here --> worker  lengths, pickle, arrays beside it    the worker trusts who started it
+    worker --> here  length, MessagePack of a given type  its length is bounded, and nothing of it
+                                                          is run
 
 Reading and writing here has a deadline, so that half a frame, or no end of frames, holds nobody up.
 """
@@ -20,7 +22,17 @@ import msgspec
 
 from tunegrad.errors import InternalError
 
-__all__ = ["Channel", "ChannelClosed", "ForgedReply", "Kind", "Overdue", "Packed", "Request", "answer", "receive"]
+__all__ = [
+    "Channel",
+    "ChannelClosed",
+    "ForgedReply",
+    "Kind",
+    "Overdue",
+    "Packed",
+    "Request",
+    "answer",
+    "receive",
+]
 
 Kind = Literal["ready", "value", "failed"]
 
@@ -48,7 +60,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Packed:
-    """A request as bytes: its pickle, and the memory of its arrays as it is, which is neither copied nor pickled."""
+    """A request as bytes: its pickle, and the memory of its arrays as it is, which is neither
+    copied nor pickled.
+    """
 
     def __init__(self, request: Request) -> None:
         arrays: list[pickle.PickleBuffer] = []
@@ -64,7 +78,9 @@ class Packed:
 
 
 class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What comes back: the value as MessagePack of the type that was asked for, or text that says what failed."""
+    """What comes back: the value as MessagePack of the type that was asked for, or text that says
+    what failed.
+    """
 
     nonce: str
     kind: Kind
@@ -79,7 +95,10 @@ class Channel:
         self._most_bytes = most_bytes
 
     def quiet(self) -> bool:
-        """Whether nothing has come, and the other side is there. Nothing should come that was not asked for."""
+        """Whether nothing has come, and the other side is there.
+
+        Nothing should come that was not asked for.
+        """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN | select.POLLRDHUP)
         return not poll.poll(0)
@@ -96,7 +115,10 @@ class Channel:
             raise ChannelClosed from error
 
     def receive(self, nonce: str, reply_type: Any, end_s: float) -> tuple[Kind, Any]:
-        """(kind, value) of the reply to ``nonce``. Raises ChannelClosed, Overdue, and ForgedReply for anything else."""
+        """(kind, value) of the reply to ``nonce``.
+
+        Raises ChannelClosed, Overdue, and ForgedReply for anything else.
+        """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, end_s))
         if length > self._most_bytes:
             raise ForgedReply(f"a reply of {length} bytes: at most {self._most_bytes}")
@@ -104,7 +126,9 @@ class Channel:
             reply = msgspec.msgpack.decode(self._read(length, end_s), type=_Reply)
             if reply.nonce != nonce:
                 raise ForgedReply("a reply to something else")
-            value = msgspec.msgpack.decode(reply.body, type=reply_type if reply.kind == "value" else str)
+            value = msgspec.msgpack.decode(
+                reply.body, type=reply_type if reply.kind == "value" else str
+            )
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ForgedReply(f"a reply that is none: {error}") from error
         return reply.kind, value
@@ -131,7 +155,9 @@ class Channel:
 def receive(end: socket.socket) -> Request:
     """In the worker: the next request. Raises EOFError when there will be none."""
     (count,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
-    body, *arrays = [_exactly(end, n) for (n,) in _LENGTH.iter_unpack(_exactly(end, count * _LENGTH.size))]
+    body, *arrays = [
+        _exactly(end, n) for (n,) in _LENGTH.iter_unpack(_exactly(end, count * _LENGTH.size))
+    ]
     request = pickle.loads(body, buffers=arrays)  # noqa: S301  # from the process that started this one
     if not isinstance(request, Request):
         raise InternalError(f"worker: {type(request).__name__} is no Request")
@@ -144,8 +170,13 @@ def answer(end: socket.socket, nonce: str, kind: Kind, value: Any) -> None:
     end.sendall(_LENGTH.pack(len(frame)) + frame)
 
 
-def _exactly(end: socket.socket, count: int, before: Callable[[], None] = lambda: None) -> bytearray:
-    """So many bytes; ``before`` is called before each wait for some. Raises EOFError where there are less."""
+def _exactly(
+    end: socket.socket, count: int, before: Callable[[], None] = lambda: None
+) -> bytearray:
+    """So many bytes; ``before`` is called before each wait for some.
+
+    Raises EOFError where there are less.
+    """
     got = bytearray(count)
     view, at = memoryview(got), 0
     while at < count:

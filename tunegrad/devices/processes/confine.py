@@ -1,10 +1,12 @@
 """What a worker process is kept from: outliving its parent, and harming anything outside itself.
 
-    process starts --> begin: session, namespaces, no file to be written --> it imports, its threads start
+    process starts --> begin: session, namespaces, no file to be written --> it imports, its threads
+    start
                    --> Beginning.confine: no file, no process, no socket --> the first candidate
 
-Candidates are generated code that may be wrong in any way. Where the system refuses one of these protections the others
-still hold; ``Protections`` says which there are, and docs/ISOLATION.md what is left without one.
+Candidates are generated code that may be wrong in any way. Where the system refuses one of these
+protections the others still hold; ``Protections`` says which there are, and docs/ISOLATION.md what
+is left without one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from tunegrad.devices.processes import landlock
 from tunegrad.devices.processes.seccomp import filter_calls, no_new_privileges
 
 __all__ = [
-    "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space", "memory_bytes",
+    "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space",
+    "memory_bytes",
     "obey_parent", "physical_bytes", "silence", "watch_memory",
 ]  # fmt: skip
 
@@ -42,17 +45,22 @@ _SHUT = 1 | 2 | 4 | 8
 _PRIVATE = 1 << 18 | 1 << 14
 """Of a mount and those under it: what changes here is seen nowhere else."""
 _EMPTY_ROOT = "/sys"
-"""A folder that every Linux has and that a confined process does not need: it becomes an empty root."""
+"""A folder that every Linux has and that a confined process does not need: it becomes an empty
+root.
+"""
 _READING_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process may still do. ``reads``: open files for reading, for one that runs no candidate.
+    """What a process may still do.
 
-    ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it has when it is
-    confined; 0: as much as there is. ``driver``: it loads a driver that opens files, starts programs and takes address
-    space as it likes: it is cut off from its session, dies with its parent, and keeps the limits of time.
+    ``reads``: open files for reading, for one that runs no candidate.
+
+    ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it
+    has when it is confined; 0: as much as there is. ``driver``: it loads a driver that opens files,
+    starts programs and takes address space as it likes: it is cut off from its session, dies with
+    its parent, and keeps the limits of time.
     """
 
     driver: bool = False
@@ -75,7 +83,9 @@ class Protections:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A process that was cut off from its session, and opens files for reading only, if the kernel lets it."""
+    """A process that was cut off from its session, and opens files for reading only, if the kernel
+    lets it.
+    """
 
     confinement: Confinement
     channel: int
@@ -83,20 +93,32 @@ class Beginning:
     protections: Protections
 
     def confine(self) -> Protections:
-        """Give up the rest, in every thread, for good. What is imported later can not be found any more."""
+        """Give up the rest, in every thread, for good.
+
+        What is imported later can not be found any more.
+        """
         if self.confinement.driver:
             if self.confinement.memory_bytes:
-                watch_memory(memory_bytes()[1] + min(self.confinement.memory_bytes, physical_bytes() // 2))
+                watch_memory(
+                    memory_bytes()[1] + min(self.confinement.memory_bytes, physical_bytes() // 2)
+                )
             for descriptor in (_STDIN, _STDOUT, _STDERR):
                 os.dup2(self.nowhere, descriptor)
             return self.protections
         reads = self.confinement.reads
         if self.confinement.memory_bytes:
-            limit_address_space(memory_bytes()[0] + min(self.confinement.memory_bytes, physical_bytes() // 2))
+            limit_address_space(
+                memory_bytes()[0] + min(self.confinement.memory_bytes, physical_bytes() // 2)
+            )
         for descriptor in (_STDIN, _STDOUT, _STDERR):
             os.dup2(self.nowhere, descriptor)
         os.closerange(self.channel + 1, _most_descriptors())
-        empty = not reads and not self.protections.landlock and self.protections.user_namespace and _enter_empty_root()
+        empty = (
+            not reads
+            and not self.protections.landlock
+            and self.protections.user_namespace
+            and _enter_empty_root()
+        )
         if not reads and self.protections.landlock:
             landlock.give_up_files(reads=False)
         _limit(resource.RLIMIT_FSIZE, 0)
@@ -121,17 +143,23 @@ def begin(confinement: Confinement, channel: int) -> Beginning:
     if confinement.driver:
         _die_with_parent()
         no_new_privileges()
-        return Beginning(confinement, channel, nowhere, Protections(False, 0, False, False, False, session))
+        return Beginning(
+            confinement, channel, nowhere, Protections(False, 0, False, False, False, session)
+        )
     mounts = 0 if landlock.version() else _NEW_MOUNTS
     user = not confinement.reads and _unshare(_NEW_USER | mounts)
     network = user and _unshare(_NEW_NETWORK | _NEW_IPC)
     _die_with_parent()
     known = landlock.version() if no_new_privileges() and landlock.give_up_files(reads=True) else 0
-    return Beginning(confinement, channel, nowhere, Protections(False, known, user, network, False, session))
+    return Beginning(
+        confinement, channel, nowhere, Protections(False, known, user, network, False, session)
+    )
 
 
 def _die_with_parent() -> None:
-    """The kernel ends this process with who forked it; Ctrl-C is the parent's; SIGTERM ends native loops too."""
+    """The kernel ends this process with who forked it; Ctrl-C is the parent's; SIGTERM ends native
+    loops too.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -147,7 +175,9 @@ def obey_parent() -> None:
 
 
 def silence(*descriptors: int) -> None:
-    """Send what is written to these (1: stdout, 2: stderr) nowhere: candidates have the whole of libc."""
+    """Send what is written to these (1: stdout, 2: stderr) nowhere: candidates have the whole of
+    libc.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
@@ -157,7 +187,8 @@ def silence(*descriptors: int) -> None:
 def watch_memory(limit_bytes: int) -> None:
     """End this process with ``EXIT_MEMORY`` once it holds that much.
 
-    LLVM aborts when an allocation fails, so too much memory is told by an exit code before the hard limit is hit.
+    LLVM aborts when an allocation fails, so too much memory is told by an exit code before the hard
+    limit is hit.
     """
     _daemon(_watch, limit_bytes)
 
@@ -197,7 +228,9 @@ def _unshare(kinds: int) -> bool:
 
 
 def _enter_empty_root() -> bool:
-    """Make an empty, read-only folder the root of this process's files; whether the system let us."""
+    """Make an empty, read-only folder the root of this process's files; whether the system let
+    us.
+    """
     libc = ctypes.CDLL(None)
     folder = _EMPTY_ROOT.encode()
     return bool(

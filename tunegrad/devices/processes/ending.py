@@ -1,4 +1,6 @@
-"""How a call of a worker process ends: with a value, with the worker's death, or at its time limit."""
+"""How a call of a worker process ends: with a value, with the worker's death, or at its time
+limit.
+"""
 
 from __future__ import annotations
 

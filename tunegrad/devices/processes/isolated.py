@@ -1,12 +1,14 @@
 """One killable worker process that runs generated code, cut off from everything but its channel.
 
     IsolatedWorker(init, arguments) -- first call --> a process: begin, init, confine --> ready
-    call(function, ...)             -- pickle -->     function(...)                   --> plain data of reply_type
-                                                      dies, hangs, babbles --> killed; the next call starts another
+    call(function, ...)        -- pickle -->   function(...)         --> plain data of reply_type
+                                                      dies, hangs, babbles --> killed; the next call
+                                                      starts another
 
-The process runs ``init`` once, which imports what the functions need and starts its threads; then it gives up files,
-sockets and processes (see ``confine``) and answers calls, one at a time. It is in a session of its own, has no
-descriptor but its channel, and dies with this process. What it answers is read as plain data of a given type.
+The process runs ``init`` once, which imports what the functions need and starts its threads; then
+it gives up files, sockets and processes (see ``confine``) and answers calls, one at a time. It is
+in a session of its own, has no descriptor but its channel, and dies with this process. What it
+answers is read as plain data of a given type.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from tunegrad.errors import InternalError
 __all__ = ["IsolatedWorker", "fork_server", "preload", "start_fork_server"]
 
 _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
-"""What the process that workers are forked from imports; also one that takes the place of one that died."""
+"""What the process that workers are forked from imports; also one that takes the place of one
+that died.
+"""
 
 _CHANNEL = 3
 _LEAVING_S = 5.0
@@ -55,15 +59,19 @@ _FRAMES, _MOST_TEXT = 3, 4000
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Have ``modules`` imported where workers are forked from: else each worker does so while it starts.
+    """Have ``modules`` imported where workers are forked from: else each worker does so while it
+    starts.
 
-    For a process that is not running yet; ``start_fork_server`` starts it, or else the first worker does.
+    For a process that is not running yet; ``start_fork_server`` starts it, or else the first worker
+    does.
     """
     _preloaded.update(dict.fromkeys(modules))
 
 
 def start_fork_server(modules: Iterable[str] = ()) -> None:
-    """Start the process that workers are forked from, where there is none yet, and do not wait until it is ready."""
+    """Start the process that workers are forked from, where there is none yet, and do not wait
+    until it is ready.
+    """
     preload(modules)
     fork_server()
     forkserver.ensure_running()
@@ -79,8 +87,9 @@ def fork_server() -> ForkServerContext:
 class IsolatedWorker:
     """One process at a time, replaced when it dies. Not for concurrent use by several threads.
 
-    ``init(*arguments)`` runs once in each process, with all rights and before the first call; it may keep state in its
-    module. Arguments that are ``SharedMemory`` arrive as ``Mapped``. ``reply_bytes`` bounds what one call gives back.
+    ``init(*arguments)`` runs once in each process, with all rights and before the first call; it
+    may keep state in its module. Arguments that are ``SharedMemory`` arrive as ``Mapped``.
+    ``reply_bytes`` bounds what one call gives back.
     """
 
     def __init__(
@@ -100,12 +109,15 @@ class IsolatedWorker:
         self._running: _Running | None = None
         self.started = 0
 
-    def call(self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+    def call(
+        self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
+    ) -> Ending:
         """Run ``function`` in the worker, for ``limit_s`` seconds at most from when it was asked.
 
-        ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data. ``Died`` also stands for a
-        function that raised, and for a reply that is none: who ran a candidate may have been made to say anything.
-        Left by an interrupt, the process is killed. Raises InternalError where no worker starts.
+        ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data. ``Died`` also
+        stands for a function that raised, and for a reply that is none: who ran a candidate may
+        have been made to say anything. Left by an interrupt, the process is killed. Raises
+        InternalError where no worker starts.
         """
         running = self._ready(function)
         nonce = secrets.token_hex(8)
@@ -124,13 +136,18 @@ class IsolatedWorker:
         return self._ready(self.protections).protections
 
     def close(self) -> None:
-        """Kill the process, busy or not, and wait until it is gone. The next call starts another."""
+        """Kill the process, busy or not, and wait until it is gone.
+
+        The next call starts another.
+        """
         running, self._running = self._running, None
         if running is not None:
             running.end()
 
     def _ready(self, function: Callable[..., Any]) -> _Running:
-        """A process that waits for a call; one that died or babbled since the last one is replaced."""
+        """A process that waits for a call; one that died or babbled since the last one is
+        replaced.
+        """
         if self._running is not None and not self._running.channel.quiet():
             self.close()
         for _ in range(_STARTS):
@@ -138,8 +155,10 @@ class IsolatedWorker:
                 self._running = self._start()
         if self._running is None:
             raise InternalError(
-                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
-                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
+                f"{function.__name__}: the workers die while they start, see their error "
+                "output; each of them imports "
+                "the script that was run, so a script may call this only under `if __name__ == "
+                '"__main__":`'
             )
         return self._running
 
@@ -148,7 +167,9 @@ class IsolatedWorker:
         here, there = socket.socketpair()
         with there:
             process = fork_server().Process(
-                target=_serve, args=(there, self._init, self._arguments, self._confinement), daemon=True
+                target=_serve,
+                args=(there, self._init, self._arguments, self._confinement),
+                daemon=True,
             )
             try:
                 process.start()
@@ -165,7 +186,9 @@ class IsolatedWorker:
             return None
         except Overdue:
             running.end()
-            raise InternalError(f"{self._init.__name__}: no worker was ready within {self._start_s:g} s") from None
+            raise InternalError(
+                f"{self._init.__name__}: no worker was ready within {self._start_s:g} s"
+            ) from None
         except BaseException:
             running.end()
             raise
@@ -211,13 +234,18 @@ class _Running:
         code = self.process.exitcode
         self.channel.close()
         if code is None:
-            raise InternalError(f"worker {self.process.pid}: still there {_LEAVING_S:g} s after it was killed")
+            raise InternalError(
+                f"worker {self.process.pid}: still there {_LEAVING_S:g} s after it was killed"
+            )
         self.process.close()
         return code
 
 
 def _serve(
-    channel: socket.socket, init: Callable[..., None], arguments: tuple[object, ...], confinement: Confinement
+    channel: socket.socket,
+    init: Callable[..., None],
+    arguments: tuple[object, ...],
+    confinement: Confinement,
 ) -> None:
     """What the process does."""
     if channel.fileno() != _CHANNEL:
@@ -235,10 +263,17 @@ def _serve(
             os._exit(0)
         try:
             found = request.function(*request.arguments)
-        except Exception as bug:  # or memory that a candidate damaged: it costs this call and this process
+        except (
+            Exception
+        ) as bug:  # or memory that a candidate damaged: it costs this call and this process
             logging.getLogger(__name__).exception("%s failed", request.function)
             where = "".join(traceback.format_tb(bug.__traceback__)[-_FRAMES:])
-            answer(channel, request.nonce, "failed", f"{type(bug).__name__}: {bug}\n{where}"[:_MOST_TEXT])
+            answer(
+                channel,
+                request.nonce,
+                "failed",
+                f"{type(bug).__name__}: {bug}\n{where}"[:_MOST_TEXT],
+            )
         else:
             answer(channel, request.nonce, "value", found)
 

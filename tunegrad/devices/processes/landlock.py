@@ -1,7 +1,9 @@
-"""Landlock, the kernel's way to let a process give up files and sockets for good, without being root.
+"""Landlock, the kernel's way to let a process give up files and sockets for good, without being
+root.
 
-A rule set names what is handled (all kinds of access that this kernel knows) and what is still allowed (nothing, or
-reading). It holds for the thread that asks and for those that it starts afterwards. See ``landlock(7)``.
+A rule set names what is handled (all kinds of access that this kernel knows) and what is still
+allowed (nothing, or reading). It holds for the thread that asks and for those that it starts
+afterwards. See ``landlock(7)``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 _EXECUTE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 2, 1 << 3
 _FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Kinds of access to files by version: 2 adds moving between folders, 3 truncating, 5 the control of devices."""
+"""Kinds of access to files by version: 2 adds moving between folders, 3 truncating, 5 the
+control of devices.
+"""
 _NETWORK = 3
 """Binding and connecting TCP sockets, from version 4 on."""
 _SCOPES = 3
@@ -32,10 +36,11 @@ def version() -> int:
 
 
 def give_up_files(reads: bool) -> bool:
-    """Let this thread, and what it starts, open no file any more, or, with ``reads``, read and map them only.
+    """Let this thread, and what it starts, open no file any more, or, with ``reads``, read and map
+    them only.
 
-    From version 4 on it also takes TCP, from 6 on signals to processes outside. What is open stays open. False where
-    the kernel refuses; privileges have to be given up before.
+    From version 4 on it also takes TCP, from 6 on signals to processes outside. What is open stays
+    open. False where the kernel refuses; privileges have to be given up before.
     """
     known = version()
     if not known:

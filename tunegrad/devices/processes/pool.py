@@ -1,11 +1,14 @@
-"""Killable worker processes on ``pebble``: a call ends with a value, a time limit, or the worker's death, always.
+"""Killable worker processes on ``pebble``: a call ends with a value, a time limit, or the worker's
+death, always.
 
     start  -->  calls run while the caller does something else  -->  wait: their endings, in order
-                                                                -->  close: given up, nothing goes on running
+                                                                -->  close: given up, nothing goes
+                                                                on running
     map = start, wait
 
-Pebble's workers share one pipe and its locks. A worker that dies inside them (a candidate that damaged its memory)
-could stall the pool, so a call that is overdue, or a pool that reports itself broken, gets a new pool.
+Pebble's workers share one pipe and its locks. A worker that dies inside them (a candidate that
+damaged its memory) could stall the pool, so a call that is overdue, or a pool that reports itself
+broken, gets a new pool.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ __all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
 
 
 class Started:
-    """Calls that run in the workers of a pool. Mutable: once they were waited for it keeps their endings.
+    """Calls that run in the workers of a pool.
+
+    Mutable: once they were waited for it keeps their endings.
 
     ``futures`` is None where the pool broke before it took them.
     """
@@ -47,8 +52,8 @@ class Started:
     def wait(self) -> list[Ending]:
         """The endings, in the order of the calls. Left by an interrupt, the calls are given up.
 
-        Raises what the function raises: workers return candidate failures as values, so that is a bug. Raises
-        InternalError for calls that were given up.
+        Raises what the function raises: workers return candidate failures as values, so that is a
+        bug. Raises InternalError for calls that were given up.
         """
         if self._endings is None:
             self._endings = self._pool.collect(self)
@@ -56,7 +61,9 @@ class Started:
 
     @property
     def lost(self) -> bool:
-        """Whether the calls were given up, by whoever waited for them, before they had all ended."""
+        """Whether the calls were given up, by whoever waited for them, before they had all
+        ended.
+        """
         return self._endings is None and not self._pool.runs(self)
 
     def close(self) -> None:
@@ -65,10 +72,17 @@ class Started:
 
 
 class WorkerPool:
-    """``workers`` processes that are replaced when they die. Not for concurrent use by several threads."""
+    """``workers`` processes that are replaced when they die.
+
+    Not for concurrent use by several threads.
+    """
 
     def __init__(
-        self, workers: int, initializer: Callable[..., None], arguments: Sequence[object], start_s: float
+        self,
+        workers: int,
+        initializer: Callable[..., None],
+        arguments: Sequence[object],
+        start_s: float,
     ) -> None:
         self._workers = workers
         self._initializer = initializer
@@ -78,17 +92,26 @@ class WorkerPool:
         self._under_way: Started | None = None
         self.rebuilt = 0
 
-    def start(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Started:
-        """Run ``function`` once per argument list, in parallel; every call has ``limit_s`` seconds once it starts.
+    def start(
+        self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
+    ) -> Started:
+        """Run ``function`` once per argument list, in parallel; every call has ``limit_s`` seconds
+        once it starts.
 
         Returns at once. Raises InternalError while something else is under way.
         """
         if self._under_way is not None:
-            raise InternalError(f"{function.__name__}: {self._under_way.function.__name__} is still under way")
-        self._under_way = Started(self, function, calls, limit_s, self._schedule(function, calls, limit_s))
+            raise InternalError(
+                f"{function.__name__}: {self._under_way.function.__name__} is still under way"
+            )
+        self._under_way = Started(
+            self, function, calls, limit_s, self._schedule(function, calls, limit_s)
+        )
         return self._under_way
 
-    def map(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> list[Ending]:
+    def map(
+        self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
+    ) -> list[Ending]:
         """Start calls and wait for their endings; raises what ``Started.wait`` raises."""
         return self.start(function, calls, limit_s).wait()
 
@@ -102,7 +125,10 @@ class WorkerPool:
             self._under_way.wait()
 
     def close(self) -> None:
-        """Stop every worker now, busy or not, and wait until they are gone. What is under way is given up."""
+        """Stop every worker now, busy or not, and wait until they are gone.
+
+        What is under way is given up.
+        """
         self._under_way = None
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -122,7 +148,9 @@ class WorkerPool:
             endings = self._gather(started.futures, len(started.calls), limit_s)
             lost = [index for index, ending in enumerate(endings) if ending is None]
             if lost:  # a pool that broke lost calls that were not to blame: they get a second one
-                futures = self._schedule(function, [started.calls[index] for index in lost], limit_s)
+                futures = self._schedule(
+                    function, [started.calls[index] for index in lost], limit_s
+                )
                 again = self._gather(futures, len(lost), limit_s)
                 for index, ending in zip(lost, again, strict=True):
                     endings[index] = ending
@@ -131,8 +159,10 @@ class WorkerPool:
         found = [ending for ending in endings if ending is not None]
         if len(found) < len(endings):
             raise InternalError(
-                f"{function.__name__}: the workers die while they start, see their error output; each of them imports "
-                'the script that was run, so a script may call this only under `if __name__ == "__main__":`'
+                f"{function.__name__}: the workers die while they start, see their error "
+                "output; each of them imports "
+                "the script that was run, so a script may call this only under `if __name__ == "
+                '"__main__":`'
             )
         return found
 
@@ -160,14 +190,19 @@ class WorkerPool:
             self._rebuild()
             raise
 
-    def _gather(self, futures: list[Future[Any]] | None, count: int, limit_s: float) -> list[Ending | None]:
+    def _gather(
+        self, futures: list[Future[Any]] | None, count: int, limit_s: float
+    ) -> list[Ending | None]:
         """What came of calls in one pool; None for a call that was lost with it."""
         if futures is None:
             return [None] * count
         rounds = -(-count // self._workers)
         end_s = time.monotonic() + self._start_s + rounds * (limit_s + 1.0)
         try:
-            endings = [self._ending(future, limit_s, max(0.0, end_s - time.monotonic())) for future in futures]
+            endings = [
+                self._ending(future, limit_s, max(0.0, end_s - time.monotonic()))
+                for future in futures
+            ]
         except BaseException:  # an interrupt, or a bug: nothing of this batch may go on running
             self._rebuild()
             raise

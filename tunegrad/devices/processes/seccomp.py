@@ -1,11 +1,14 @@
-"""The filter of system calls that a confined process has: what it may do, what is refused, and what ends it.
+"""The filter of system calls that a confined process has: what it may do, what is refused, and what
+ends it.
 
-    allowed         memory, time, futexes, signals to itself, threads, descriptors that are open already
-    deadly          SIGSYS: other processes, programs, files to write, sockets, the machine's state
-    anything else   EPERM (opening a file to read: EACCES; calls that pass their flags in memory: ENOSYS)
+    allowed        memory, time, futexes, signals to itself, threads, descriptors that are open
+                   already
+    deadly         SIGSYS: other processes, programs, files to write, sockets, the machine's state
+    anything else  EPERM (opening a file to read: EACCES; calls that pass their flags in memory:
+                   ENOSYS)
 
-A filter is a list of classic BPF instructions, read from the top; it holds for every thread, and can not be taken off.
-See ``seccomp(2)``.
+A filter is a list of classic BPF instructions, read from the top; it holds for every thread, and
+can not be taken off. See ``seccomp(2)``.
 """
 
 from __future__ import annotations
@@ -29,9 +32,18 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _EAGAIN, _EACCES, _ENOSYS = 1, 11, 13, 38
 
 _X32 = 0x40000000
-"""The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no other call has it."""
+"""The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no
+other call has it.
+"""
 _CLONE_THREAD = 0x00010000
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | (os.O_TMPFILE & ~os.O_DIRECTORY)
+_WRITES = (
+    os.O_WRONLY
+    | os.O_RDWR
+    | os.O_CREAT
+    | os.O_TRUNC
+    | os.O_APPEND
+    | (os.O_TMPFILE & ~os.O_DIRECTORY)
+)
 _MAP_ANONYMOUS = 0x20
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -41,31 +53,41 @@ _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 def filter_calls(reads: bool, threads: bool, channel: int) -> bool:
     """Filter the system calls of every thread from now on; whether the system agreed.
 
-    ``reads``: files may be opened and mapped for reading. ``threads``: further ones may be started. ``channel``: the
-    one socket that may be used.
+    ``reads``: files may be opened and mapped for reading. ``threads``: further ones may be started.
+    ``channel``: the one socket that may be used.
     """
     machine = platform.machine()
     if machine not in AUDIT or not no_new_privileges():
         return False
     program = rules(machine, os.getpid(), reads, threads, channel)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-    header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
+    header = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code))
+    )
     libc = ctypes.CDLL(None)
     libc.syscall.restype = ctypes.c_long
     call = number(machine, "seccomp")
     done = libc.syscall(
-        ctypes.c_long(call or 0), ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS), header
+        ctypes.c_long(call or 0),
+        ctypes.c_ulong(_SET_MODE_FILTER),
+        ctypes.c_ulong(_ALL_THREADS),
+        header,
     )
     return bool(done == 0)
 
 
 def no_new_privileges() -> bool:
-    """No program that this process starts gets rights that this process lacks; whether the system agreed."""
+    """No program that this process starts gets rights that this process lacks; whether the system
+    agreed.
+    """
     return bool(ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 
 
 def rules(machine: str, pid: int, reads: bool, threads: bool, channel: int) -> list[Instruction]:
-    """The filter of process ``pid``. Calls of another architecture (32-bit ones, x32) end the process, too."""
+    """The filter of process ``pid``.
+
+    Calls of another architecture (32-bit ones, x32) end the process, too.
+    """
     allowed = (*ALLOWED, *READING) if reads else tuple(name for name in ALLOWED if name != "mmap")
     opening = (_REFUSE | _EACCES, _ALLOW) if reads else (_KILL, _REFUSE | _EACCES)
     return [
@@ -77,8 +99,17 @@ def rules(machine: str, pid: int, reads: bool, threads: bool, channel: int) -> l
         (_ANSWER, 0, 0, _KILL),
         *_each(machine, allowed, _ALLOW),
         *_each(machine, DEADLY, _KILL),
-        *_each(machine, ("clone3", "openat2"), _REFUSE | _ENOSYS),  # flags in memory; libc then takes clone and openat
-        *_where(machine, "clone", 0, (_ANY_BIT, _CLONE_THREAD), _ALLOW if threads else _REFUSE | _EAGAIN, _KILL),
+        *_each(
+            machine, ("clone3", "openat2"), _REFUSE | _ENOSYS
+        ),  # flags in memory; libc then takes clone and openat
+        *_where(
+            machine,
+            "clone",
+            0,
+            (_ANY_BIT, _CLONE_THREAD),
+            _ALLOW if threads else _REFUSE | _EAGAIN,
+            _KILL,
+        ),
         *_where(machine, "kill", 0, (_EQUAL, pid), _ALLOW, _KILL),
         *_where(machine, "tgkill", 0, (_EQUAL, pid), _ALLOW, _KILL),
         *_where(machine, "open", 1, (_ANY_BIT, _WRITES), *opening),

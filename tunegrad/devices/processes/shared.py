@@ -1,6 +1,7 @@
 """Memory that two processes see: how arrays pass between processes without being sent.
 
-It is sparse: what was never written to takes no memory. Its size is sealed, so nobody can cut it under another's feet.
+It is sparse: what was never written to takes no memory. Its size is sealed, so nobody can cut it
+under another's feet.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _HOLE = 0x1 | 0x2
 class SharedMemory:
     """``nbytes`` of memory for this process and those that are started with it as an argument.
 
-    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no descriptor. It lasts as
-    long as somebody has either.
+    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no
+    descriptor. It lasts as long as somebody has either.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -42,7 +43,10 @@ class SharedMemory:
     def clear(self) -> None:
         """Give its memory back; from now on it reads as zeros."""
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.fallocate(self._descriptor, _HOLE, ctypes.c_long(0), ctypes.c_long(self.nbytes)) != 0:
+        if (
+            libc.fallocate(self._descriptor, _HOLE, ctypes.c_long(0), ctypes.c_long(self.nbytes))
+            != 0
+        ):
             number = ctypes.get_errno()
             raise OSError(number, f"shared memory of {self.nbytes} bytes: {os.strerror(number)}")
 

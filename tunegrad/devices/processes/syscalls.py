@@ -38,10 +38,14 @@ _DEADLY = """
     msgget msgsnd msgctl mq_open mq_unlink memfd_create move_pages migrate_pages
 """
 DEADLY: tuple[str, ...] = tuple(_DEADLY.split())
-"""What no honest kernel asks for: other processes, other programs, files, the network, the machine's own state."""
+"""What no honest kernel asks for: other processes, other programs, files, the network, the
+machine's own state.
+"""
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""What a filter is told of the architecture of a call: ``AUDIT_ARCH_*`` in the kernel's ``audit.h``."""
+"""What a filter is told of the architecture of a call: ``AUDIT_ARCH_*`` in the kernel's
+``audit.h``.
+"""
 
 _X86_64 = """
     futex=202 read=0 write=1 readv=19 writev=20 poll=7 ppoll=271 select=23 pselect6=270 mmap=9 munmap=11
@@ -109,11 +113,15 @@ _AARCH64 = """
 """From the kernel's ``include/uapi/asm-generic/unistd.h``."""
 
 _NUMBERS = {
-    machine: {name: int(value) for name, _, value in (entry.partition("=") for entry in table.split())}
+    machine: {
+        name: int(value) for name, _, value in (entry.partition("=") for entry in table.split())
+    }
     for machine, table in (("x86_64", _X86_64), ("aarch64", _AARCH64))
 }
 
 
 def number(machine: str, name: str) -> int | None:
-    """The number of a system call on ``machine`` (as ``platform.machine`` has it); None where there is no such call."""
+    """The number of a system call on ``machine`` (as ``platform.machine`` has it); None where there
+    is no such call.
+    """
     return _NUMBERS[machine].get(name)

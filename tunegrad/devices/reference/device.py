@@ -1,4 +1,7 @@
-"""The reference device: the interpreter, with memory that is numpy's. It says what programs mean, slowly."""
+"""The reference device: the interpreter, with memory that is numpy's.
+
+It says what programs mean, slowly.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,18 @@ class ReferenceDevice:
         return "interpreter"
 
     def lower(self, program: Program) -> Lowered:
-        """The program's own text. Raises VerifyError for a program that breaks the rules of its form."""
+        """The program's own text.
+
+        Raises VerifyError for a program that breaks the rules of its form.
+        """
         verify_program(program)
-        return Lowered(_text(program), program.name, io_of(program), (), Geometry(program.threads, program.local))
+        return Lowered(
+            _text(program),
+            program.name,
+            io_of(program),
+            (),
+            Geometry(program.threads, program.local),
+        )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
         return lowered.text.encode()
@@ -168,10 +180,14 @@ class ReferenceEngine:
         try:
             program = _Forms(io.BytesIO(bytes.fromhex(image.decode()))).load()
         except (ValueError, pickle.UnpicklingError, EOFError) as error:
-            raise CompileFailure(f"program {compiled.entry} on reference: no image: {error}") from error
+            raise CompileFailure(
+                f"program {compiled.entry} on reference: no image: {error}"
+            ) from error
         return _Code(program, compiled.io)
 
-    def launch(self, code: _Code, memories: Sequence[HostMemory], scratch: Sequence[HostMemory]) -> _Launch:
+    def launch(
+        self, code: _Code, memories: Sequence[HostMemory], scratch: Sequence[HostMemory]
+    ) -> _Launch:
         return _Launch(code, list(memories))
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:

@@ -1,4 +1,6 @@
-"""What candidates of one kernel share: inputs and the buffers they run on in the bench, references in the referee."""
+"""What candidates of one kernel share: inputs and the buffers they run on in the bench, references
+in the referee.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,23 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
-__all__ = ["Dataset", "DatasetCache", "InputSet", "References", "load_hook", "make_dataset", "same_bytes"]
+__all__ = [
+    "Dataset",
+    "DatasetCache",
+    "InputSet",
+    "References",
+    "load_hook",
+    "make_dataset",
+    "same_bytes",
+]
 
 References = tuple[dict[str, Reference], ...]
 
 _SHARE = 64
 _BYTES = 16
-"""A reference of a further input set has at most this share of what the kernels' data may take; bytes of an element."""
+"""A reference of a further input set has at most this share of what the kernels' data may take;
+bytes of an element.
+"""
 
 _PACKS = 16
 """Packed constants that one kernel keeps: nearly every candidate packs in its own way."""
@@ -42,11 +54,13 @@ class InputSet:
 
 @dataclass(slots=True)
 class Dataset:
-    """One kernel's input sets and the buffers that its candidates run on. Mutable: buffers are made on first use.
+    """One kernel's input sets and the buffers that its candidates run on.
 
-    What is only read is written once and in read-only pages: the inputs of each set, the constants that the sets share,
-    and the latest ``packs``. ``written`` holds what candidates write. ``bars`` holds what outputs are compared with, by
-    set, parameter and dtype.
+    Mutable: buffers are made on first use.
+
+    What is only read is written once and in read-only pages: the inputs of each set, the constants
+    that the sets share, and the latest ``packs``. ``written`` holds what candidates write. ``bars``
+    holds what outputs are compared with, by set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
@@ -69,26 +83,36 @@ class Dataset:
         return tuple(s.references for s in self.sets)
 
     def buffers(self, io: KernelIO, index: int, engine: Engine) -> list[Memory]:
-        """The buffer of each parameter in order, for input set ``index``; packed constants were made by ``pack``."""
+        """The buffer of each parameter in order, for input set ``index``; packed constants were
+        made by ``pack``.
+        """
         packed = {param: self.packs[pack] for pack, param in _packs(io)}
-        return [packed[p] if p.role == "pack" else self._buffer(p, index, engine) for p in io.params]
+        return [
+            packed[p] if p.role == "pack" else self._buffer(p, index, engine) for p in io.params
+        ]
 
     def pack(self, ios: Sequence[KernelIO], engine: Engine) -> None:
-        """Make the packed constants of what runs next; the oldest ones give way, and their memory is used again."""
+        """Make the packed constants of what runs next; the oldest ones give way, and their memory
+        is used again.
+        """
         wanted = {pack: param for io in ios for pack, param in _packs(io)}
         for pack, param in wanted.items():
             if pack in self.packs:
                 continue
             nbytes = _roomy(param.nbytes)
             guard = poison(buffer_dtype(param.dtype))
-            buffer = self._spare(nbytes, wanted) or engine.allocate(nbytes, touched=False, guard=guard)
+            buffer = self._spare(nbytes, wanted) or engine.allocate(
+                nbytes, touched=False, guard=guard
+            )
             buffer.protect(False)
             engine.pack(pack, self.sets[0].inputs[pack.source], buffer, rest=guard)
             buffer.protect()
             self.packs[pack] = buffer
 
     def bar(self, param: Parameter, index: int) -> Bar | None:
-        """What an output must meet for the inputs of set ``index``; None where it has no reference."""
+        """What an output must meet for the inputs of set ``index``; None where it has no
+        reference.
+        """
         reference = self.sets[index].references.get(param.name)
         if reference is None:
             return None
@@ -101,15 +125,19 @@ class Dataset:
     def fill(self, index: int, io: KernelIO, engine: Engine) -> None:
         """Poison the outputs of ``io``, and give back what set ``index`` has for its inouts.
 
-        On the first set and every other one after it the poison is not NaN: where NaN is right, what writes nothing is
-        wrong all the same. On the others it is NaN, so that what reads its output first shows.
+        On the first set and every other one after it the poison is not NaN: where NaN is right,
+        what writes nothing is wrong all the same. On the others it is NaN, so that what reads its
+        output first shows.
         """
         for param in io.params:
             if param.role == "out":
                 byte = poison(buffer_dtype(param.dtype), nan=index % 2 == 1)
                 engine.fill(self._buffer(param, index, engine), byte)
             elif param.role == "inout":
-                engine.write(self._buffer(param, index, engine), _values(param, self.sets[index].inputs[param.name]))
+                engine.write(
+                    self._buffer(param, index, engine),
+                    _values(param, self.sets[index].inputs[param.name]),
+                )
 
     def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
         if param.role not in ("in", "const"):
@@ -129,14 +157,18 @@ class Dataset:
         return found
 
     def _let_go(self, param: Parameter, values: Array, held: Array | None) -> None:
-        """Read what was drawn from the buffer from now on, where it is the same there: one copy is enough."""
+        """Read what was drawn from the buffer from now on, where it is the same there: one copy is
+        enough.
+        """
         if held is not None and held.dtype == values.dtype:
             for each in self.sets:
                 if each.inputs[param.name] is values:
                     each.inputs[param.name] = held
 
     def _spare(self, nbytes: int, wanted: Collection[Pack]) -> Memory | None:
-        """The memory of a packed constant that gives way; None where there is room, or none is of ``nbytes``."""
+        """The memory of a packed constant that gives way; None where there is room, or none is of
+        ``nbytes``.
+        """
         if len(self.packs) < _PACKS:
             return None
         idle = [pack for pack in self.packs if pack not in wanted]
@@ -160,7 +192,10 @@ def _values(param: Parameter, values: Array) -> Array:
 
 
 def _roomy(nbytes: int) -> int:
-    """A size of memory that others fit as well: at most an eighth more. New pages take as long as the packing."""
+    """A size of memory that others fit as well: at most an eighth more.
+
+    New pages take as long as the packing.
+    """
     step = max(64, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
 
@@ -168,8 +203,9 @@ def _roomy(nbytes: int) -> int:
 class DatasetCache:
     """Datasets by kernel key, at most ``limit_bytes`` of them whenever one is put or got.
 
-    A dataset grows while its candidates run (buffers, packed constants): it is counted again when the next one is
-    asked for. The least recently used go first, then packed constants of the one that is asked for, oldest first.
+    A dataset grows while its candidates run (buffers, packed constants): it is counted again when
+    the next one is asked for. The least recently used go first, then packed constants of the one
+    that is asked for, oldest first.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -199,9 +235,16 @@ class DatasetCache:
 
 
 def make_dataset(
-    candidate: Candidate, io: KernelIO, hooks: Hooks, limits: Limits, seed: int, known: References | None
+    candidate: Candidate,
+    io: KernelIO,
+    hooks: Hooks,
+    limits: Limits,
+    seed: int,
+    known: References | None,
 ) -> Dataset:
-    """Draw the inputs of a kernel and compute what its outputs must be, unless the references are ``known``."""
+    """Draw the inputs of a kernel and compute what its outputs must be, unless the references are
+    ``known``.
+    """
     sets: list[InputSet] = []
     kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
     for index, kind in enumerate(kinds):
@@ -213,7 +256,8 @@ def make_dataset(
         elif hooks.reference:
             references = load_hook(hooks.reference)(candidate.payload, inputs)
             references = {
-                name: _thinned(r, index, limits.cache_bytes // (_SHARE * _BYTES)) for name, r in references.items()
+                name: _thinned(r, index, limits.cache_bytes // (_SHARE * _BYTES))
+                for name, r in references.items()
             }
         else:
             references = {}
@@ -222,7 +266,8 @@ def make_dataset(
 
 
 def _thinned(r: Reference, index: int, most: int) -> Reference:
-    """``most`` elements of a large reference of a further set: every element is compared with the first one's.
+    """``most`` elements of a large reference of a further set: every element is compared with the
+    first one's.
 
     The first one, the last one, and one at random of every stretch between them.
     """
@@ -245,7 +290,10 @@ def _packs(io: KernelIO) -> Iterator[tuple[Pack, Parameter]]:
 
 
 def load_hook(path: str) -> Callable[..., Any]:
-    """The function that ``package.module:function`` names. Raises InternalError where there is none."""
+    """The function that ``package.module:function`` names.
+
+    Raises InternalError where there is none.
+    """
     module, _, name = path.partition(":")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
@@ -274,7 +322,9 @@ def _share(inputs: dict[str, Array], first: Mapping[str, Array], io: KernelIO) -
                 inputs[param.name] = theirs
 
 
-def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int, kind: Kind) -> dict[str, Array]:
+def _inputs(
+    candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int, kind: Kind
+) -> dict[str, Array]:
     if hooks.inputs:
         drawn: dict[str, Array] = load_hook(hooks.inputs)(candidate.payload, io, seed, kind)
     else:
@@ -284,5 +334,7 @@ def _inputs(candidate: Candidate, io: KernelIO, hooks: Hooks, seed: int, kind: K
             values = drawn.get(param.name)
             if values is None or values.size != param.elements:
                 got = "nothing" if values is None else f"{values.size} elements"
-                raise InternalError(f"inputs of {param.name}: {got}, the kernel reads {param.elements}")
+                raise InternalError(
+                    f"inputs of {param.name}: {got}, the kernel reads {param.elements}"
+                )
     return {name: np.ascontiguousarray(values).reshape(-1) for name, values in drawn.items()}

@@ -1,10 +1,13 @@
-"""The input sets of a kernel: which numbers show what its candidates do wrong, and no more than that.
+"""The input sets of a kernel: which numbers show what its candidates do wrong, and no more than
+that.
 
-ordinary   in the first domain where at least half of a sample of the results is finite
-exact      integers, up to the greatest reach for which the most results are exact; of one sign where that shows more
-           (under a maximum, or where terms are clamped at zero); where results are not exact, one that single
-           precision bears; else ordinary numbers
-special    at the wildest level where single precision, in numpy, meets the bar that candidates must meet
+ordinary  in the first domain where at least half of a sample of the results is finite
+exact     integers, up to the greatest reach for which the most results are exact; of one sign where
+          that shows more
+          (under a maximum, or where terms are clamped at zero); where results are not exact, one
+          that single precision bears; else ordinary numbers
+special   at the wildest level where single precision, in numpy, meets the bar that candidates must
+          meet
 
 The choices follow from kernel and seed alone, so every process makes the same.
 """
@@ -21,7 +24,15 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, KernelIO, Reference
-from tunegrad.devices.verifying.inputs import DOMAINS, MILDEST, Domain, Draw, Kind, Sign, draw_inputs
+from tunegrad.devices.verifying.inputs import (
+    DOMAINS,
+    MILDEST,
+    Domain,
+    Draw,
+    Kind,
+    Sign,
+    draw_inputs,
+)
 from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps
@@ -41,7 +52,9 @@ _PART = 1 << 14
 """Values are looked at in parts that fit into a cache."""
 
 _LONG = 1 << 20
-"""Where one element takes more steps than this, no level of special values is tried but the one with zeros."""
+"""Where one element takes more steps than this, no level of special values is tried but the one
+with zeros.
+"""
 
 _FINITE = 16
 """One element in so many has to be finite, or nothing can be verified."""
@@ -76,10 +89,11 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
 
 
 def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
-    """The first domain in which half of a sample of every result is finite; else the one where the most is.
+    """The first domain in which half of a sample of every result is finite; else the one where the
+    most is.
 
-    Sums of both signs that something is divided by come near zero in a few rows, where any rounding is too much: such
-    a kernel has no normal numbers.
+    Sums of both signs that something is divided by come near zero in a few rows, where any rounding
+    is too much: such a kernel has no normal numbers.
     """
     if not _float_operations(kernel) & _PARTIAL:
         return DOMAINS[0]
@@ -95,11 +109,21 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
 
 
 def _divides_by_a_sum(kernel: Kernel) -> bool:
-    """Whether a sum that may have either sign is divided by, or has its logarithm or a power taken."""
-    sums = {r.name for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)}
+    """Whether a sum that may have either sign is divided by, or has its logarithm or a power
+    taken.
+    """
+    sums = {
+        r.name
+        for r in kernel.reduces
+        if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)
+    }
     for s in kernel.stages:
         for x in applied(s.expr):
-            if x.op in _SENSITIVE and x.dtype.is_float and _reads(x.args[-1 if x.op is Op.DIV else 0], sums):
+            if (
+                x.op in _SENSITIVE
+                and x.dtype.is_float
+                and _reads(x.args[-1 if x.op is Op.DIV else 0], sums)
+            ):
                 return True
     return False
 
@@ -120,20 +144,25 @@ def _reads(x: Expr, names: Collection[str]) -> bool:
 
 
 def judgeable(r: Reference) -> Reference:
-    """The reference with a fault where hardly any element is finite: what computes nothing would pass."""
+    """The reference with a fault where hardly any element is finite: what computes nothing would
+    pass.
+    """
     finite = int(np.isfinite(r.values).sum())
     if r.fault or finite * _FINITE >= r.values.size:
         return r
     return replace(r, fault=(
-        f"nothing can be verified: {finite} of {r.values.size} elements of the reference are finite, at least one in "
+        f"nothing can be verified: {finite} of {r.values.size} elements of the reference are "
+        "finite, at least one in "
         f"{_FINITE} has to be, whatever numbers were drawn ({', '.join(DOMAINS)})"
     ))  # fmt: skip
 
 
 def drawn_values(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Drawn | None]:
-    """What is known of every parameter's values, padding left out; None where they are no multiples of 2^-8.
+    """What is known of every parameter's values, padding left out; None where they are no multiples
+    of 2^-8.
 
-    Of constants nothing is worked out where nothing is known of the inputs: sums with both are rounded anyway.
+    Of constants nothing is worked out where nothing is known of the inputs: sums with both are
+    rounded anyway.
     """
     found = {p.name: _values(p, arrays[p.name]) for p in kernel.params if p.role == "in"}
     ordinary = bool(found) and not any(found.values())
@@ -199,7 +228,9 @@ def _drawn(
             continue
         values = drawn[p.name] = drawn[p.name].copy()  # constants are kept
         if changed:
-            values[(values == 0) | (values == np.iinfo(values.dtype).min)] = 1  # least // -1 is out of range
+            values[(values == 0) | (values == np.iinfo(values.dtype).min)] = (
+                1  # least // -1 is out of range
+            )
         if gaps is not None:
             values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn
@@ -207,7 +238,11 @@ def _drawn(
 
 @remembered(64)
 def _divides_integers(kernel: Kernel) -> bool:
-    return any(x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int for s in kernel.stages for x in applied(s.expr))
+    return any(
+        x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int
+        for s in kernel.stages
+        for x in applied(s.expr)
+    )
 
 
 def _levels(kernel: Kernel) -> range:
@@ -219,7 +254,9 @@ def _levels(kernel: Kernel) -> range:
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
-    """Whether single precision is near enough to double for these inputs, and half of the results finite."""
+    """Whether single precision is near enough to double for these inputs, and half of the results
+    finite.
+    """
     wide, narrow = (_at(kernel, arrays, as_float64=wide) for wide in (True, False))
     terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
     for p in kernel.outputs:
@@ -247,7 +284,10 @@ def _float_operations(kernel: Kernel) -> frozenset[Op]:
 @remembered(64)
 def _operations(kernel: Kernel) -> int:
     """Operations that one point of the shared axes takes, one at least for a step."""
-    return sum(prod(a.extent for a in s.axes) * max(1, sum(1 for _ in applied(s.expr))) for s in kernel.stages)
+    return sum(
+        prod(a.extent for a in s.axes) * max(1, sum(1 for _ in applied(s.expr)))
+        for s in kernel.stages
+    )
 
 
 def _steps(kernel: Kernel) -> int:

@@ -1,9 +1,10 @@
 """Where arrays lie in the memory that the referee and the bench share.
 
-    once per kernel      inputs of every set, side by side           the referee writes, the bench copies
-    once per run         outputs in the order of the parameters      the bench copies, the referee reads
+    once per kernel  inputs of every set, side by side          the referee writes, the bench copies
+    once per run     outputs in the order of the parameters     the bench copies, the referee reads
 
-A candidate runs on private memory of the bench (which can have huge pages); here there are only copies.
+A candidate runs on private memory of the bench (which can have huge pages); here there are only
+copies.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One array: its name, numpy's name of its dtype, how many elements, and how far into the memory it starts."""
+    """One array: its name, numpy's name of its dtype, how many elements, and how far into the
+    memory it starts.
+    """
 
     name: str
     dtype: str

@@ -1,11 +1,14 @@
 """The inputs that candidates are verified on: drawn from a seed, in three kinds of sets.
 
-    ordinary   normal numbers, far from the denormals; small integers of both signs
-    exact      integers up to ``reach`` as floats: sums and products of them are exact, whatever their order
-    special    ordinary ones among zeros of both signs, large, tiny and non-finite ones; integers over their whole range
+    ordinary  normal numbers, far from the denormals; small integers of both signs
+    exact     integers up to ``reach`` as floats: sums and products of them are exact, whatever
+              their order
+    special   ordinary ones among zeros of both signs, large, tiny and non-finite ones; integers
+              over their whole range
 
-Constants are the same in all sets, so that what is packed from them is: multiples of 1/4 up to 2, exact as well. Where
-normal numbers are outside the domain of a kernel (a logarithm's), all numbers are drawn in another one.
+Constants are the same in all sets, so that what is packed from them is: multiples of 1/4 up to 2,
+exact as well. Where normal numbers are outside the domain of a kernel (a logarithm's), all numbers
+are drawn in another one.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from tunegrad.ir.exact import Drawn
 from tunegrad.ir.numeric import to_memory
 
 __all__ = [
-    "DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "Sign", "constants_of", "draw", "draw_inputs", "signed",
+    "DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "Sign", "constants_of", "draw",
+    "draw_inputs", "signed",
 ]  # fmt: skip
 
 Sign = Literal[-1, 0, 1]
@@ -35,7 +39,9 @@ KINDS: tuple[Kind, ...] = ("ordinary", "exact", "special")
 
 Domain = Literal["normal", "positive", "unit", "large", "small"]
 DOMAINS: tuple[Domain, ...] = ("normal", "positive", "unit", "large", "small")
-"""Standard normal; 0.5 to 2; -0.9 to 0.9; 4 to 16; normal over 64. The first in which a kernel is defined counts."""
+"""Standard normal; 0.5 to 2; -0.9 to 0.9; 4 to 16; normal over 64. The first in which a kernel
+is defined counts.
+"""
 
 MILDEST = 4
 """The last of the levels of special values: see ``Draw``."""
@@ -65,16 +71,19 @@ _PART = 1 << 17
 """So many are picked at once: the bits fit into a cache."""
 
 _PERIOD = (1 << 22) - 3
-"""Longer arrays repeat themselves: to draw 2^26 numbers takes longer than all that is done with them. A prime, so that
-no schedule takes elements that far apart for each other."""
+"""Longer arrays repeat themselves: to draw 2^26 numbers takes longer than all that is done with
+them. A prime, so that no schedule takes elements that far apart for each other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How an array is drawn. ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
+    """How an array is drawn.
 
-    ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each parameter; 2, none;
-    3, zeros alone, and small integers; 4, as ordinary.
+    ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
+
+    ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each
+    parameter; 2, none; 3, zeros alone, and small integers; 4, as ordinary.
     """
 
     kind: Kind = "ordinary"
@@ -85,18 +94,27 @@ class Draw:
 
 
 def draw_inputs(
-    io: KernelIO, seed: int, kernel_key: str = "", how: Draw | None = None, signs: Mapping[str, Sign] | None = None
+    io: KernelIO,
+    seed: int,
+    kernel_key: str = "",
+    how: Draw | None = None,
+    signs: Mapping[str, Sign] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """A flat array for every parameter that a kernel reads; the same in every process for the same arguments.
+    """A flat array for every parameter that a kernel reads; the same in every process for the same
+    arguments.
 
-    ``signs`` names those that have one sign. Constants do not depend on them or on ``seed``, only on the kernel and its
-    domain; nobody can write to them.
+    ``signs`` names those that have one sign. Constants do not depend on them or on ``seed``, only
+    on the kernel and its domain; nobody can write to them.
     """
     how, signs = how or Draw(), signs or {}
     return {
         p.name: _constant(p, kernel_key, how.domain)
         if p.role == "const"
-        else draw(p, np.random.default_rng(_entropy(kernel_key, p.name, seed)), replace(how, sign=signs.get(p.name, 0)))
+        else draw(
+            p,
+            np.random.default_rng(_entropy(kernel_key, p.name, seed)),
+            replace(how, sign=signs.get(p.name, 0)),
+        )
         for p in io.params
         if p.role in ("in", "const", "inout")
     }
@@ -132,7 +150,9 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     return values if values.size == param.elements else np.resize(values, param.elements)
 
 
-def _picked(table: npt.NDArray[Any], rng: np.random.Generator, param: Parameter) -> npt.NDArray[Any]:
+def _picked(
+    table: npt.NDArray[Any], rng: np.random.Generator, param: Parameter
+) -> npt.NDArray[Any]:
     """Elements of a table at random, the two of a pair each by itself."""
     pair = buffer_dtype(param.dtype).is_pair
     count = param.elements * (2 if pair else 1)
@@ -144,12 +164,16 @@ def _picked(table: npt.NDArray[Any], rng: np.random.Generator, param: Parameter)
     return values.view(np.uint32) if pair else values
 
 
-def _drawn_integers(param: Parameter, kind: DType, rng: np.random.Generator, how: Draw) -> npt.NDArray[Any]:
+def _drawn_integers(
+    param: Parameter, kind: DType, rng: np.random.Generator, how: Draw
+) -> npt.NDArray[Any]:
     n = param.elements
     if param.bound:
         values = rng.integers(0, param.bound, n)
         if how.kind == "special":
-            values = np.where(rng.integers(0, 2, n) == 0, values, rng.integers(0, 2, n) * (param.bound - 1))
+            values = np.where(
+                rng.integers(0, 2, n) == 0, values, rng.integers(0, 2, n) * (param.bound - 1)
+            )
         return values.astype(kind.numpy)
     if how.kind == "exact" and how.sign:
         return (how.sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
@@ -178,7 +202,9 @@ def _constants(kind: DType, domain: Domain) -> npt.NDArray[Any]:
 
 
 def _integers(least: int, most: int, both: bool) -> npt.NDArray[np.float32]:
-    """A table of the integers from ``least`` to ``most``, half of them negative where ``both`` signs occur."""
+    """A table of the integers from ``least`` to ``most``, half of them negative where ``both``
+    signs occur.
+    """
     at = np.arange(_TABLE)
     values = (at // 2 % (most - least + 1) + least).astype(np.float32)
     return np.where(at % 2 == 1, -values, values) if both else values
@@ -189,7 +215,9 @@ def _ordinary(domain: Domain, kind: DType) -> npt.NDArray[Any]:
     values: npt.NDArray[np.float64]
     if domain in ("normal", "small"):
         half = np.abs(np.random.default_rng(0).standard_normal(_TABLE // 2))
-        values = _away_from_zero(np.concatenate([half, -half])) * (1 if domain == "normal" else 2.0**-6)
+        values = _away_from_zero(np.concatenate([half, -half])) * (
+            1 if domain == "normal" else 2.0**-6
+        )
     else:
         uniform = (np.arange(_TABLE) + 0.5) / _TABLE
         if domain == "unit":
@@ -200,7 +228,9 @@ def _ordinary(domain: Domain, kind: DType) -> npt.NDArray[Any]:
 
 
 def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[Any]:
-    """A table with special values among ordinary ones; negative ones only where the domain has them."""
+    """A table with special values among ordinary ones; negative ones only where the domain has
+    them.
+    """
     if how.level >= MILDEST:
         return values
     choice = np.arange(_TABLE) % 32

@@ -1,4 +1,6 @@
-"""Inputs that the referee drew, kept until they are wanted again: to refer ahead and to prepare draws once."""
+"""Inputs that the referee drew, kept until they are wanted again: to refer ahead and to prepare
+draws once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Sets = Sequence[dict[str, Array]]
 
 
 class KeptInputs:
-    """The input sets of the latest kernels by kernel key, ``limit_bytes`` of them; the oldest go first."""
+    """The input sets of the latest kernels by kernel key, ``limit_bytes`` of them; the oldest go
+    first.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -29,7 +33,9 @@ class KeptInputs:
 
     def put(self, kernel_key: str, sets: Sets) -> None:
         """Keep the sets of a kernel that has none here, unless they alone are too large."""
-        arrays = {(a.ctypes.data, a.nbytes) for each in sets for a in each.values()}  # the sets share constants
+        arrays = {
+            (a.ctypes.data, a.nbytes) for each in sets for a in each.values()
+        }  # the sets share constants
         nbytes = sum(size for _, size in arrays)
         if nbytes > self._limit or kernel_key in self._kept:
             return

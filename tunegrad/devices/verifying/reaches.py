@@ -1,15 +1,25 @@
-"""How far the integers of an exact set reach, and whether such a set shows all that an ordinary one would.
+"""How far the integers of an exact set reach, and whether such a set shows all that an ordinary one
+would.
 
-A kernel of sums, products and clamps at zero in f32 is exact for integers of up to thousands: more digits than any
-shorter type holds. A lost term shows as a wrong sum, an input, a product or a sum in a shorter type as a rounded one,
-and nothing of it is within a tolerance, since there is none. Ordinary numbers show no more, and some less.
+A kernel of sums, products and clamps at zero in f32 is exact for integers of up to thousands: more
+digits than any shorter type holds. A lost term shows as a wrong sum, an input, a product or a sum
+in a shorter type as a rounded one, and nothing of it is within a tolerance, since there is none.
+Ordinary numbers show no more, and some less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tunegrad.devices.verifying.inputs import DOMAINS, KINDS, Domain, Kind, Sign, constants_of, signed
+from tunegrad.devices.verifying.inputs import (
+    DOMAINS,
+    KINDS,
+    Domain,
+    Kind,
+    Sign,
+    constants_of,
+    signed,
+)
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
@@ -22,7 +32,9 @@ _REACHES = (128, 16, 4, 1)
 """Greatest integers of an exact set that are tried: bf16 holds 256."""
 
 _WIDE = (1 << 14, 1 << 12, 2560)
-"""Those that show every shorter type: one integer in ten of 1 to 2560 has more digits than the 11 of f16."""
+"""Those that show every shorter type: one integer in ten of 1 to 2560 has more digits than the
+11 of f16.
+"""
 
 _PLAIN = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.FMA, Op.NEG))
 _CLAMPS = frozenset((Op.MAX, Op.MIN))
@@ -30,15 +42,18 @@ _OPPOSITE: Mapping[Sign, Sign] = {1: -1, -1: 1}
 
 
 def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
-    """The input sets of a kernel, the one that is timed first. No ordinary one where an exact one shows all."""
+    """The input sets of a kernel, the one that is timed first.
+
+    No ordinary one where an exact one shows all.
+    """
     return KINDS if _wide(kernel) is None else ("exact", "special")
 
 
 def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:
     """Reaches of an exact set, the best first, and whether all results are exact.
 
-    One that shows every shorter type, where there is one. Then those with the fewest rounded fold steps come first;
-    among these, those with the most exact results, and then the greatest.
+    One that shows every shorter type, where there is one. Then those with the fewest rounded fold
+    steps come first; among these, those with the most exact results, and then the greatest.
     """
     wide = _wide(kernel)
     if wide is not None:
@@ -49,10 +64,11 @@ def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:
 
 
 def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
-    """The one sign on which the numbers of an input show most in an exact set; who is not named has both.
+    """The one sign on which the numbers of an input show most in an exact set; who is not named has
+    both.
 
-    A maximum (or minimum) that starts at zero, or takes padding in, is seen on negative (positive) numbers. A term that
-    is clamped at zero is seen where it is not zero: else nobody would miss it.
+    A maximum (or minimum) that starts at zero, or takes padding in, is seen on negative (positive)
+    numbers. A term that is clamped at zero is seen where it is not zero: else nobody would miss it.
     """
     if not signed(domain):
         return {}
@@ -65,7 +81,8 @@ def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
 
 
 def _raising(stack: list[tuple[Expr, Sign]]) -> Iterator[tuple[str, Sign]]:
-    """What is added up in expressions, with the sign by which it gives each the sign beside it; no products.
+    """What is added up in expressions, with the sign by which it gives each the sign beside it; no
+    products.
 
     Shared parts are visited once for each sign.
     """
@@ -93,7 +110,9 @@ def applied(x: Expr) -> Iterator[Apply]:
 
 @remembered(64)
 def _wide(kernel: Kernel) -> int | None:
-    """The greatest reach that shows every shorter type, and for which all results are exact; None: there is none."""
+    """The greatest reach that shows every shorter type, and for which all results are exact; None:
+    there is none.
+    """
     if not _plain(kernel):
         return None
     return next((reach for reach in _WIDE if _score(kernel, DOMAINS[0], reach)[2]), None)
@@ -105,7 +124,11 @@ def _plain(kernel: Kernel) -> bool:
     Its domain is that of normal numbers: everything has a sum and a product.
     """
     roles = {p.role for p in kernel.params}
-    sums = "in" in roles and all(p.dtype == F32 for p in kernel.params) and all(r.op is Op.ADD for r in kernel.reduces)
+    sums = (
+        "in" in roles
+        and all(p.dtype == F32 for p in kernel.params)
+        and all(r.op is Op.ADD for r in kernel.reduces)
+    )
     return sums and all(_keeps_digits(x) for s in kernel.stages for x in nodes(s.expr))
 
 
@@ -122,9 +145,15 @@ def _clamps_at_zero(x: Apply) -> bool:
 
 
 def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
-    """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are exact."""
+    """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are
+    exact.
+    """
     signs = signs_of(kernel, domain)
-    drawn = {p.name: _of_an_exact_set(p, reach, domain, signs.get(p.name, 0)) for p in kernel.params if p.role != "out"}
+    drawn = {
+        p.name: _of_an_exact_set(p, reach, domain, signs.get(p.name, 0))
+        for p in kernel.params
+        if p.role != "out"
+    }
     found = roundings(kernel, drawn).values()
     exact = [r.count == 0 for r in found]
     return -sum(r.terms for r in found), sum(exact), all(exact)
@@ -133,4 +162,8 @@ def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
 def _of_an_exact_set(p: Param, reach: int, domain: Domain, sign: Sign) -> Drawn:
     if not (p.dtype.is_float or p.dtype.is_pair):
         return Drawn(8.0, 1.0)
-    return constants_of(domain) if p.role == "const" else Drawn(float(reach), 1.0, signed(domain) and not sign)
+    return (
+        constants_of(domain)
+        if p.role == "const"
+        else Drawn(float(reach), 1.0, signed(domain) and not sign)
+    )

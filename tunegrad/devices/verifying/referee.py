@@ -1,10 +1,13 @@
-"""The referee: it draws what kernels read, knows what they must give, and judges what the bench put before it.
+"""The referee: it draws what kernels read, knows what they must give, and judges what the bench put
+before it.
 
-    refer     references of kernels, ahead        --> stay here
-    prepare   inputs and references of a kernel   --> inputs to the shared memory, references stay here
-    judge     the outputs in the shared memory    --> a verdict
+    refer    references of kernels, ahead       --> stay here
+    prepare  inputs and references of a kernel  --> inputs to the shared memory, references stay
+                                                here
+    judge    the outputs in the shared memory   --> a verdict
 
-It runs in a process of its own, which never runs a candidate: no candidate can reach what it must compute.
+It runs in a process of its own, which never runs a candidate: no candidate can reach what it must
+compute.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from tunegrad.devices.host.team import Team
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
 from tunegrad.devices.processes.shared import Mapped
 from tunegrad.devices.replies import Verdict
-from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet, References, make_dataset
+from tunegrad.devices.verifying.dataset import (
+    Dataset,
+    DatasetCache,
+    InputSet,
+    References,
+    make_dataset,
+)
 from tunegrad.devices.verifying.handover import Bytes, Places, hand_over, output_places
 from tunegrad.devices.verifying.kept import KeptInputs
 from tunegrad.errors import InternalError
@@ -41,15 +50,23 @@ class Referee:
         self._inputs = KeptInputs(limits.cache_bytes // _SHARE)
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
-        """Compute the references of kernels that are not here yet, several at once: numpy's work needs no lock."""
-        fresh = {c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None}
+        """Compute the references of kernels that are not here yet, several at once: numpy's work
+        needs no lock.
+        """
+        fresh = {
+            c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None
+        }
         with ThreadPoolExecutor(threads) as pool:
-            for key, made in zip(fresh, pool.map(lambda asked: self._made(*asked), fresh.values()), strict=True):
+            for key, made in zip(
+                fresh, pool.map(lambda asked: self._made(*asked), fresh.values()), strict=True
+            ):
                 self._inputs.put(key, [s.inputs for s in made.sets])
                 self._keep(key, made)
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> Places:
-        """Hand a kernel's inputs over; draw them, and compute its references, unless they are here."""
+        """Hand a kernel's inputs over; draw them, and compute its references, unless they are
+        here.
+        """
         key = candidate.kernel_key
         kept, drawn = self._kernels.get(key), self._inputs.get(key)
         if kept is None or drawn is None:
@@ -68,7 +85,8 @@ class Referee:
         self._kernels.put(kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
 
     def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:
-        """Compare the outputs that lie in the shared memory with what set ``index`` must give; then wipe them out.
+        """Compare the outputs that lie in the shared memory with what set ``index`` must give; then
+        wipe them out.
 
         Right ones would be of use to a candidate that looks for them.
         """
@@ -87,14 +105,18 @@ class Referee:
             if bar is None:
                 continue
             found = self._bulk.judge(bar, got)
-            here = found.max_error if index == 0 else 0.0  # errors of special numbers are as large as these are
+            here = (
+                found.max_error if index == 0 else 0.0
+            )  # errors of special numbers are as large as these are
             max_error = max(max_error, here)
             if found.fault:
                 return Verdict(len(kernel.sets), f"{param.name}: {found.fault}", max_error)
             if found.first >= 0:
                 error = (
-                    f"{param.name}[{found.first}]: got {found.got:.9g}, expected {found.expected:.9g}, "
-                    f"tolerance {found.allowed:.3g} ({found.bad} bad of {bar.expected.size} compared)"
+                    f"{param.name}[{found.first}]: got {found.got:.9g}, expected "
+                    f"{found.expected:.9g}, "
+                    f"tolerance {found.allowed:.3g} ({found.bad} bad of {bar.expected.size} "
+                    "compared)"
                 )
                 return Verdict(len(kernel.sets), error, max_error)
         return Verdict(len(kernel.sets), "", max_error)
@@ -117,10 +139,14 @@ _process = _Process()
 def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped, threads: int) -> None:
     """Make this process the referee.
 
-    It judges on one thread: others would have to be woken for each judgement. ``threads`` refer ahead.
+    It judges on one thread: others would have to be woken for each judgement. ``threads`` refer
+    ahead.
     """
     one_blas_thread()  # it looks for the library, which a confined process can not
-    _process.referee, _process.threads = Referee(hooks, limits, seed, Team(1), memory.bytes), threads
+    _process.referee, _process.threads = (
+        Referee(hooks, limits, seed, Team(1), memory.bytes),
+        threads,
+    )
 
 
 def refer(kernels: tuple[tuple[Candidate, KernelIO], ...]) -> None:

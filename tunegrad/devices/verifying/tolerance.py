@@ -1,4 +1,6 @@
-"""How far from a float64 reference a result may be: derived from dtype and reduction length, not a loose constant."""
+"""How far from a float64 reference a result may be: derived from dtype and reduction length, not a
+loose constant.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ __all__ = ["Bar", "Mismatch", "compare", "tolerance"]
 
 _UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
-_LARGEST = {"bf16": 2.0**128 * (1 - 2.0**-9), "f16": 65520.0, "f32": 2.0**128 * (1 - 2.0**-25), "f64": math.inf}
+_LARGEST = {
+    "bf16": 2.0**128 * (1 - 2.0**-9),
+    "f16": 65520.0,
+    "f32": 2.0**128 * (1 - 2.0**-25),
+    "f64": math.inf,
+}
 """From where on numbers are rounded to an infinity."""
 
 _STEP = 16.0
@@ -42,25 +49,29 @@ class Mismatch:
 def tolerance(
     dtype: DType, terms: int, expected: npt.NDArray[Any], roundings: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype`` summed from ``terms``.
+    """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype``
+    summed from ``terms``.
 
-    With u the unit roundoff of the type that computes (f32 for f16 and bf16), a sum of n rounded terms does n
-    roundings of partial sums. Worst case the error is n*u*sum|t| (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2); roundings are independent to a good approximation, so it grows like a random walk, and for the
-    inputs that are drawn here (zero-mean or one-signed) it is about u*sqrt(n) times the size of the result
-    (Higham and Mary 2019). So
+    With u the unit roundoff of the type that computes (f32 for f16 and bf16), a sum of n rounded
+    terms does n roundings of partial sums. Worst case the error is n*u*sum|t| (Higham, Accuracy and
+    Stability of Numerical Algorithms, 4.2); roundings are independent to a good approximation, so
+    it grows like a random walk, and for the inputs that are drawn here (zero-mean or one-signed) it
+    is about u*sqrt(n) times the size of the result (Higham and Mary 2019). So
 
-        allowed = u * (16*sqrt(n) + 64) * (|expected| + rms(expected)) + u_store * |expected| + smallest
+        allowed = u * (16*sqrt(n) + 64) * (|expected| + rms(expected)) + u_store * |expected| +
+        smallest
 
-    rms(expected) stands for the terms that cancelled in an element that came out small; 16 is about six standard
-    deviations of the walk with room for products and a second reduction; 64 roundings pay for epilogues and for
-    polynomial exp, tanh and erf of a few units in the last place; u_store is the final rounding to a 16-bit type.
-    A lost or doubled term is an error of 1/sqrt(n) or more of the result: for f32, above ``allowed`` to n ~ 10^6.
+    rms(expected) stands for the terms that cancelled in an element that came out small; 16 is about
+    six standard deviations of the walk with room for products and a second reduction; 64 roundings
+    pay for epilogues and for polynomial exp, tanh and erf of a few units in the last place; u_store
+    is the final rounding to a 16-bit type. A lost or doubled term is an error of 1/sqrt(n) or more
+    of the result: for f32, above ``allowed`` to n ~ 10^6.
 
-    Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of small integers, their
-    multiples), no terms cancel and no walk is walked:
+    Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of
+    small integers, their multiples), no terms cancel and no walk is walked:
 
-        allowed = u * roundings * |expected| + u_store * |expected| + (smallest, where anything is rounded)
+        allowed = u * roundings * |expected| + u_store * |expected| + (smallest, where anything is
+        rounded)
 
     which is nothing at all where nothing is rounded. Integers and bools are exact.
     """
@@ -76,18 +87,21 @@ def tolerance(
     finite = size[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS
-    allowed: npt.NDArray[np.float64] = unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
+    allowed: npt.NDArray[np.float64] = (
+        unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
+    )
     return allowed
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What an output of one dtype is compared with, worked out once for all candidates that must meet it.
+    """What an output of one dtype is compared with, worked out once for all candidates that must
+    meet it.
 
-    ``expected`` is the reference of every compared element, ``allowed`` how far from it a result may be. ``special`` is
-    where NaN or an infinity is expected, None where it is nowhere. ``indices``: the elements that are compared.
-    ``finite``: expected and allowed where nothing is special; None where nothing is anyway. ``fault``: why nothing is
-    right, see ``Reference``.
+    ``expected`` is the reference of every compared element, ``allowed`` how far from it a result
+    may be. ``special`` is where NaN or an infinity is expected, None where it is nowhere.
+    ``indices``: the elements that are compared. ``finite``: expected and allowed where nothing is
+    special; None where nothing is anyway. ``fault``: why nothing is right, see ``Reference``.
     """
 
     dtype: DType
@@ -102,7 +116,9 @@ class Bar:
     def of(dtype: str, reference: Reference) -> Bar:
         """The bar that a reference sets."""
         kind = buffer_dtype(dtype)
-        expected = np.ascontiguousarray(reference.values.reshape(-1), np.float64 if kind.is_float else None)
+        expected = np.ascontiguousarray(
+            reference.values.reshape(-1), np.float64 if kind.is_float else None
+        )
         if kind.is_pair:
             expected = _halves(expected)
         number = BF16 if kind.is_pair else kind
@@ -124,7 +140,9 @@ class Bar:
         return self.allowed.nbytes + special + sum(a.nbytes for a in self.finite or ())
 
     def judge(self, got: npt.NDArray[Any]) -> Mismatch:
-        """Compare an output buffer (flat, as stored); NaN and infinities must be in the same places."""
+        """Compare an output buffer (flat, as stored); NaN and infinities must be in the same
+        places.
+        """
         if self.fault:
             return Mismatch(0, math.nan, math.nan, 0.0, 0.0, self.expected.size, self.fault)
         picked = got if self.indices is None else got[self.indices]
@@ -138,7 +156,9 @@ class Bar:
             return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
         return self._in_detail(values, error, good)
 
-    def _in_detail(self, values: npt.NDArray[Any], error: npt.NDArray[Any], good: npt.NDArray[np.bool_]) -> Mismatch:
+    def _in_detail(
+        self, values: npt.NDArray[Any], error: npt.NDArray[Any], good: npt.NDArray[np.bool_]
+    ) -> Mismatch:
         expected, finite = self.expected, np.isfinite(error)
         if self.special is not None:
             same = (values == expected) | (np.isnan(values) & np.isnan(expected))
@@ -151,7 +171,9 @@ class Bar:
         place = at // 2 if self.dtype.is_pair else at
         index = place if self.indices is None else int(self.indices[place])
         limit = float(self.allowed[at])
-        return Mismatch(index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum()))
+        return Mismatch(
+            index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum())
+        )
 
 
 def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float64]:
@@ -163,7 +185,9 @@ def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[
 
 
 def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch:
-    """Compare an output buffer (flat, as stored) with its reference; NaN and infinities must be in the same places."""
+    """Compare an output buffer (flat, as stored) with its reference; NaN and infinities must be in
+    the same places.
+    """
     return Bar.of(dtype, reference).judge(got)
 
 
@@ -177,6 +201,8 @@ def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
 
 
 def _halves(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The bf16 values of words, both of one side by side; a reference holds the words as integers."""
+    """The bf16 values of words, both of one side by side; a reference holds the words as
+    integers.
+    """
     words = np.ascontiguousarray(pairs.astype(np.uint32))
     return _widen(np.stack([words & 0xFFFF, words >> 16], axis=-1).reshape(-1), BF16)

@@ -1,11 +1,12 @@
 """Other ways to cut a graph into kernels, one edge at a time, equal ones together.
 
-    region    the kernels of the rules' plan that a toggle touches, and how they are connected    (its text is a key)
-    edge      a toggle in a region: "inline" takes the memory of its first kernel's output away,
-              "store_exp_1f0c53ab" gives memory to the node whose expression has that hash
-    places    where the region occurs: eight equal residual blocks are one edge with eight places
+    region  the kernels of the rules' plan that a toggle touches, and how they are connected
+    edge    a toggle in a region: "inline" takes the memory of its first kernel's output away,
+            "store_exp_1f0c53ab" gives memory to the node whose expression has that hash
+    places  where the region occurs: eight equal residual blocks are one edge with eight places
 
-Listing edges looks at the rules' kernels only. The kernels of an alternative are drafted when it is asked for.
+Listing edges looks at the rules' kernels only. The kernels of an alternative are drafted when it is
+asked for.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ __all__ = ["Alternative", "Alternatives", "Edge"]
 _COMPUTES = (GraphOp.MAP, GraphOp.CAST, GraphOp.REDUCE)
 _VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE)
 _COPIES = (GraphOp.PAD, GraphOp.PERMUTE)
-"""Views of a buffer that may be worth a copy: a padded image needs no masks, a transposed matrix no strides."""
+"""Views of a buffer that may be worth a copy: a padded image needs no masks, a transposed
+matrix no strides.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     """A toggle of a region, and the positions of its node in every place where the region occurs.
 
-    ``stored_bytes`` is the memory that it gives to the node in one place; 0 where it takes memory away.
+    ``stored_bytes`` is the memory that it gives to the node in one place; 0 where it takes memory
+    away.
     """
 
     name: str
@@ -44,7 +48,9 @@ class Edge:
 
     @property
     def key(self) -> str:
-        """The region's key in the store: 32 hex digits of the SHA-256 of its text, as a kernel's."""
+        """The region's key in the store: 32 hex digits of the SHA-256 of its text, as a
+        kernel's.
+        """
         return key_of(self.region)
 
 
@@ -98,14 +104,19 @@ class Alternatives:
         if other is self.fusion:
             return None
         before = {n: x.kernel for n, x in self.launches.items()}
-        after = {d.node: x.kernel for d, x in zip(other.drafts.sorted(), other.schedule().launches, strict=True)}
+        after = {
+            d.node: x.kernel
+            for d, x in zip(other.drafts.sorted(), other.schedule().launches, strict=True)
+        }
         gone = tuple(k for n, k in before.items() if n not in after or after[n].key != k.key)
         come = tuple(k for n, k in after.items() if n not in before or before[n].key != k.key)
         same = sorted(k.key for k in gone) == sorted(k.key for k in come)
         return None if same else Alternative(edge, gone, come)
 
     def toggles(self, edges: Iterable[Edge]) -> frozenset[int]:
-        """The edges at all their places, without those whose region has been changed by one before."""
+        """The edges at all their places, without those whose region has been changed by one
+        before.
+        """
         changed: set[Node] = set()
         chosen: set[int] = set()
         for edge in edges:
@@ -118,12 +129,16 @@ class Alternatives:
 
     def region(self, edge: Edge) -> tuple[Launch, ...]:
         """The launches of the rules' plan that the edge touches, in its first place."""
-        return tuple(self.launches[n] for n in self._touched(self.fusion.drafts.order[edge.places[0]]))
+        return tuple(
+            self.launches[n] for n in self._touched(self.fusion.drafts.order[edge.places[0]])
+        )
 
     def overlap(self, a: Edge, taken: Set[int]) -> bool:
         """Whether a region of the edge holds a kernel that one of the toggles touches."""
         nodes = {n for place in taken for n in self._touched(self.fusion.drafts.order[place])}
-        return any(not nodes.isdisjoint(self._touched(self.fusion.drafts.order[p])) for p in a.places)
+        return any(
+            not nodes.isdisjoint(self._touched(self.fusion.drafts.order[p])) for p in a.places
+        )
 
     # ---- which nodes
 
@@ -140,11 +155,18 @@ class Alternatives:
                     op = str(n.op)
                 else:
                     continue
-                if n.size and n is not d.node and n not in cut.drafts and self.users[n][0] is d.node:
+                if (
+                    n.size
+                    and n is not d.node
+                    and n not in cut.drafts
+                    and self.users[n][0] is d.node
+                ):
                     yield n, f"store_{op}_{_label(n, d, labels)[:8]}"
 
     def _above(self, n: Node, d: Draft) -> Node:
-        """The last of the views that are all there is of ``n``: an image is stored as one, not as a row of sums."""
+        """The last of the views that are all there is of ``n``: an image is stored as one, not as a
+        row of sums.
+        """
         while len(self.readers[n]) == 1 and n is not d.node and self.readers[n][0].op in _VIEWS:
             n = self.readers[n][0]
         return n
@@ -155,7 +177,9 @@ class Alternatives:
         return n.op is GraphOp.INPUT or n in self.fusion.drafts.drafts
 
     def _touched(self, n: Node) -> tuple[Node, ...]:
-        """The drafts that a toggle of ``n`` changes, by their nodes; more change where layouts do."""
+        """The drafts that a toggle of ``n`` changes, by their nodes; more change where layouts
+        do.
+        """
         own = (n,) if n in self.launches else ()
         return (*own, *(u for u in self.users.get(n, ()) if u is not n))
 
@@ -173,7 +197,9 @@ class Alternatives:
 
 
 def _label(node: Node, d: Draft, known: dict[Node, str]) -> str:
-    """A hash of what a node computes from the buffers that its kernel reads; the same in every process."""
+    """A hash of what a node computes from the buffers that its kernel reads; the same in every
+    process.
+    """
     leaves = {n: name for name, n in d.reads.items()}
     stack = [node]
     while stack:
@@ -184,7 +210,11 @@ def _label(node: Node, d: Draft, known: dict[Node, str]) -> str:
             continue
         stack.pop()
         if n not in known:
-            words = [leaves[n]] if n in leaves else [str(n.op), _words(n.arg), *(known[s] for s in n.srcs)]
+            words = (
+                [leaves[n]]
+                if n in leaves
+                else [str(n.op), _words(n.arg), *(known[s] for s in n.srcs)]
+            )
             text = " ".join((*words, str(n.shape), str(n.dtype)))
             known[n] = hashlib.sha256(text.encode()).hexdigest()
     return known[node]

@@ -12,18 +12,29 @@ from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, nodes, rebuild
 from ..index import FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
-__all__ = ["Access", "all_indices", "conditions", "distinct_leaves", "rewritten", "split_axes", "uses"]
+__all__ = [
+    "Access",
+    "all_indices",
+    "conditions",
+    "distinct_leaves",
+    "rewritten",
+    "split_axes",
+    "uses",
+]
 
 Access = Callable[[str, tuple[Index, ...]], tuple[Index, ...]]
 
 
 def rewritten(
-    k: Kernel, env: Mapping[str, Index], axes: Mapping[str, tuple[Axis, ...]], access: Access | None = None
+    k: Kernel,
+    env: Mapping[str, Index],
+    axes: Mapping[str, tuple[Axis, ...]],
+    access: Access | None = None,
 ) -> Kernel:
     """``k`` with axes replaced by index expressions of new ones.
 
-    ``axes`` gives what stands in the place of a replaced axis; ``access`` then rewrites the index tuple of each
-    parameter's use.
+    ``axes`` gives what stands in the place of a replaced axis; ``access`` then rewrites the index
+    tuple of each parameter's use.
     """
 
     def index_of(param: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
@@ -59,7 +70,9 @@ def distinct_leaves(x: Expr) -> Iterator[Expr]:
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
-    """The conditions of a kernel: those of its stores, of its loads, and those that it computes with."""
+    """The conditions of a kernel: those of its stores, of its loads, and those that it computes
+    with.
+    """
     for s in k.stages:
         if isinstance(s, Store):
             yield s.valid
@@ -89,7 +102,9 @@ def all_indices(k: Kernel) -> Iterator[Index]:
 
 
 def split_axes(k: Kernel) -> Kernel:
-    """``k`` with each axis split that is read through a division or modulus by a divisor of its extent."""
+    """``k`` with each axis split that is read through a division or modulus by a divisor of its
+    extent.
+    """
     while True:
         found = _division(k)
         if found is None:
@@ -114,6 +129,11 @@ def _divisions(index: Index) -> Iterator[tuple[str, int]]:
     for atom, _ in index.terms:
         if isinstance(atom, FloorDiv | Mod):
             terms = atom.num.terms
-            if len(terms) == 1 and isinstance(terms[0][0], Var) and terms[0][1] == 1 and atom.num.const == 0:
+            if (
+                len(terms) == 1
+                and isinstance(terms[0][0], Var)
+                and terms[0][1] == 1
+                and atom.num.const == 0
+            ):
                 yield terms[0][0].name, atom.den
             yield from _divisions(atom.num)

@@ -4,9 +4,9 @@
       store out[o, h, w] = max(add(v0, b[o]), 0)
       v0 = sum over c kh kw: mul(x[c, h+kh-1, w+kw-1 if 0<=h+kh-1<H & 0<=w+kw-1<W], w[o, c, kh, kw])
 
-``Draft`` is such a kernel before its parameters have layouts. ``CutError`` names a node that must have memory before
-the kernel is legal: a reduction nested in another one, or one that would be computed again for every point of an axis
-that it does not depend on.
+``Draft`` is such a kernel before its parameters have layouts. ``CutError`` names a node that must
+have memory before the kernel is legal: a reduction nested in another one, or one that would be
+computed again for every point of an axis that it does not depend on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class CutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A kernel before layouts: ``reads`` maps parameter names to nodes; ``inlined`` are the nodes it computes."""
+    """A kernel before layouts: ``reads`` maps parameter names to nodes; ``inlined`` are the nodes
+    it computes.
+    """
 
     node: Node
     kernel: Kernel
@@ -75,7 +77,9 @@ class _Builder:
         self.depth = 0
 
     def emit(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
-        """The element of ``node`` at ``index``, in its compute type (or as loaded); zero where a PAD says so."""
+        """The element of ``node`` at ``index``, in its compute type (or as loaded); zero where a
+        PAD says so.
+        """
         pads: list[Valid] = []
         while True:
             if self._is_buffer(node):
@@ -134,7 +138,9 @@ class _Builder:
         param = self.params.get(node)
         if param is None:
             role = "const" if node.op is GraphOp.CONST else "in"
-            param = self.params[node] = Param.dense(f"n{len(self.params)}", node.dtype, node.shape, cast(Any, role))
+            param = self.params[node] = Param.dense(
+                f"n{len(self.params)}", node.dtype, node.shape, cast(Any, role)
+            )
             self.reads[param.name] = node
         return Load(param.name, index, node.dtype, valid)
 

@@ -1,11 +1,12 @@
 """A graph cut into kernels, and the same graph cut otherwise.
 
-    realized_nodes   which tensors get memory       (rules about speed)
-    draft_kernel     one kernel per such tensor     (proved legal, or a node is cut off and given memory)
+    realized_nodes  which tensors get memory    (rules about speed)
+    draft_kernel    one kernel per such tensor  (proved legal, or a node is cut off and given
+                                                memory)
 
-A toggle flips one edge: a node with memory loses it and is computed again by each of its readers, a node without gets
-some. Where no legal kernel is left without that memory, it stays, and the toggle is void. Only the drafts that a
-toggle touches are made again.
+A toggle flips one edge: a node with memory loses it and is computed again by each of its readers, a
+node without gets some. Where no legal kernel is left without that memory, it stays, and the toggle
+is void. Only the drafts that a toggle touches are made again.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ from .realize import MAX_OPS, realized_nodes, target_of
 __all__ = ["Drafts"]
 
 _MAX_TREE = 4 * MAX_OPS
-"""Operations of a kernel's expressions as trees, above which a toggle is void: no compiler would be glad of it."""
+"""Operations of a kernel's expressions as trees, above which a toggle is void: no compiler
+would be glad of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """One draft per tensor that is needed in memory, by node. ``order`` is topological; ``targets`` are the outputs'.
+    """One draft per tensor that is needed in memory, by node.
 
-    ``buffers`` may have memory (the nodes of ``drafts`` do), ``fixed`` always do: outputs and fences.
+    ``order`` is topological; ``targets`` are the outputs'.
+
+    ``buffers`` may have memory (the nodes of ``drafts`` do), ``fixed`` always do: outputs and
+    fences.
     """
 
     order: tuple[Node, ...]
@@ -44,7 +50,9 @@ class Drafts:
         """The graph as the rules cut it."""
         targets = tuple(target_of(o) for o in outputs)
         order, realized = realized_nodes(targets)
-        fences = {n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS}
+        fences = {
+            n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS
+        }
         made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
         made.run()
         place = {n: i for i, n in enumerate(order)}
@@ -56,7 +64,10 @@ class Drafts:
         return [self.drafts[n] for n in sorted(self.drafts, key=self.place.__getitem__)]
 
     def toggled(self, toggles: Set[int]) -> Drafts:
-        """The graph cut otherwise at the nodes of these positions. Leaves, outputs and fences stay as they are."""
+        """The graph cut otherwise at the nodes of these positions.
+
+        Leaves, outputs and fences stay as they are.
+        """
         nodes = {self.order[i] for i in toggles if 0 <= i < len(self.order)} - self.fixed
         off = frozenset(n for n in nodes if n in self.drafts)
         on = {n for n in nodes if n.srcs and n.size and n.op is not GraphOp.CONTIGUOUS} - off
@@ -69,12 +80,17 @@ class Drafts:
         }
         made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off)
         made.run()
-        return Drafts(self.order, self.targets, self.fixed, frozenset(made.buffers), made.done, self.place)
+        return Drafts(
+            self.order, self.targets, self.fixed, frozenset(made.buffers), made.done, self.place
+        )
 
 
 @dataclass(slots=True)
 class _Cutting:
-    """Drafting in progress. Mutable: ``buffers`` grows until every kernel is legal. ``off`` lost its memory."""
+    """Drafting in progress.
+
+    Mutable: ``buffers`` grows until every kernel is legal. ``off`` lost its memory.
+    """
 
     targets: tuple[Node, ...]
     buffers: set[Node]
@@ -89,10 +105,14 @@ class _Cutting:
             if not twice:
                 return
             self.buffers |= twice
-            self.done = {n: d for n, d in self.done.items() if n not in twice and twice.isdisjoint(d.inlined)}
+            self.done = {
+                n: d for n, d in self.done.items() if n not in twice and twice.isdisjoint(d.inlined)
+            }
 
     def _draft_all(self) -> None:
-        """Fill ``done`` with the drafts of the targets and all they read; drop those nothing reads any more."""
+        """Fill ``done`` with the drafts of the targets and all they read; drop those nothing reads
+        any more.
+        """
         stack, needed = list(self.targets), set[Node]()
         while stack:
             n = stack.pop()

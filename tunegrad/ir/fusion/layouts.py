@@ -1,14 +1,16 @@
 """How intermediate images are stored: one form for all images of a graph.
 
-    LAST          (N, H, W, C)            neighbouring channels are neighbouring addresses
-    ROWS          (N, C, H, W)            as numpy has it
-    blocked(16)   (N, C/16, H, W, 16)     the channels of one vector are neighbours, and pixels of one channel 16 apart
+    LAST         (N, H, W, C)         neighbouring channels are neighbouring addresses
+    ROWS         (N, C, H, W)         as numpy has it
+    blocked(16)  (N, C/16, H, W, 16)  the channels of one vector are neighbours, and pixels of one
+                                      channel 16 apart
 
-An image is a 4-D tensor that a convolution or pooling window slides over or produces. The form spreads over 4-D tensors
-that meet an image in a kernel (residual adds), and to no others: attention scores are 4-D too, and stay row-major.
-Where the block does not divide the channels, an image is channels-last instead. The caller's inputs and outputs, and
-constants, always stay row-major. No kernel only converts: whoever reads or writes two forms does so in place, and
-``conversions`` counts them.
+An image is a 4-D tensor that a convolution or pooling window slides over or produces. The form
+spreads over 4-D tensors that meet an image in a kernel (residual adds), and to no others: attention
+scores are 4-D too, and stay row-major. Where the block does not divide the channels, an image is
+channels-last instead. The caller's inputs and outputs, and constants, always stay row-major. No
+kernel only converts: whoever reads or writes two forms does so in place, and ``conversions`` counts
+them.
 """
 
 from __future__ import annotations
@@ -32,14 +34,19 @@ _TEXT = re.compile(r"last|rows|blocked([1-9]\d{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """A form of images. ``block`` is how many channels are neighbours; 0 where the form has no blocks."""
+    """A form of images.
+
+    ``block`` is how many channels are neighbours; 0 where the form has no blocks.
+    """
 
     form: Literal["last", "rows", "blocked"] = "last"
     block: int = 0
 
     def __post_init__(self) -> None:
         if (self.form == "blocked") != (self.block > 1):
-            raise InternalError(f"images {self.form} with blocks of {self.block}: exactly blocked ones have blocks")
+            raise InternalError(
+                f"images {self.form} with blocks of {self.block}: exactly blocked ones have blocks"
+            )
 
     @staticmethod
     def parse(text: str) -> Images | None:
@@ -104,7 +111,11 @@ def conversions(drafts: Iterable[Draft], layouts: Mapping[Node, Layout]) -> int:
     """How many kernels write a 4-D tensor in another form than one that they read has."""
     count = 0
     for d in drafts:
-        tensors = [n for n in (d.node, *d.reads.values()) if len(n.shape) == 4 and n.op is not GraphOp.CONST]
+        tensors = [
+            n
+            for n in (d.node, *d.reads.values())
+            if len(n.shape) == 4 and n.op is not GraphOp.CONST
+        ]
         count += len({_form(layouts.get(n)) for n in tensors}) > 1
     return count
 

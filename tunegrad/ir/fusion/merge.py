@@ -1,11 +1,12 @@
 """Merging neighbouring axes, so that what is flat in memory is flat in the kernel.
 
-    store C[h, w, o] = sum over c: x[h, w, c] * k[o, c]        a 1x1 convolution, axes h:56 w:56 o:64
-    store C[m, o]    = sum over c: x[m, c] * k[o, c]           the same with axis m:3136
+    store C[h, w, o] = sum over c: x[h, w, c] * k[o, c]       a 1x1 convolution, axes h:56 w:56 o:64
+    store C[m, o]    = sum over c: x[m, c] * k[o, c]          the same with axis m:3136
 
-Two axes of one group (shared, or own of one stage) merge when every use of a parameter reads them as neighbouring
-dimensions ``[.., a, b, ..]`` that they span, or inside one dimension as ``c * (B * a + b)``. Dimensions of a parameter
-that is used several times (softmax) merge only together, and so do the axes that read them.
+Two axes of one group (shared, or own of one stage) merge when every use of a parameter reads them
+as neighbouring dimensions ``[.., a, b, ..]`` that they span, or inside one dimension as ``c * (B *
+a + b)``. Dimensions of a parameter that is used several times (softmax) merge only together, and so
+do the axes that read them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ __all__ = ["merge_axes"]
 
 
 def merge_axes(k: Kernel) -> Kernel:
-    """``k`` with axes merged as long as any can be; parameters with plain layouts must be row-major."""
+    """``k`` with axes merged as long as any can be; parameters with plain layouts must be
+    row-major.
+    """
     while True:
         groups = (k.axes, *(s.axes for s in k.stages))
         facts = _Facts.of(k)
@@ -81,7 +84,9 @@ class _MergeState:
 
 
 def _merged(facts: _Facts, a: Axis, b: Axis) -> Kernel | None:
-    """The kernel with ``a`` (outer) and ``b`` (inner) as one axis, and all that must go with them; or None."""
+    """The kernel with ``a`` (outer) and ``b`` (inner) as one axis, and all that must go with them;
+    or None.
+    """
     m = _MergeState(facts)
     if not m.pair(a, b) or not _closed(m):
         return None
@@ -95,13 +100,19 @@ def _merged(facts: _Facts, a: Axis, b: Axis) -> Kernel | None:
 
     def access(param: str, index: tuple[Index, ...]) -> tuple[Index, ...]:
         for d in sorted(m.dims.get(param, ()), reverse=True):
-            index = (*index[:d], index[d] * params[param].shape[d + 1] + index[d + 1], *index[d + 2 :])
+            index = (
+                *index[:d],
+                index[d] * params[param].shape[d + 1] + index[d + 1],
+                *index[d + 2 :],
+            )
         return index
 
     merged = rewritten(k, env, axes, access)
     if sum(i.divisions() for i in all_indices(merged)) > facts.divisions:
         return None
-    return replace(merged, params=tuple(_merge_dims(p, m.dims.get(p.name, set())) for p in k.params))
+    return replace(
+        merged, params=tuple(_merge_dims(p, m.dims.get(p.name, set())) for p in k.params)
+    )
 
 
 def _merge_dims(p: Param, dims: set[int]) -> Param:
@@ -126,7 +137,9 @@ def _closed(m: _MergeState) -> bool:
 
 
 def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Axis) -> bool:
-    """Whether one use of ``p`` lets ``a`` and ``b`` merge, noting the dimensions that merge with them."""
+    """Whether one use of ``p`` lets ``a`` and ``b`` merge, noting the dimensions that merge with
+    them.
+    """
     at_a = [d for d, i in enumerate(index) if a.name in i.names()]
     at_b = [d for d, i in enumerate(index) if b.name in i.names()]
     if at_a == at_b:
@@ -135,11 +148,17 @@ def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Ax
         return False
     d = at_a[0]
     m.dims.setdefault(p.name, set()).add(d)
-    return index[d].key == a.name and index[d + 1].key == b.name and p.shape[d : d + 2] == (a.extent, b.extent)
+    return (
+        index[d].key == a.name
+        and index[d + 1].key == b.name
+        and p.shape[d : d + 2] == (a.extent, b.extent)
+    )
 
 
 def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> bool:
-    """Whether one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the pair is noted."""
+    """Whether one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the
+    pair is noted.
+    """
     outer, inner = index[d].key, index[d + 1].key
     group = m.facts.groups.get(outer, {})
     if inner not in group:

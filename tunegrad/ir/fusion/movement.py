@@ -40,7 +40,9 @@ def source_index(node: Node, index: tuple[Index, ...]) -> tuple[tuple[Index, ...
     if op is GraphOp.WINDOW:
         dim, _, stride, dilation = arg
         *rest, k = index
-        return tuple(i * stride + k * dilation if d == dim else i for d, i in enumerate(rest)), ALWAYS
+        return tuple(
+            i * stride + k * dilation if d == dim else i for d, i in enumerate(rest)
+        ), ALWAYS
     moved = [i - lo for i, (lo, _) in zip(index, arg, strict=True)]
     limits = (Range(i, 0, s) for i, s, w in zip(moved, src.shape, arg, strict=True) if w != (0, 0))
     return tuple(moved), Valid(limits)
@@ -74,7 +76,9 @@ def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], 
     return groups
 
 
-def _reshaped(index: tuple[Index, ...], shape: tuple[int, ...], src: tuple[int, ...]) -> tuple[Index, ...]:
+def _reshaped(
+    index: tuple[Index, ...], shape: tuple[int, ...], src: tuple[int, ...]
+) -> tuple[Index, ...]:
     result = [ZERO] * len(src)
     if 0 in shape:
         return tuple(result)

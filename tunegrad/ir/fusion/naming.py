@@ -1,4 +1,5 @@
-"""Names for people: ``conv3x3s2 64->128 28x28 +relu``, ``matmul 128x768x768 +gelu``, ``softmax 1024x1024``.
+"""Names for people: ``conv3x3s2 64->128 28x28 +relu``, ``matmul 128x768x768 +gelu``, ``softmax
+1024x1024``.
 
 Read off the nodes that a kernel computes; they mean nothing to the rest of the system.
 """
@@ -16,7 +17,8 @@ from .build import Draft
 __all__ = ["kernel_name", "kernel_origin"]
 
 _MOVES = {
-    GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand", GraphOp.PAD: "pad",
+    GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand",
+    GraphOp.PAD: "pad",
     GraphOp.SHRINK: "slice", GraphOp.FLIP: "flip", GraphOp.WINDOW: "window",
 }  # fmt: skip
 
@@ -43,11 +45,17 @@ def kernel_name(d: Draft, k: Kernel) -> str:
     if windows and any(n in inside for n in windows):
         return _windowed(d, main, windows) + after
     pairs = any(n.op is GraphOp.MAP and n.arg is Op.DOT2 for n in inside)
-    product = op is Op.ADD and (pairs or any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside))
+    product = op is Op.ADD and (
+        pairs or any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside)
+    )
     if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
         shared = "x".join(str(a.extent) for a in k.axes)
         terms = prod(a.extent for a in k.reduces[0].axes)
-        return f"matmul {shared}x{2 * terms} bf16-dot{after}" if pairs else f"matmul {shared}x{terms}{after}"
+        return (
+            f"matmul {shared}x{2 * terms} bf16-dot{after}"
+            if pairs
+            else f"matmul {shared}x{terms}{after}"
+        )
     kind = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}[op]
     return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
 
@@ -63,8 +71,12 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     product = pairs or Op.MUL in maps
     image = d.node.shape[-2:]
     if product:
-        weights = next((n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None)
-        channels = f" {weights.shape[1] * (1 + pairs)}->{weights.shape[0]}" if weights is not None else ""
+        weights = next(
+            (n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None
+        )
+        channels = (
+            f" {weights.shape[1] * (1 + pairs)}->{weights.shape[0]}" if weights is not None else ""
+        )
         return f"conv{size}{stride}{channels} {_shape(image)}{' bf16-dot' if pairs else ''}"
     kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
     return f"{kind} {size}{stride} {_shape(image)}"

@@ -1,8 +1,9 @@
-"""From a draft to the kernel that is tuned: as few axes and dimensions as it can have, in one order.
+"""From a draft to the kernel that is tuned: as few axes and dimensions as it can have, in one
+order.
 
-Parameters take their layouts and are seen in storage order without extent-1 dimensions, so that a channels-last
-tensor is a row-major one with other indices, and one of blocked channels has a dimension more; axes whose digits are
-then used apart are split; neighbouring axes merge; then
+Parameters take their layouts and are seen in storage order without extent-1 dimensions, so that a
+channels-last tensor is a row-major one with other indices, and one of blocked channels has a
+dimension more; axes whose digits are then used apart are split; neighbouring axes merge; then
 
     shared and own axes   in the order of the first output's storage, outermost first
     reduce axes           in the order in which the stage's loads mention them
@@ -34,7 +35,8 @@ def normalized(k: Kernel, layouts: Mapping[str, Layout]) -> tuple[Kernel, tuple[
 
 
 def _in_storage_order(k: Kernel) -> Kernel:
-    """Parameters with a dimension per digit of their layout, without extent-1 ones: all but padded ones are row-major.
+    """Parameters with a dimension per digit of their layout, without extent-1 ones: all but padded
+    ones are row-major.
 
     y[c, h, w] = x[c, h, w] * w[c], c:64, x and y blocked by 16
         -->

@@ -25,7 +25,10 @@ BufferRole = Literal["input", "const", "temp", "output"]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of memory: its logical shape and where each element lives. ``data`` is the array of a constant."""
+    """A piece of memory: its logical shape and where each element lives.
+
+    ``data`` is the array of a constant.
+    """
 
     id: int
     dtype: DType
@@ -61,7 +64,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer ids."""
+    """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer
+    ids.
+    """
 
     buffers: tuple[Buffer, ...]
     launches: tuple[Launch, ...]
@@ -78,7 +83,9 @@ class Schedule:
         return found
 
     def verify(self) -> None:
-        """Raise VerifyError unless every launch reads what was written before and fits its buffers."""
+        """Raise VerifyError unless every launch reads what was written before and fits its
+        buffers.
+        """
         written = {b.id for b in self.buffers if b.role in ("input", "const") or not b.layout.size}
         for i, b in enumerate(self.buffers):
             if b.id != i:
@@ -89,22 +96,31 @@ class Schedule:
             self._verify_launch(launch, written)
         for i in self.outputs:
             if i not in written or self.buffers[i].role != "output":
-                raise VerifyError(f"schedule: output {self.buffers[i]} is not written by any launch")
+                raise VerifyError(
+                    f"schedule: output {self.buffers[i]} is not written by any launch"
+                )
 
     def _verify_launch(self, launch: Launch, written: set[int]) -> None:
         params = launch.kernel.params
         if len(params) != len(launch.args) or len(set(launch.args)) != len(launch.args):
-            raise VerifyError(f"schedule: {launch}: {len(params)} parameters need as many different buffers")
+            raise VerifyError(
+                f"schedule: {launch}: {len(params)} parameters need as many different buffers"
+            )
         for p, i in zip(params, launch.args, strict=True):
             b = self.buffers[i]
             if b.dtype != p.dtype or b.layout.size != p.layout.size:
-                raise VerifyError(f"schedule: {launch}: {b} does not fit parameter {p.name} {p.dtype}{list(p.shape)}")
+                raise VerifyError(
+                    f"schedule: {launch}: {b} does not fit parameter {p.name} "
+                    f"{p.dtype}{list(p.shape)}"
+                )
             if p.role == "out" and (i in written):
                 raise VerifyError(f"schedule: {launch}: {b} is already written")
             if p.role != "out" and i not in written:
                 raise VerifyError(f"schedule: {launch}: {b} is read before it is written")
             if (p.role == "const") != (b.role == "const"):
-                raise VerifyError(f"schedule: {launch}: parameter {p.name} is {p.role}, its buffer is {b.role}")
+                raise VerifyError(
+                    f"schedule: {launch}: parameter {p.name} is {p.role}, its buffer is {b.role}"
+                )
         written.update(i for p, i in zip(params, launch.args, strict=True) if p.role == "out")
 
     def __str__(self) -> str:
@@ -112,5 +128,7 @@ class Schedule:
         for launch in self.launches:
             lines.append(str(launch))
             lines.extend("  " + line for line in str(launch.kernel).splitlines())
-        lines.append(f"inputs {', '.join(map(str, self.inputs))} outputs {', '.join(map(str, self.outputs))}")
+        lines.append(
+            f"inputs {', '.join(map(str, self.inputs))} outputs {', '.join(map(str, self.outputs))}"
+        )
         return "\n".join(lines)

@@ -1,14 +1,18 @@
 """Which tensors get memory.
 
-One pass, sources first. Each tensor that has no memory of its own carries what a kernel that inlines it would hold:
+One pass, sources first. Each tensor that has no memory of its own carries what a kernel that
+inlines it would hold:
 
-    FREE   nothing but elementwise work on buffers: can be computed anywhere
-    ROW    one element per point of a pending reduction's domain: the reduction and its epilogue (conv + bias + relu)
-    BODY   a pending reduction's result spread over more dimensions (``own``): the body of a softmax or layer norm row
+    FREE  nothing but elementwise work on buffers: can be computed anywhere
+    ROW   one element per point of a pending reduction's domain: the reduction and its epilogue
+          (conv + bias + relu)
+    BODY  a pending reduction's result spread over more dimensions (``own``): the body of a softmax
+          or layer norm row
 
-and a tensor is realised, given memory, where going on would compute a reduction twice, nest one reduction in another
-(except over exactly the ``own`` dimensions of a BODY: the second pass over a row), repeat expensive work, or
-grow a kernel past ``MAX_OPS``. Every rule is a heuristic about speed: ``build`` proves each kernel legal on its own.
+and a tensor is realised, given memory, where going on would compute a reduction twice, nest one
+reduction in another (except over exactly the ``own`` dimensions of a BODY: the second pass over a
+row), repeat expensive work, or grow a kernel past ``MAX_OPS``. Every rule is a heuristic about
+speed: ``build`` proves each kernel legal on its own.
 """
 
 from __future__ import annotations
@@ -25,7 +29,21 @@ from .regions import Regions
 
 __all__ = ["EXPENSIVE", "MAX_OPS", "realized_nodes", "resolve", "target_of"]
 
-EXPENSIVE = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FLOORDIV, Op.MOD, Op.POW))
+EXPENSIVE = frozenset(
+    (
+        Op.EXP,
+        Op.LOG,
+        Op.SQRT,
+        Op.RECIP,
+        Op.TANH,
+        Op.ERF,
+        Op.SIN,
+        Op.DIV,
+        Op.FLOORDIV,
+        Op.MOD,
+        Op.POW,
+    )
+)
 
 MAX_OPS = 160
 """Operations of one inlined expression, counted as a tree."""
@@ -36,7 +54,9 @@ CHEAP_OPS = 4
 """Elementwise operations worth repeating rather than storing."""
 REGION_LIMIT = 64
 SERIAL_LIMIT = 32768
-"""Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores can share the work."""
+"""Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores
+can share the work.
+"""
 
 FREE, ROW, BODY = 0, 1, 2
 _VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE, GraphOp.FLIP)
@@ -67,14 +87,19 @@ _LEAF = State()
 
 
 def resolve(node: Node) -> Node:
-    """The node behind plain fences. One that asks for a layout or a schedule has memory of its own."""
+    """The node behind plain fences.
+
+    One that asks for a layout or a schedule has memory of its own.
+    """
     while node.op is GraphOp.CONTIGUOUS and node.arg is None and not _asks_layout(node.srcs[0]):
         node = node.srcs[0]
     return node
 
 
 def target_of(output: Node) -> Node:
-    """The node that the kernel of an output computes: a copy of it, where a fence asks for another layout."""
+    """The node that the kernel of an output computes: a copy of it, where a fence asks for another
+    layout.
+    """
     if _asks_layout(output):
         return Node(GraphOp.CONTIGUOUS, (output,), None, output.shape, output.dtype)
     return resolve(output)
@@ -86,7 +111,9 @@ def _asks_layout(node: Node) -> bool:
 
 
 def realized_nodes(outputs: tuple[Node, ...]) -> tuple[list[Node], set[Node]]:
-    """The graph in topological order, and the nodes that get memory (inputs and constants have it already)."""
+    """The graph in topological order, and the nodes that get memory (inputs and constants have it
+    already).
+    """
     order = topological(outputs)
     r = _Realizer(order, outputs)
     for i in range(len(order)):
@@ -109,7 +136,9 @@ class _Realizer:
             return _LEAF
         s = self.states[n]
         if s.kind == BODY and all(r in self.covered for r in s.rows):
-            return replace(s, kind=FREE, pending=frozenset(), heavy=None, own=frozenset(), mixed=False, rows=())
+            return replace(
+                s, kind=FREE, pending=frozenset(), heavy=None, own=frozenset(), mixed=False, rows=()
+            )
         return s
 
     def visit(self, i: int) -> None:
@@ -120,16 +149,25 @@ class _Realizer:
         if n in self.realized or n.op is GraphOp.CONTIGUOUS:
             return
         shared = len(self.regions.consumers[i]) > 1
-        if state.ops > MAX_OPS or state.depth > MAX_DEPTH or (shared and not self._shareable(i, state)):
+        if (
+            state.ops > MAX_OPS
+            or state.depth > MAX_DEPTH
+            or (shared and not self._shareable(i, state))
+        ):
             self.realize(n)
 
     def realize(self, n: Node) -> None:
-        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions, not yet spread out.
+        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions,
+        not yet spread out.
 
         What it was spread out by is then cheap: it reads that memory.
         """
         chain, above = [n], list[Node]()
-        while self.state(chain[0]) != _LEAF and chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD):
+        while self.state(chain[0]) != _LEAF and chain[-1].op in (
+            *_VIEWS,
+            GraphOp.EXPAND,
+            GraphOp.PAD,
+        ):
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:
                 break
@@ -167,7 +205,11 @@ class _Realizer:
             return self._window(n, src, s)
         if op is GraphOp.PERMUTE:
             order = cast(tuple[int, ...], n.arg)
-            return replace(s, own=frozenset(d for d, o in enumerate(order) if o in s.own)) if s.own else s
+            return (
+                replace(s, own=frozenset(d for d, o in enumerate(order) if o in s.own))
+                if s.own
+                else s
+            )
         if op is GraphOp.RESHAPE:
             return _reshaped(n, src, s)
         return s
@@ -209,7 +251,9 @@ class _Realizer:
                     self.realize(s)
 
     def _settle_rows(self, rows: list[Node]) -> None:
-        """Of several reductions that meet, a contraction goes on alone, the largest one; plain ones go together."""
+        """Of several reductions that meet, a contraction goes on alone, the largest one; plain ones
+        go together.
+        """
         heavy = {s.heavy for s in map(self.state, rows) if s.heavy is not None}
         if not heavy:
             return
@@ -243,7 +287,9 @@ class _Realizer:
 
     def _expand(self, n: Node, src: Node, s: State) -> State:
         factor = n.size // max(1, src.size)
-        grown = frozenset(d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b)
+        grown = frozenset(
+            d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b
+        )
         if s.kind == FREE:
             if s.expensive or s.ops > CHEAP_OPS:
                 self.realize(src)
@@ -270,12 +316,16 @@ class _Realizer:
             return self._meets(i, FREE, False)
         if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
             return False
-        if state.kind == ROW and any(self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]):
+        if state.kind == ROW and any(
+            self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]
+        ):
             return False
         return self._meets(i, state.kind, state.heavy is not None)
 
     def _meets(self, i: int, kind: int, heavy: bool) -> bool:
-        """Whether all paths from node ``i`` meet again with nothing between that would need memory."""
+        """Whether all paths from node ``i`` meet again with nothing between that would need
+        memory.
+        """
         region = self.regions.between(i, REGION_LIMIT)
         if region is None:
             return False
@@ -293,7 +343,10 @@ class _Realizer:
 
 
 def _after(op: GraphOp, kind: int, plain: bool) -> int | None:
-    """The kind that ``op`` makes of ``kind`` inside a kernel; None where memory is needed. ``plain``: no rows."""
+    """The kind that ``op`` makes of ``kind`` inside a kernel; None where memory is needed.
+
+    ``plain``: no rows.
+    """
     if op in (GraphOp.MAP, GraphOp.CAST, GraphOp.SHRINK, *_VIEWS):
         return kind
     if plain or op not in (GraphOp.EXPAND, GraphOp.REDUCE):
@@ -308,7 +361,9 @@ def _union(states: Iterable[State]) -> frozenset[Node]:
 
 
 def _reshaped(n: Node, src: Node, s: State) -> State:
-    """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep it."""
+    """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep
+    it.
+    """
     if not s.own or s.mixed:
         return s
     own: set[int] = set()

@@ -1,8 +1,8 @@
 """Where the uses of a tensor meet again.
 
-A tensor with several consumers can stay inside one kernel only if every path from it runs into one later node: its
-immediate post-dominator. The post-dominator tree is built sources-last, with jump pointers, so that a common ancestor
-is found in logarithmic time.
+A tensor with several consumers can stay inside one kernel only if every path from it runs into one
+later node: its immediate post-dominator. The post-dominator tree is built sources-last, with jump
+pointers, so that a common ancestor is found in logarithmic time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _SINK = -1
 
 
 class Regions:
-    """Consumers, positions and post-dominators of the nodes of one graph, by position in topological order."""
+    """Consumers, positions and post-dominators of the nodes of one graph, by position in
+    topological order.
+    """
 
     def __init__(self, order: Sequence[Node], outputs: Sequence[Node]) -> None:
         self.order = order
@@ -34,12 +36,16 @@ class Regions:
             self._insert(i)
 
     def meeting(self, i: int) -> int | None:
-        """The position of the immediate post-dominator of node ``i``; None when its uses never meet again."""
+        """The position of the immediate post-dominator of node ``i``; None when its uses never meet
+        again.
+        """
         parent = self._parent[i]
         return None if parent == _SINK else parent
 
     def between(self, i: int, limit: int) -> list[int] | None:
-        """Nodes on the paths from ``i`` to its meeting point, that one included, in order; None past ``limit``."""
+        """Nodes on the paths from ``i`` to its meeting point, that one included, in order; None
+        past ``limit``.
+        """
         end = self.meeting(i)
         if end is None:
             return None

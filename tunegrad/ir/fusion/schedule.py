@@ -4,7 +4,8 @@ Drafts           which tensors get memory, one legal kernel each
 temp_layouts     where the elements of each one live
 normalized       canonical axes, dimensions, names
 
-``Fusion`` keeps what it has made, so that a plan that differs in one edge costs the kernels of that edge.
+``Fusion`` keeps what it has made, so that a plan that differs in one edge costs the kernels of that
+edge.
 """
 
 from __future__ import annotations
@@ -39,29 +40,38 @@ def schedule(
 ) -> Schedule:
     """The kernels that compute ``outputs``, and their buffers.
 
-    ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D intermediates around
-    convolutions and pooling. An output that is an input, a constant or a view is copied.
-    ``toggles`` are positions in topological order of nodes at which the graph is cut otherwise than by the rules
-    (``Drafts.toggled``). Raises ShapeError when two inputs share a name.
+    ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D
+    intermediates around convolutions and pooling. An output that is an input, a constant or a view
+    is copied. ``toggles`` are positions in topological order of nodes at which the graph is cut
+    otherwise than by the rules (``Drafts.toggled``). Raises ShapeError when two inputs share a
+    name.
     """
     return Fusion.of(outputs, names, images=images).toggled(toggles).schedule()
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """A graph cut into kernels: the drafts, the form of its images, and how they become a schedule."""
+    """A graph cut into kernels: the drafts, the form of its images, and how they become a
+    schedule.
+    """
 
     drafts: Drafts
     names: tuple[str, ...]
     images: Images = LAST
-    _made: dict[tuple[int, tuple[tuple[str, Layout], ...]], _Made] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[int, tuple[tuple[str, Layout], ...]], _Made] = field(
+        default_factory=dict, repr=False
+    )
 
     @staticmethod
-    def of(outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, images: Images = LAST) -> Fusion:
+    def of(
+        outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, images: Images = LAST
+    ) -> Fusion:
         """The graph as the rules cut it; arguments and errors as in ``schedule``."""
         names = names or tuple(f"out{i}" for i in range(len(outputs)))
         if len(names) != len(outputs):
-            raise ShapeError(f"schedule: {len(outputs)} outputs need as many names, got {len(names)}")
+            raise ShapeError(
+                f"schedule: {len(outputs)} outputs need as many names, got {len(names)}"
+            )
         return Fusion(Drafts.of(outputs), names, images)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
@@ -91,7 +101,9 @@ class Fusion:
     def _free(self) -> tuple[set[Node], dict[Node, Layout]]:
         """The intermediates that may have any layout, and those whose layout a fence asks for."""
         temps = self.drafts.drafts.keys() - set(self.drafts.targets)
-        asked = {n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None}
+        asked = {
+            n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None
+        }
         return temps - asked.keys(), asked
 
     def schedule(self) -> Schedule:
@@ -99,14 +111,18 @@ class Fusion:
         return _Assembler(self).run()
 
     def kernel(self, d: Draft, layouts: dict[str, Layout]) -> tuple[Kernel, tuple[str, ...]]:
-        """The canonical kernel of a draft, and the draft's name of each of its parameters; made once."""
+        """The canonical kernel of a draft, and the draft's name of each of its parameters; made
+        once.
+        """
         key = (id(d), tuple(layouts.items()))
         found = self._made.get(key)
         if found is None:
             kernel, params = normalized(d.kernel, layouts)
             fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
             fixed = "" if fence is None else fence.schedule
-            kernel = replace(kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed)
+            kernel = replace(
+                kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed
+            )
             found = self._made[key] = (d, kernel, params)  # holding the draft keeps its id
         return found[1], found[2]
 
@@ -123,7 +139,9 @@ class _Assembler:
         self.read: dict[Node, int] = {}
         """The buffer that holds a node for those who read it."""
         self.written: dict[Node, int] = {}
-        """The buffer that the draft of a node writes: another one where an input is copied to an output."""
+        """The buffer that the draft of a node writes: another one where an input is copied to
+        an output.
+        """
 
     def run(self) -> Schedule:
         read = {s for d in self.drafts for s in d.reads.values()}
@@ -140,7 +158,9 @@ class _Assembler:
             if n.srcs:
                 self.read[n] = self.written[n]
         launches = tuple(self._launch(d) for d in self.drafts)
-        result = Schedule(tuple(self.buffers), launches, inputs, tuple(self.written[t] for t in self.targets))
+        result = Schedule(
+            tuple(self.buffers), launches, inputs, tuple(self.written[t] for t in self.targets)
+        )
         result.verify()
         return result
 
@@ -151,7 +171,9 @@ class _Assembler:
             return
         name = cast(str, n.arg)
         if any(b.role == "input" and b.name == name for b in self.buffers):
-            raise ShapeError(f"schedule: two inputs of different shape or dtype share the name {name!r}")
+            raise ShapeError(
+                f"schedule: two inputs of different shape or dtype share the name {name!r}"
+            )
         self.read[n] = self._buffer(n, "input", name)
 
     def _buffer(self, n: Node, role: BufferRole, name: str, data: ConstData | None = None) -> int:

@@ -1,9 +1,11 @@
-"""Constructors of expressions that simplify what is certain. Each rule keeps every bit of the result.
+"""Constructors of expressions that simplify what is certain.
 
-op(Const ...)             -> Const              cast(cast(x: f16 -> f32) -> f16) -> x
-x * 1, x / 1              -> x                  x / 2^k -> x * 2^-k
-where(Const, a, b)        -> a or b             where(c, true, false) -> c
-inside(u) and inside(v)   -> inside(u & v)      where(inside(v), x, 0) -> x   when x is zero outside v anyway
+Each rule keeps every bit of the result.
+
+op(Const ...)            -> Const          cast(cast(x: f16 -> f32) -> f16) -> x
+x * 1, x / 1             -> x              x / 2^k -> x * 2^-k
+where(Const, a, b)       -> a or b         where(c, true, false) -> c
+inside(u) and inside(v)  -> inside(u & v)  where(inside(v), x, 0) -> x  when x is 0 outside v
 """
 
 from __future__ import annotations
@@ -55,7 +57,12 @@ def _divided(x: Expr, by: Const) -> Expr:
     value = float(by.value)
     if value == 1.0:
         return x
-    if value and isfinite(value) and abs(frexp(value)[0]) == 0.5 and 2.0**-100 < abs(value) < 2.0**100:
+    if (
+        value
+        and isfinite(value)
+        and abs(frexp(value)[0]) == 0.5
+        and 2.0**-100 < abs(value) < 2.0**100
+    ):
         return Apply(Op.MUL, (x, Const(1.0 / value, by.dtype)), by.dtype)
     return Apply(Op.DIV, (x, by), by.dtype)
 
@@ -100,14 +107,20 @@ def index_value(index: Index, dtype: DType) -> Expr:
 def masked(valid: Valid, x: Expr) -> Expr:
     """where(inside(valid), x, 0), for an ``x`` whose loads are masked by ``valid`` already.
 
-    A pad of a pad is one: where(inside(u), where(inside(v), x, 0), 0) -> where(inside(u & v), x, 0).
+    A pad of a pad is one: where(inside(u), where(inside(v), x, 0), 0) -> where(inside(u & v), x,
+    0).
     """
     if valid.always or _vanishes(x):
         return x
     zero = literal(0, x.dtype)
     if valid.never:
         return zero
-    if isinstance(x, Apply) and x.op is Op.WHERE and isinstance(x.args[0], Inside) and _vanishes(x.args[2]):
+    if (
+        isinstance(x, Apply)
+        and x.op is Op.WHERE
+        and isinstance(x.args[0], Inside)
+        and _vanishes(x.args[2])
+    ):
         return masked(valid & x.args[0].valid, x.args[1])
     return _where(inside(valid), x, zero)
 

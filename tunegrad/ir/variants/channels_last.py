@@ -1,4 +1,5 @@
-"""Channels last: a convolution on a tensor of the caller's, between two copies that change the layout.
+"""Channels last: a convolution on a tensor of the caller's, between two copies that change the
+layout.
 
     Y[o, y, x] = epilogue(sum over c, r, s of X[c, y+r, x+s] * W[o, c, r, s])
         -->
@@ -6,8 +7,8 @@
     Y'[y, x, o] = epilogue(sum over c, r, s of X'[y+r, x+s, c] * W[o, c, r, s])
     Y[o, y, x]  = Y'[y, x, o]
 
-Only what is not channels-last already is copied. Between kernels of a model no copy is needed: fusion stores such
-temporaries channels-last in the first place.
+Only what is not channels-last already is copied. Between kernels of a model no copy is needed:
+fusion stores such temporaries channels-last in the first place.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _LEAST_CHANNELS = 8
 class ChannelsLast:
     """The kernels, in order; ``before`` and ``after`` are None where no copy is needed.
 
-    The parameters of ``before`` are (X', X), of ``after`` (Y, Y'). Those of ``kernel`` are the direct kernel's, in
-    order, with the ones at places ``x`` and ``y`` in the other layout.
+    The parameters of ``before`` are (X', X), of ``after`` (Y, Y'). Those of ``kernel`` are the
+    direct kernel's, in order, with the ones at places ``x`` and ``y`` in the other layout.
     """
 
     before: Kernel | None
@@ -96,7 +97,9 @@ def _output_dim(kernel: Kernel, store: Store, x: Load, w: Load) -> int | None:
     return found[0]
 
 
-def _parts(kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]) -> ChannelsLast | None:
+def _parts(
+    kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]
+) -> ChannelsLast | None:
     (x, channel), (store, output) = source, target
     old_x, old_y = kernel.param(x.param), kernel.param(store.param)
     move_x = channel != len(old_x.shape) - 1
@@ -117,12 +120,16 @@ def _parts(kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]) 
     for s in kernel.stages:
         expr = rebuild(s.expr, leaf)
         if isinstance(s, Store):
-            stages.append(replace(s, expr=expr, index=_last(s.index, output) if move_y else s.index))
+            stages.append(
+                replace(s, expr=expr, index=_last(s.index, output) if move_y else s.index)
+            )
         else:
             stages.append(replace(s, expr=expr))
     params = tuple({x.param: new_x, store.param: new_y}.get(p.name, p) for p in kernel.params)
     axes = tuple(sorted(kernel.axes, key=lambda a: _stored_at(stages, a.name)))
-    made = replace(kernel, params=params, stages=tuple(stages), axes=axes, name=f"{kernel.name} channels last")
+    made = replace(
+        kernel, params=params, stages=tuple(stages), axes=axes, name=f"{kernel.name} channels last"
+    )
     names = [p.name for p in kernel.params]
     before = _copy(new_x, old_x, channel, to_last=True) if move_x else None
     after = _copy(old_y, new_y, output, to_last=False) if move_y else None
@@ -131,7 +138,9 @@ def _parts(kernel: Kernel, source: tuple[Load, int], target: tuple[Store, int]) 
 
 
 def _stored_at(stages: list[Stage], axis: str) -> int:
-    """Where an axis stands in the store's index: shared axes go outermost stored dimension first."""
+    """Where an axis stands in the store's index: shared axes go outermost stored dimension
+    first.
+    """
     store = next(s for s in stages if isinstance(s, Store))
     return next((d for d, i in enumerate(store.index) if axis in i.names()), 0)
 
@@ -150,12 +159,22 @@ def _moved(p: Param, dim: int) -> Param:
 
 
 def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
-    """``to`` gets the elements of ``source`` with dimension ``dim`` moved to the end, or back from there."""
+    """``to`` gets the elements of ``source`` with dimension ``dim`` moved to the end, or back from
+    there.
+    """
     axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(to.shape))
     index = tuple(a.index for a in axes)
     moved = (*index[:dim], index[-1], *index[dim:-1]) if to_last else _last(index, dim)
     dtype: DType = source.dtype
     store = Store("to", index, Load("source", moved, dtype))
-    params = (Param.dense("to", dtype, to.shape, "out"), Param.dense("source", dtype, source.shape, "in"))
-    made = Kernel(params, axes, (store,), name=f"to {'channels last' if to_last else 'channels first'} {to.shape}")
+    params = (
+        Param.dense("to", dtype, to.shape, "out"),
+        Param.dense("source", dtype, source.shape, "in"),
+    )
+    made = Kernel(
+        params,
+        axes,
+        (store,),
+        name=f"to {'channels last' if to_last else 'channels first'} {to.shape}",
+    )
     return merge_axes(made).canonical()

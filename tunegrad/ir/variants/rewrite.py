@@ -1,12 +1,13 @@
 """A schedule with some of its kernels replaced by variants.
 
-    launch conv (y, x, w, b)          -->     launch winograd input (V, x)
-                                              launch winograd product (M, V, U)        U: a new constant
-                                              launch winograd output (y, M, b)
+    launch conv (y, x, w, b)      -->     launch winograd input (V, x)
+                                          launch winograd product (M, V, U)        U: a new constant
+                                          launch winograd output (y, M, b)
 
-A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile sizes of ``winograd``,
-"channels_last" puts the kernel between copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are
-the chunks and lanes of ``split``; "im2col" is a copy of windows and a product.
+A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile
+sizes of ``winograd``, "channels_last" puts the kernel between copies, and "channels_last_winograd4"
+does both; "split64" and "split64x16" are the chunks and lanes of ``split``; "im2col" is a copy of
+windows and a product.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 
 _weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
-"""Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites it again and again."""
+"""Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites
+it again and again.
+"""
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
-    """The variants that compute what ``kernel`` does, "direct" first; it alone where a fence fixes the schedule."""
+    """The variants that compute what ``kernel`` does, "direct" first; it alone where a fence fixes
+    the schedule.
+    """
     names = [DIRECT]
     if kernel.fixed:
         return (DIRECT,)
@@ -52,7 +57,10 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
         names += [f"winograd{m}" for m in TILES]
     moved = channels_last(kernel)
     if moved is not None:
-        names += [_MOVED, *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if v != _GATHERED)]
+        names += [
+            _MOVED,
+            *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if v != _GATHERED),
+        ]
     if match_conv3x3(kernel) is None and im2col(kernel) is not None:
         names.append(_GATHERED)
     names += [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
@@ -71,7 +79,9 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
 
 @remembered(_MOST_KNOWN)
 def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
-    """The kernels of a variant that is not direct; a tune asks for the same ones at every step of choosing."""
+    """The kernels of a variant that is not direct; a tune asks for the same ones at every step of
+    choosing.
+    """
     if variant.startswith(_MOVED):
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
@@ -93,7 +103,10 @@ def _inner(variant: str) -> str:
 def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
     found = channels_last(kernel)
     if found is None:
-        raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
+        raise InternalError(
+            f"kernel {kernel.name} has no variant {variant!r}; it has "
+            f"{', '.join(variants_of(kernel))}"
+        )
     return found
 
 
@@ -101,7 +114,8 @@ def _im2col(kernel: Kernel) -> Im2col:
     found = im2col(kernel) if _GATHERED in variants_of(kernel) else None
     if found is None:
         raise InternalError(
-            f"kernel {kernel.name} has no variant {_GATHERED!r}; it has {', '.join(variants_of(kernel))}"
+            f"kernel {kernel.name} has no variant {_GATHERED!r}; it has "
+            f"{', '.join(variants_of(kernel))}"
         )
     return found
 
@@ -119,17 +133,24 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
 def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
     conv = match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):
-        raise InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {', '.join(variants_of(kernel))}")
+        raise InternalError(
+            f"kernel {kernel.name} has no variant {variant!r}; it has "
+            f"{', '.join(variants_of(kernel))}"
+        )
     return winograd(kernel, conv, int(variant.removeprefix("winograd")))
 
 
 def _names(kernel: Kernel) -> tuple[str, ...]:
-    """What the parameters are called: kernels of one text may differ in that, and variants name parameters."""
+    """What the parameters are called: kernels of one text may differ in that, and variants name
+    parameters.
+    """
     return tuple(p.name for p in kernel.params)
 
 
 def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
-    """The schedule with every kernel as the variant that ``picks`` names for its key; direct where it names none."""
+    """The schedule with every kernel as the variant that ``picks`` names for its key; direct where
+    it names none.
+    """
     if all(v == DIRECT for v in picks.values()):
         return schedule
     work = _Rewriting(list(schedule.buffers))
@@ -138,7 +159,9 @@ def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
         variant = picks.get(launch.kernel.key, DIRECT)
         launches += [launch] if variant == DIRECT else work.replaced(launch, variant)
     used = {i for x in launches for i in x.args} | set(schedule.inputs) | set(schedule.outputs)
-    return _renumbered(replace(schedule, buffers=tuple(work.buffers), launches=tuple(launches)), used)
+    return _renumbered(
+        replace(schedule, buffers=tuple(work.buffers), launches=tuple(launches)), used
+    )
 
 
 @dataclass(slots=True)
@@ -167,7 +190,9 @@ class _Rewriting:
         u = self._constant(made, launch.kernel, weights, name)
         finish = [m if n == "M" else place[n] for n in made.finish_args]
         return [
-            Launch(made.transform, (v, place[made.conv.x.param]), made.transform.name, launch.origin),
+            Launch(
+                made.transform, (v, place[made.conv.x.param]), made.transform.name, launch.origin
+            ),
             Launch(made.product, (m, v, u), made.product.name, launch.origin),
             Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
         ]
@@ -176,11 +201,29 @@ class _Rewriting:
         moved = _channels_last(launch.kernel, variant)
         args, before, after = list(launch.args), [], []
         if moved.before is not None:
-            args[moved.x] = self._add(moved.before, f"{self.buffers[args[moved.x]].name} channels last")
-            before = [Launch(moved.before, (args[moved.x], launch.args[moved.x]), moved.before.name, launch.origin)]
+            args[moved.x] = self._add(
+                moved.before, f"{self.buffers[args[moved.x]].name} channels last"
+            )
+            before = [
+                Launch(
+                    moved.before,
+                    (args[moved.x], launch.args[moved.x]),
+                    moved.before.name,
+                    launch.origin,
+                )
+            ]
         if moved.after is not None:
-            args[moved.y] = self._add(moved.kernel, f"{self.buffers[args[moved.y]].name} channels last")
-            after = [Launch(moved.after, (launch.args[moved.y], args[moved.y]), moved.after.name, launch.origin)]
+            args[moved.y] = self._add(
+                moved.kernel, f"{self.buffers[args[moved.y]].name} channels last"
+            )
+            after = [
+                Launch(
+                    moved.after,
+                    (launch.args[moved.y], args[moved.y]),
+                    moved.after.name,
+                    launch.origin,
+                )
+            ]
         inner = Launch(moved.kernel, tuple(args), moved.kernel.name, launch.origin)
         return [*before, *self.replaced(inner, _inner(variant)), *after]
 
@@ -217,9 +260,13 @@ class _Rewriting:
             array = np.asarray(weights.data.array).reshape(weights.shape)
             if weights.layout != layout:
                 array = layout.unpack(weights.layout.pack(array))
-            data = _weights[key] = ConstData.of(made.weights(array.astype(np.float32, copy=False)), f"U of {name}")
+            data = _weights[key] = ConstData.of(
+                made.weights(array.astype(np.float32, copy=False)), f"U of {name}"
+            )
         place, shape = len(self.buffers), data.array.shape
-        self.buffers.append(Buffer(place, F32, shape, Layout.row_major(shape), "const", data.name, data))
+        self.buffers.append(
+            Buffer(place, F32, shape, Layout.row_major(shape), "const", data.name, data)
+        )
         return place
 
 

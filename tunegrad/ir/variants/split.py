@@ -1,4 +1,5 @@
-"""Split: a long reduction with few results as partial results, which cores share, and a second kernel that folds them.
+"""Split: a long reduction with few results as partial results, which cores share, and a second
+kernel that folds them.
 
     v0 = sum over r: f(r, o)
     store Y[o] = g(v0, o)
@@ -10,9 +11,9 @@
     v1 = sum over t: f(P*R*Q + t, o)                  where P*R*Q rows are not all
     store Y[o] = g(v0 + v1, o)
 
-Chunks are contiguous: each core reads on its own. Q is more than one where neighbouring results are neighbours in
-memory and are too few to fill vectors: (2^24, 4) summed over its rows has Q = 16, and runs of 64 numbers. The terms are
-added in another order, as any schedule may do inside one kernel.
+Chunks are contiguous: each core reads on its own. Q is more than one where neighbouring results are
+neighbours in memory and are too few to fill vectors: (2^24, 4) summed over its rows has Q = 16, and
+runs of 64 numbers. The terms are added in another order, as any schedule may do inside one kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _LEAST_CHUNK = 1 << 13
 
 _RUN = 64
 _VECTOR = 16
-"""Neighbouring numbers that one step of a chunk reads, and a divisor of them: four vectors of 16 lanes."""
+"""Neighbouring numbers that one step of a chunk reads, and a divisor of them: four vectors of
+16 lanes.
+"""
 
 _ALIGNED = 128
 _LONG = 2048
@@ -49,9 +52,12 @@ _LONG = 2048
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The kernels. Their parameters are those of the direct kernel at the places in ``reads`` and ``finish_args``.
+    """The kernels.
 
-    The first parameter of ``partial`` is T, which ``reads`` leaves out; in ``finish_args`` None stands for it.
+    Their parameters are those of the direct kernel at the places in ``reads`` and ``finish_args``.
+
+    The first parameter of ``partial`` is T, which ``reads`` leaves out; in ``finish_args`` None
+    stands for it.
     """
 
     partial: Kernel
@@ -61,7 +67,9 @@ class Split:
 
 
 def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
-    """(chunks, lanes) of the splits that can pay; none for a kernel that has many results or no long reduction."""
+    """(chunks, lanes) of the splits that can pay; none for a kernel that has many results or no
+    long reduction.
+    """
     if not _matches(kernel):
         return ()
     terms = prod(a.extent for a in kernel.reduces[0].axes)
@@ -69,18 +77,28 @@ def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     if kernel.points > most or terms < _LEAST_TERMS:
         return ()
     lanes = _lanes(kernel)
-    return tuple((c, lanes) for c in CHUNKS if c == CHUNKS[0] or terms * kernel.points >= c * _LEAST_CHUNK)
+    return tuple(
+        (c, lanes) for c in CHUNKS if c == CHUNKS[0] or terms * kernel.points >= c * _LEAST_CHUNK
+    )
 
 
 def reads_rows(kernel: Kernel) -> bool:
-    """Whether the loads of the first reduction walk memory along one of its axes, number by number."""
+    """Whether the loads of the first reduction walk memory along one of its axes, number by
+    number.
+    """
     reduce = kernel.reduces[0]
-    offsets = [kernel.param(x.param).layout.offset(x.index) for x in leaves(reduce.expr) if isinstance(x, Load)]
+    offsets = [
+        kernel.param(x.param).layout.offset(x.index)
+        for x in leaves(reduce.expr)
+        if isinstance(x, Load)
+    ]
     return any(all(i.coefficient(a.name) in (0, 1) for i in offsets) for a in reduce.axes)
 
 
 def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
-    """The two kernels for about ``chunks`` chunks; None where the kernel is no reduction and its stores."""
+    """The two kernels for about ``chunks`` chunks; None where the kernel is no reduction and its
+    stores.
+    """
     if not _matches(kernel):
         return None
     k = kernel.canonical()
@@ -96,7 +114,10 @@ def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
     places = {p.name: i for i, p in enumerate(k.params)}
     name = f"x{lanes}" if lanes > 1 else ""
     return Split(
-        replace((merge_axes(partial) if lanes > 1 else partial).canonical(), name=f"{kernel.name} in {chunks}{name}"),
+        replace(
+            (merge_axes(partial) if lanes > 1 else partial).canonical(),
+            name=f"{kernel.name} in {chunks}{name}",
+        ),
         replace(finish.canonical(), name=f"{kernel.name} of {chunks}{name}"),
         tuple(places[p.name] for p in partial.params[1:]),
         tuple(places.get(p.name) for p in finish.params),
@@ -111,19 +132,25 @@ def _matches(kernel: Kernel) -> bool:
 
 def _axis(reduce: Reduce, parts: int) -> Axis:
     """The reduce axis that is cut: the outermost that gives every chunk a row, else the longest."""
-    return next((a for a in reduce.axes if a.extent >= parts), max(reduce.axes, key=lambda a: a.extent))
+    return next(
+        (a for a in reduce.axes if a.extent >= parts), max(reduce.axes, key=lambda a: a.extent)
+    )
 
 
 def _divisor(extent: int, near: int) -> int:
-    """The divisor of ``extent`` that is nearest to ``near``; ``near`` itself where none is within a factor of two."""
+    """The divisor of ``extent`` that is nearest to ``near``; ``near`` itself where none is within a
+    factor of two.
+    """
     found = [d for d in range(max(1, near // 2), min(extent, 2 * near) + 1) if extent % d == 0]
     return min(found, key=lambda d: abs(d - near), default=min(near, extent))
 
 
 def _lanes(kernel: Kernel) -> int:
-    """How many rows stand side by side in a run of about ``_RUN`` numbers; 1 where a row is no run of the results.
+    """How many rows stand side by side in a run of about ``_RUN`` numbers; 1 where a row is no run
+    of the results.
 
-    Every load must read the same run: a dense block over shared axes, the reduction's axis directly outside it.
+    Every load must read the same run: a dense block over shared axes, the reduction's axis directly
+    outside it.
     """
     reduce = kernel.reduces[0]
     loads = [x for x in leaves(reduce.expr) if isinstance(x, Load)]
@@ -138,7 +165,9 @@ def _lanes(kernel: Kernel) -> int:
 
 
 def _width(kernel: Kernel, x: Load, axis: Axis) -> int:
-    """Numbers of a row: what the reduction's axis moves by, if all shared axes walk a dense block of that size."""
+    """Numbers of a row: what the reduction's axis moves by, if all shared axes walk a dense block
+    of that size.
+    """
     if not x.valid.always or not kernel.param(x.param).layout.is_row_major:
         return 0
     offset = kernel.param(x.param).layout.offset(x.index)
@@ -166,7 +195,9 @@ def _partial(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int])
     )  # fmt: skip
     if flat:
         inputs = [Param.dense(p.name, p.dtype, (p.size,), p.role) for p in inputs]
-    shared = (*k.axes, chunk) if reads_rows(k) else (chunk, *((lane,) if lanes > 1 else ()), *k.axes)
+    shared = (
+        (*k.axes, chunk) if reads_rows(k) else (chunk, *((lane,) if lanes > 1 else ()), *k.axes)
+    )
     out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
     store = Store("partial", tuple(a.index for a in shared), Value(reduce.name, reduce.dtype))
     return Kernel((out, *inputs), shared, (*body.stages, store))
@@ -184,10 +215,14 @@ def _finish(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int]) -> Ke
     source = Param.dense("partial", reduce.dtype, tuple(a.extent for a in axes), "in")
     index = tuple(a.index for a in axes)
     total: Expr = Value(reduce.name, reduce.dtype)
-    stages: list[Reduce | Store] = [replace(reduce, axes=(part,), expr=Load("partial", index, reduce.dtype))]
+    stages: list[Reduce | Store] = [
+        replace(reduce, axes=(part,), expr=Load("partial", index, reduce.dtype))
+    ]
     if rest.extent:
         at = as_index(parts * rows) + rest.index
-        (tail,) = rewritten(replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (rest,)}).reduces
+        (tail,) = rewritten(
+            replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (rest,)}
+        ).reduces
         stages.append(replace(tail, name="last"))
         total = Apply(reduce.op, (total, Value("last", reduce.dtype)), reduce.dtype)
 

@@ -1,21 +1,25 @@
 """Winograd: a 3x3 convolution of stride 1 as three kernels with fewer multiplications.
 
-F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the direct form needs 9 m
-x m.
+F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the
+direct form needs 9 m x m.
 
     Y[y, x, o] = epilogue(sum over c, r, s of X[y+r, x+s, c] * W[o, c, r, s])
         -->
-    V[p, ty, tx, c] = (B^T d B)[p]            d: the tile of X at (m*ty, m*tx); p: a position in the tile
-    M[p, t, o]      = sum over c of V[p, t, c] * U[p, c, o]           U = G W G^T, made when the graph is scheduled
+    V[p, ty, tx, c] = (B^T d B)[p]            d: the tile of X at (m*ty, m*tx); p: a position in the
+                                              tile
+    M[p, t, o]      = sum over c of V[p, t, c] * U[p, c, o]           U = G W G^T, made when the
+                                                                      graph is scheduled
     Y[m*ty+i, m*tx+j, o] = epilogue((A^T M A)[i, j])
 
-The products are the same in exact arithmetic; in f32 the transforms lose some bits (docs/NUMERICS.md), so a strict
-setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
+The products are the same in exact arithmetic; in f32 the transforms lose some bits
+(docs/NUMERICS.md), so a strict setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast
+Algorithms for Convolutional Neural Networks", 2015.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -36,7 +40,9 @@ _LINE = 16
 """Numbers of a cache line."""
 
 _SETS = 16
-"""Positions a multiple of so many tiles apart would still meet in a quarter of the sets, or fewer."""
+"""Positions a multiple of so many tiles apart would still meet in a quarter of the sets, or
+fewer.
+"""
 
 _BT = {
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
@@ -60,7 +66,9 @@ _AT = {
 
 @dataclass(frozen=True, slots=True)
 class Conv3x3:
-    """What a kernel must be: its axes by role, and which dimension of the input and the weights each one indexes."""
+    """What a kernel must be: its axes by role, and which dimension of the input and the weights
+    each one indexes.
+    """
 
     rows: str
     columns: str
@@ -77,8 +85,8 @@ class Conv3x3:
 class Winograd:
     """The three kernels, and how to make the transformed weights.
 
-    Parameters of ``transform`` are (V, x), of ``product`` (M, V, U), of ``finish`` the direct kernel's with its input
-    replaced by M and its weights gone.
+    Parameters of ``transform`` are (V, x), of ``product`` (M, V, U), of ``finish`` the direct
+    kernel's with its input replaced by M and its weights gone.
     """
 
     tile: int
@@ -89,7 +97,8 @@ class Winograd:
     conv: Conv3x3
 
     def weights(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
-        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical shape.
+        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
+        shape.
 
         Computed in f64.
         """
@@ -101,19 +110,30 @@ class Winograd:
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
-    """How ``kernel`` is a dense 3x3 f32 convolution of stride 1 with constant weights; None when it is not."""
+    """How ``kernel`` is a dense 3x3 f32 convolution of stride 1 with constant weights; None when it
+    is not.
+    """
     if len(kernel.reduces) != 1 or len(kernel.stores) != 1:
         return None
     if kernel.stores[0].axes or not kernel.stores[0].valid.always:
         return None
     r = kernel.reduces[0]
-    if r.op is not Op.ADD or r.dtype != F32 or not isinstance(r.expr, Apply) or r.expr.op is not Op.MUL:
+    if (
+        r.op is not Op.ADD
+        or r.dtype != F32
+        or not isinstance(r.expr, Apply)
+        or r.expr.op is not Op.MUL
+    ):
         return None
     if len(r.axes) != 3 or not all(isinstance(a, Load) for a in r.expr.args):
         return None
     loads = [a for a in r.expr.args if isinstance(a, Load)]
     for x, w in (loads, loads[::-1]):
-        if kernel.param(w.param).role == "const" and w.valid.always and kernel.param(x.param).dtype == F32:
+        if (
+            kernel.param(w.param).role == "const"
+            and w.valid.always
+            and kernel.param(x.param).dtype == F32
+        ):
             found = _roles(kernel, r, x, w)
             if found is not None:
                 return found
@@ -140,19 +160,27 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     dc, c = channel[0][0], channel[0][1].key
     w_names = [i.key for i in w.index]
     outputs = [n for n in w_names if n in shared]
-    if len(outputs) != 1 or sorted(w_names) != sorted([outputs[0], c, kr, ks]) or len({c, kr, ks}) != 3:
+    if (
+        len(outputs) != 1
+        or sorted(w_names) != sorted([outputs[0], c, kr, ks])
+        or len({c, kr, ks}) != 3
+    ):
         return None
     others = [i for d, i in enumerate(x.index) if d not in (dy, dx, dc)]
     if any(i.key not in shared or i.key in (rows, columns, outputs[0]) for i in others):
         return None
-    if not _only_bounds(kernel, x, (dy, dx)) or outputs[0] in set().union(*(i.names() for i in x.index)):
+    if not _only_bounds(kernel, x, (dy, dx)) or outputs[0] in set().union(
+        *(i.names() for i in x.index)
+    ):
         return None
     w_dims = (w_names.index(outputs[0]), w_names.index(c), w_names.index(kr), w_names.index(ks))
     return Conv3x3(rows, columns, outputs[0], c, x, w, (dy, dx, dc), w_dims, (sy, sx))
 
 
 def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int]) -> bool:
-    """Whether the load's condition says no more than that its row and column are inside the tensor."""
+    """Whether the load's condition says no more than that its row and column are inside the
+    tensor.
+    """
     shape = kernel.param(x.param).shape
     bounds = Valid(Range(x.index[d], 0, shape[d]) for d in dims)
     return all(r in bounds.ranges for r in x.valid.ranges)
@@ -170,7 +198,9 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     # its own name for the channels: "c" may be a batch axis
     transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
     tiles = Axis("t", _count(grid))
-    product = _product(positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]), grid[0].extent)
+    product = _product(
+        positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]), grid[0].extent
+    )
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
     return Winograd(m, transform, product, finish, args, conv)
 
@@ -182,7 +212,9 @@ def _count(axes: list[Axis]) -> int:
     return total
 
 
-def _transform(kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axis, tx: Axis, c: Axis) -> Kernel:
+def _transform(
+    kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axis, tx: Axis, c: Axis
+) -> Kernel:
     x, n = conv.x, m + 2
     param = kernel.param(x.param)
     dy, dx, dc = conv.x_dims
@@ -198,19 +230,29 @@ def _transform(kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axi
     axes = (*batch, ty, tx, c)
     out = _spread("V", (n * n, *(a.extent for a in axes)), "out", axes[0].extent)
     stores = tuple(
-        Store("V", (as_index(a * n + b), *(axis.index for axis in axes)), v[a][b]) for a in range(n) for b in range(n)
+        Store("V", (as_index(a * n + b), *(axis.index for axis in axes)), v[a][b])
+        for a in range(n)
+        for b in range(n)
     )
     size = f"{ty.extent}x{tx.extent}x{c.extent}"
-    made = Kernel((out, replace(param, name="X")), axes, stores, name=f"winograd{m} input {size}", origin=kernel.origin)
+    made = Kernel(
+        (out, replace(param, name="X")),
+        axes,
+        stores,
+        name=f"winograd{m} input {size}",
+        origin=kernel.origin,
+    )
     return made.canonical()
 
 
 def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int) -> Param:
-    """A parameter (positions, tiles..., channels) whose positions are apart by few multiples of a power of two.
+    """A parameter (positions, tiles..., channels) whose positions are apart by few multiples of a
+    power of two.
 
-    A transform reads or writes every position of a tile at once: 16 or 36 places that would otherwise share a set of
-    the first cache. Rows are an odd number of cache lines; where the tiles are a multiple of 16 there is room for one
-    more step of their outermost dimension, whose extent is ``outer``.
+    A transform reads or writes every position of a tile at once: 16 or 36 places that would
+    otherwise share a set of the first cache. Rows are an odd number of cache lines; where the tiles
+    are a multiple of 16 there is room for one more step of their outermost dimension, whose extent
+    is ``outer``.
     """
     positions, *tiles, row = shape
     if row % _LINE == 0 and row // _LINE % 2 == 0:
@@ -226,7 +268,10 @@ def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int) -> Kernel:
     out = _spread("M", (p.extent, t.extent, o.extent), "out", outer)
     v = _spread("V", (p.extent, t.extent, c.extent), "in", outer)
     u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const")
-    terms = (Load("V", (p.index, t.index, c.index), F32), Load("U", (p.index, c.index, o.index), F32))
+    terms = (
+        Load("V", (p.index, t.index, c.index), F32),
+        Load("U", (p.index, c.index, o.index), F32),
+    )
     total = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, terms, F32), F32)
     store = Store("M", (p.index, t.index, o.index), Value("v0", F32))
     name = f"winograd product {positions}x{t.extent}x{o.extent}x{c.extent}"
@@ -254,15 +299,24 @@ def _finish(
             kept = Valid(Range(env[a], 0, extents[a]) for a in (conv.rows, conv.columns))
             if kept.never:
                 continue
-            expr = rebuilder(lambda x, env=env, kept=kept, i=i, j=j: _at(x, env, kept, y[i][j]))(direct.expr)  # type: ignore[misc]
+            at = partial(_at, env=env, kept=kept, value=y[i][j])
+            expr = rebuilder(at)(direct.expr)
             index = tuple(x.substitute(env) for x in direct.index)
             stores.append(Store(direct.param, index, expr, (), kept))
     used = {x.param for s in stores for x in _loads(s.expr)} | {direct.param}
-    params = tuple(param if p.name == conv.x.param and p.name not in used else p for p in kernel.params)
+    params = tuple(
+        param if p.name == conv.x.param and p.name not in used else p for p in kernel.params
+    )
     params = tuple(p for p in params if p.name in used)
     if param not in params:
         params = (*params, param)
-    made = Kernel(params, tuple(grid), tuple(stores), name=f"winograd{m} output of {kernel.name}", origin=kernel.origin)
+    made = Kernel(
+        params,
+        tuple(grid),
+        tuple(stores),
+        name=f"winograd{m} output of {kernel.name}",
+        origin=kernel.origin,
+    )
     return made.canonical(), tuple(p.name for p in params)
 
 
@@ -294,7 +348,9 @@ def _sandwich(matrix: tuple[tuple[float, ...], ...], d: list[list[Expr]]) -> lis
 
 def _combine(coefficients: tuple[float, ...], terms: list[Expr]) -> Expr:
     """The sum of coefficient * term, without multiplications by 0 and 1."""
-    pairs = sorted(((c, x) for c, x in zip(coefficients, terms, strict=True) if c), key=lambda t: t[0] != 1)
+    pairs = sorted(
+        ((c, x) for c, x in zip(coefficients, terms, strict=True) if c), key=lambda t: t[0] != 1
+    )
     total: Expr | None = None
     for c, x in pairs:
         if total is None:

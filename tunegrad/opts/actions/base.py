@@ -3,7 +3,8 @@
     text  := action*                     action := name "(" arg ("," arg)* ")"
     arg   := [field "="] value           value  := int | name | "(" [name ("," name)*] ")"
 
-``print_actions`` and ``parse_actions`` are inverse. Parsing reads data only: no name is looked up but an action's.
+``print_actions`` and ``parse_actions`` are inverse. Parsing reads data only: no name is looked up
+but an action's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ ACTIONS: dict[str, type[Action]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Action(ABC):
-    """One step of a schedule. ``apply`` is pure; it raises IllegalAction when the step's rule is broken."""
+    """One step of a schedule.
+
+    ``apply`` is pure; it raises IllegalAction when the step's rule is broken.
+    """
 
     name: ClassVar[str] = ""
 
@@ -36,7 +40,9 @@ class Action(ABC):
 
     @abstractmethod
     def apply(self, tree: LoopTree) -> LoopTree:
-        """The rewritten tree; raises IllegalAction and leaves ``tree`` as it is when the action is not legal."""
+        """The rewritten tree; raises IllegalAction and leaves ``tree`` as it is when the action is
+        not legal.
+        """
 
     @classmethod
     @abstractmethod
@@ -62,7 +68,8 @@ class Action(ABC):
         return IllegalAction(f"{self}: {rule} (kernel {tree.kernel.name})")
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join([f'{name}={_show(getattr(self, name))}' for name in _arguments(type(self))])})"
+        shown = [f"{name}={_show(getattr(self, name))}" for name in _arguments(type(self))]
+        return f"{self.name}({', '.join(shown)})"
 
 
 @cache
@@ -88,7 +95,10 @@ def print_actions(actions: Iterable[Action]) -> str:
 
 
 def apply_actions(tree: LoopTree, actions: Iterable[Action]) -> LoopTree:
-    """The tree after every action in turn. Raises IllegalAction, which names the action, at the first illegal one."""
+    """The tree after every action in turn.
+
+    Raises IllegalAction, which names the action, at the first illegal one.
+    """
     for a in actions:
         try:
             tree = a.apply(tree)
@@ -124,7 +134,9 @@ class _Reader:
     def take(self, expected: str = "") -> str:
         token = self.peek()
         if not token or (expected and token != expected):
-            raise IllegalAction(f"actions: expected {expected or 'a value'!r}, found {token or 'the end'!r}")
+            raise IllegalAction(
+                f"actions: expected {expected or 'a value'!r}, found {token or 'the end'!r}"
+            )
         self.at += 1
         return token
 
@@ -141,7 +153,9 @@ class _Reader:
         while self.peek() != ")":
             token = self.take()
             if not (token[0].isalpha() or token[0] == "_"):
-                raise IllegalAction(f"actions: expected a name between the parentheses, found {token!r}")
+                raise IllegalAction(
+                    f"actions: expected a name between the parentheses, found {token!r}"
+                )
             items.append(token)
             if self.peek() != ")":
                 self.take(",")
@@ -178,9 +192,13 @@ def _action(reader: _Reader) -> Action:
             field = names[position]
             position += 1
         else:
-            raise IllegalAction(f"actions: {name} takes {len(names)} arguments ({', '.join(names)})")
+            raise IllegalAction(
+                f"actions: {name} takes {len(names)} arguments ({', '.join(names)})"
+            )
         if field not in names or field in args:
-            raise IllegalAction(f"actions: {name} has no argument {field!r} left; it takes {', '.join(names)}")
+            raise IllegalAction(
+                f"actions: {name} has no argument {field!r} left; it takes {', '.join(names)}"
+            )
         args[field] = reader.value()
         if reader.peek() != ")":
             reader.take(",")
@@ -195,7 +213,8 @@ def _build(cls: type[Action], args: dict[str, object]) -> Action:
             continue
         value = args[f.name]
         good = (
-            isinstance(value, int) if kind == "int" else isinstance(value, str) if kind == "str" else
+            isinstance(value, int) if kind == "int" else isinstance(value,
+                str) if kind == "str" else
             isinstance(value, tuple) and all(isinstance(v, str) for v in value)
         )  # fmt: skip
         if kind == "str" and value == ():

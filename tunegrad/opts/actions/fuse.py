@@ -17,7 +17,8 @@ __all__ = ["Fuse"]
 
 @dataclass(frozen=True, slots=True)
 class Fuse(Action):
-    """Makes one loop of two neighbouring serial loops without tails, mostly to share both over threads.
+    """Makes one loop of two neighbouring serial loops without tails, mostly to share both over
+    threads.
 
     rewrite:  fuse(outer=i, inner=j)
         for i in N:                   for ijf in N*M:
@@ -35,7 +36,11 @@ class Fuse(Action):
             raise self.fail(tree, "loops can not be fused once something is staged")
         if tree.loops.index(b) != tree.loops.index(a) + 1:
             raise self.fail(tree, f"loop {b.name} does not directly follow loop {a.name}")
-        if a.kind is not LoopKind.SERIAL or b.kind is not LoopKind.SERIAL or (a.stage, a.reduce) != (b.stage, b.reduce):
+        if (
+            a.kind is not LoopKind.SERIAL
+            or b.kind is not LoopKind.SERIAL
+            or (a.stage, a.reduce) != (b.stage, b.reduce)
+        ):
             raise self.fail(tree, "needs two serial loops of one stage")
         for axis in (*a.axes, *b.axes):
             if tree.nominal(axis) != tree.extent(axis):

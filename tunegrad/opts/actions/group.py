@@ -16,7 +16,8 @@ __all__ = ["Group"]
 
 @dataclass(frozen=True, slots=True)
 class Group(Action):
-    """Splits a reduction over vector lanes (CPU) or work-items (GPU), and combines the partial results at the end.
+    """Splits a reduction over vector lanes (CPU) or work-items (GPU), and combines the partial
+    results at the end.
 
     This reassociates the sum. Work-items combine their results in shared memory, in two rounds
     where they are many.
@@ -40,7 +41,9 @@ class Group(Action):
         if tree.target.has_work_items:
             return set_items(self, tree, self.axis)
         if loop.extent not in (2, 4, 8, 16, 32, 64):
-            raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64")
+            raise self.fail(
+                tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64"
+            )
         return set_kind(self, tree, self.axis, LoopKind.GROUP)
 
     @classmethod

@@ -14,7 +14,9 @@ from .base import Action
 __all__ = ["MAX_COPIES", "rechecked", "set_items", "set_kind"]
 
 MAX_COPIES = 512
-"""Most instances of one statement that register loops may make: past it programs are huge and spill."""
+"""Most instances of one statement that register loops may make: past it programs are huge and
+spill.
+"""
 
 
 def rechecked(tree: LoopTree) -> LoopTree:
@@ -26,7 +28,9 @@ def rechecked(tree: LoopTree) -> LoopTree:
     return tree
 
 
-def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count: int = 1) -> LoopTree:
+def set_kind(
+    action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count: int = 1
+) -> LoopTree:
     """The tree with a serial loop of another kind, checked for register pressure.
 
     IllegalAction in ``action``'s name.
@@ -43,14 +47,22 @@ def set_kind(action: Action, tree: LoopTree, name: str, kind: LoopKind, *, count
             continue  # its registers are what they were
         lane = changed.lane_loop(i)
         copies = prod(
-            x.extent for x in (*changed.shared_registers, *changed.own(i)) if x.kind.is_register and x is not lane
+            x.extent
+            for x in (*changed.shared_registers, *changed.own(i))
+            if x.kind.is_register and x is not lane
         )
         if copies > MAX_COPIES:
-            raise action.fail(tree, f"stage {i} would have {copies} copies of its statement, more than {MAX_COPIES}")
+            raise action.fail(
+                tree,
+                f"stage {i} would have {copies} copies of its statement, more than {MAX_COPIES}",
+            )
         if isinstance(s, Reduce) and lane is not None:
             wide = -(-lane.extent * s.dtype.itemsize // tree.target.vector_bytes)
             if accumulators(changed, i) * wide > 2 * tree.target.registers:
-                raise action.fail(tree, f"{accumulators(changed, i) * wide} accumulators need over twice the registers")
+                raise action.fail(
+                    tree,
+                    f"{accumulators(changed, i) * wide} accumulators need over twice the registers",
+                )
     return changed
 
 
@@ -67,4 +79,6 @@ def set_items(action: Action, tree: LoopTree, name: str) -> LoopTree:
 
 def _check_register(action: Action, tree: LoopTree, loop: Loop) -> None:
     if loop.extent > 256:
-        raise action.fail(tree, f"extent {loop.extent} of loop {loop.name} is more than 256 register copies")
+        raise action.fail(
+            tree, f"extent {loop.extent} of loop {loop.name} is more than 256 register copies"
+        )

@@ -19,8 +19,8 @@ __all__ = ["Pad"]
 class Pad(Action):
     """Runs an untiled axis up to a multiple of ``multiple``.
 
-    Points past the true extent are masked: they load zeros or the reduction's identity, and store nothing. One body
-    in place of a main one and a tail.
+    Points past the true extent are masked: they load zeros or the reduction's identity, and store
+    nothing. One body in place of a main one and a tail.
 
     rewrite:  pad(axis=i, multiple=4)
         for i in 7:                   for i in 8:
@@ -33,7 +33,11 @@ class Pad(Action):
 
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
-        if loop.axes != (loop.name,) or loop.kind is not LoopKind.SERIAL or loop.name in tree.padded:
+        if (
+            loop.axes != (loop.name,)
+            or loop.kind is not LoopKind.SERIAL
+            or loop.name in tree.padded
+        ):
             raise self.fail(tree, f"{loop.name} is not an untiled, unpadded axis")
         if loop.extent == 1:
             raise self.fail(tree, f"axis {loop.name} has one point: nothing depends on it")
@@ -51,4 +55,6 @@ class Pad(Action):
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         lanes = tree.target.lanes(4)
         growth = ((x, -(-x.extent // lanes) * lanes) for x in tree.loops)
-        return cls.legal(tree, (cls(x.name, lanes) for x, extent in growth if extent <= 2 * x.extent))
+        return cls.legal(
+            tree, (cls(x.name, lanes) for x, extent in growth if extent <= 2 * x.extent)
+        )

@@ -43,6 +43,10 @@ class Prefetch(Action):
         if not tree.target.can_prefetch:
             return
         for p in tree.kernel.params:
-            if p.role != "out" and p.nbytes > tree.target.l2_bytes and not any(n == p.name for n, _ in tree.prefetched):
+            if (
+                p.role != "out"
+                and p.nbytes > tree.target.l2_bytes
+                and not any(n == p.name for n, _ in tree.prefetched)
+            ):
                 for distance in (256, 512, 1024, 4096):
                     yield cls(p.name, distance)

@@ -17,15 +17,18 @@ __all__ = ["Stage"]
 
 @dataclass(frozen=True, slots=True)
 class Stage(Action):
-    """Copies what loop ``at`` uses of a parameter into scratch (GPU: shared memory) at the start of each iteration.
+    """Copies what loop ``at`` uses of a parameter into scratch (GPU: shared memory) at the start of
+    each iteration.
 
-    ``at=()`` is once per run, ``at=load`` once when the model is loaded (constants only). ``layout`` names the loops
-    that index the copy, outermost first, which packs it; ``layout=()`` keeps the parameter's own dimensions and fills
-    padding with zeros. Loops can not be tiled, fused or reordered afterwards.
+    ``at=()`` is once per run, ``at=load`` once when the model is loaded (constants only).
+    ``layout`` names the loops that index the copy, outermost first, which packs it; ``layout=()``
+    keeps the parameter's own dimensions and fills padding with zeros. Loops can not be tiled, fused
+    or reordered afterwards.
 
     rewrite:  stage(param=B, at=k0, layout=(n0, k1, n1))
         for k0 in K/256:                      for k0 in K/256:
-            for n0, k1, n1:                       for n0, k1, n1: Bp[n0, k1, n1] = B[256*k0+k1, 32*n0+n1]
+            for n0, k1, n1:                       for n0, k1, n1: Bp[n0, k1, n1] = B[256*k0+k1,
+                                                  32*n0+n1]
                 acc += ... * B[k, n]   -->        for n0, k1, n1: acc += ... * Bp[n0, k1, n1]
     """
 
@@ -57,8 +60,14 @@ class Stage(Action):
             if not tree.kernel.reduces:
                 continue
             places = ["load"] if p.role == "const" else []
-            places += ["", *(x.name for x in tree.outer), *(x.name for x in tree.own(stage) if not x.kind.is_register)]
-            layouts = ((at, layout) for at in places for layout in _layouts(tree, Staged(p.name, at)))
+            places += [
+                "",
+                *(x.name for x in tree.outer),
+                *(x.name for x in tree.own(stage) if not x.kind.is_register),
+            ]
+            layouts = (
+                (at, layout) for at in places for layout in _layouts(tree, Staged(p.name, at))
+            )
             yield from cls.legal(tree, (cls(p.name, at, layout) for at, layout in layouts))
 
 

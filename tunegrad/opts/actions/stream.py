@@ -17,7 +17,8 @@ __all__ = ["Stream"]
 class Stream(Action):
     """Writes an output with non-temporal stores where whole aligned vectors are stored.
 
-    No line is read before it is written, and none stays in the caches: it pays for outputs larger than those.
+    No line is read before it is written, and none stays in the caches: it pays for outputs larger
+    than those.
 
     rewrite:  stream(param=C)
         C[i : i+16] = v        -->        C[i : i+16] = v  past the caches

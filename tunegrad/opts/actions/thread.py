@@ -17,10 +17,12 @@ __all__ = ["Thread"]
 
 @dataclass(frozen=True, slots=True)
 class Thread(Action):
-    """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of the team.
+    """Splits the iterations of a shared loop into ``count`` contiguous shares, one per thread of
+    the team.
 
-    A count of 0 means as many as the target has (GPU: one work-group per iteration). One or two loops may be threaded.
-    A count past the iterations is refused: a loop of one iteration shares nothing out.
+    A count of 0 means as many as the target has (GPU: one work-group per iteration). One or two
+    loops may be threaded. A count past the iterations is refused: a loop of one iteration shares
+    nothing out.
 
     rewrite:  thread(axis=i, count=2)
         for i in N:                   on thread t of 2:
@@ -35,16 +37,22 @@ class Thread(Action):
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
         if loop.stage >= 0:
-            raise self.fail(tree, f"loop {loop.name} belongs to one stage; only a shared loop can be threaded")
+            raise self.fail(
+                tree, f"loop {loop.name} belongs to one stage; only a shared loop can be threaded"
+            )
         others = [x for x in tree.loops if x.kind is LoopKind.THREAD]
         grid = tree.target.has_work_items
         if not grid and len(others) > 1:
             raise self.fail(tree, "two loops are threaded already")
         count = self.count or (loop.extent if grid else min(tree.target.threads, loop.extent))
         if grid and count != loop.extent:
-            raise self.fail(tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}")
+            raise self.fail(
+                tree, f"a work-group runs one iteration, so count must be the extent {loop.extent}"
+            )
         if not 1 <= count <= loop.extent:
-            raise self.fail(tree, f"count {count}: loop {loop.name} has {loop.extent} iterations to share out")
+            raise self.fail(
+                tree, f"count {count}: loop {loop.name} has {loop.extent} iterations to share out"
+            )
         if not grid and prod(x.count for x in others) * count > tree.target.threads:
             raise self.fail(tree, f"more threads than the target's {tree.target.threads}")
         return set_kind(self, tree, self.axis, LoopKind.THREAD, count=count)

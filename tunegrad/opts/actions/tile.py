@@ -20,8 +20,9 @@ __all__ = ["Tile", "sizes"]
 class Tile(Action):
     """Splits a serial loop into an outer loop and an inner one of ``size`` steps.
 
-    The loops of an axis are numbered outermost first, so deeper ones are renumbered. Only the outermost loop of an
-    axis may be left with a tail. A size past the extent is for lanes: at most twice the extent, or one vector of f32.
+    The loops of an axis are numbered outermost first, so deeper ones are renumbered. Only the
+    outermost loop of an axis may be left with a tail. A size past the extent is for lanes: at most
+    twice the extent, or one vector of f32.
 
     rewrite:  tile(axis=i, size=4)
         for i in N:               for i0 in ceil(N/4):
@@ -36,7 +37,9 @@ class Tile(Action):
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
         if loop.kind is not LoopKind.SERIAL:
-            raise self.fail(tree, f"loop {loop.name} is {loop.kind}, only a serial loop can be tiled")
+            raise self.fail(
+                tree, f"loop {loop.name} is {loop.kind}, only a serial loop can be tiled"
+            )
         if tree.staged:
             raise self.fail(tree, "loops can not be tiled once something is staged")
         if self.size < 1:
@@ -44,10 +47,15 @@ class Tile(Action):
         if self.size > 1 and loop.extent == 1:
             raise self.fail(tree, f"loop {loop.name} has one iteration: nothing depends on it")
         if self.size > max(2 * loop.extent, tree.target.lanes(4)):
-            raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} would more than double to {self.size}")
+            raise self.fail(
+                tree,
+                f"extent {loop.extent} of loop {loop.name} would more than double to {self.size}",
+            )
         if loop.extent % self.size and not self.outermost(tree, loop):
             raise self.fail(
-                tree, f"{self.size} does not divide extent {loop.extent}, which is not the axis's outermost loop"
+                tree,
+                f"{self.size} does not divide extent {loop.extent}, which is not the axis's "
+                "outermost loop",
             )
         root, level = split_name(loop.name)
         env: dict[str, Index] = {}
@@ -88,10 +96,18 @@ class Tile(Action):
 
 
 def sizes(extent: int, tails: bool, lanes: int) -> list[int]:
-    """Sensible inner sizes for a loop: its divisors up to 1024; with tails also lane multiples and 2 ... 16."""
+    """Sensible inner sizes for a loop: its divisors up to 1024; with tails also lane multiples and
+    2 ...
+
+    16.
+    """
     found = {d for d in range(2, min(extent, 1025)) if extent % d == 0}
     if tails:
-        found |= {s for s in (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, lanes, 2 * lanes, 4 * lanes, 8 * lanes) if s < extent}
+        found |= {
+            s
+            for s in (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, lanes, 2 * lanes, 4 * lanes, 8 * lanes)
+            if s < extent
+        }
         if extent < lanes:
             found.add(lanes)
     return sorted(found)

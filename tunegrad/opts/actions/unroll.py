@@ -32,7 +32,9 @@ class Unroll(Action):
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
         if loop.stage < 0:
-            raise self.fail(tree, f"loop {loop.name} is shared by every stage; upcast() puts it in registers")
+            raise self.fail(
+                tree, f"loop {loop.name} is shared by every stage; upcast() puts it in registers"
+            )
         if loop.extent > 64:
             raise self.fail(tree, f"extent {loop.extent} of loop {loop.name} is more than 64")
         return set_kind(self, tree, self.axis, LoopKind.UNROLL)

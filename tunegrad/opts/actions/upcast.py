@@ -18,8 +18,8 @@ __all__ = ["Upcast"]
 class Upcast(Action):
     """Computes the iterations of a loop side by side in registers.
 
-    On a reduce loop each iteration gets an accumulator of its own, and they are combined at the end: this
-    reassociates the sum, and hides the latency of the adds.
+    On a reduce loop each iteration gets an accumulator of its own, and they are combined at the
+    end: this reassociates the sum, and hides the latency of the adds.
 
     rewrite:  upcast(axis=i1)          i = 4*i0 + i1
         for i0 in N/4:                 for i0 in N/4:

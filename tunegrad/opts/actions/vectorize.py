@@ -30,10 +30,14 @@ class Vectorize(Action):
     def apply(self, tree: LoopTree) -> LoopTree:
         loop = tree.loop(self.axis)
         if loop.reduce:
-            raise self.fail(tree, f"loop {loop.name} is a reduce loop; group() splits a reduction over lanes")
+            raise self.fail(
+                tree, f"loop {loop.name} is a reduce loop; group() splits a reduction over lanes"
+            )
         if loop.extent not in (2, 4, 8, 16, 32, 64) or len(loop.axes) > 1:
             raise self.fail(
-                tree, f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64, of one axis"
+                tree,
+                f"extent {loop.extent} of loop {loop.name} must be 2, 4, 8, 16, 32 or 64, of "
+                "one axis",
             )
         return set_kind(self, tree, self.axis, LoopKind.VECTOR)
 

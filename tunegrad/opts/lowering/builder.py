@@ -8,7 +8,20 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Index, Valid
-from tunegrad.ir.program import Compute, Convert, Fold, Instr, Load, Number, Position, Select, Splat, Store, Test, VType
+from tunegrad.ir.program import (
+    Compute,
+    Convert,
+    Fold,
+    Instr,
+    Load,
+    Number,
+    Position,
+    Select,
+    Splat,
+    Store,
+    Test,
+    VType,
+)
 
 __all__ = ["Builder", "Known"]
 
@@ -17,7 +30,10 @@ Known = tuple[int, int]
 
 
 class Builder:
-    """A stack of open blocks. Values computed in a block are known in the blocks inside it, and nowhere else."""
+    """A stack of open blocks.
+
+    Values computed in a block are known in the blocks inside it, and nowhere else.
+    """
 
     def __init__(self) -> None:
         self.next_id = 0
@@ -87,7 +103,14 @@ class Builder:
         return self.remember(key, (i, width))
 
     def load(
-        self, buffer: str, offset: Index, valid: Valid, dtype: DType, lane: str, lanes: int, ahead: int = 0
+        self,
+        buffer: str,
+        offset: Index,
+        valid: Valid,
+        dtype: DType,
+        lane: str,
+        lanes: int,
+        ahead: int = 0,
     ) -> Known:
         """``buffer[offset]``, a vector when the offset or the condition depends on the lane."""
         if valid.never:
@@ -102,7 +125,17 @@ class Builder:
         if not valid.always:
             mask = self.splat(self.test(valid, lane, lanes), BOOL, width)
         i = self.new()
-        self.add(Load(i, buffer, offset, VType(dtype, width), lane if wide else "", mask, ahead if wide else 0))
+        self.add(
+            Load(
+                i,
+                buffer,
+                offset,
+                VType(dtype, width),
+                lane if wide else "",
+                mask,
+                ahead if wide else 0,
+            )
+        )
         return self.remember(key, (i, width))
 
     def store(
@@ -122,11 +155,26 @@ class Builder:
         mask = None if valid.always else self.splat(self.test(valid, lane, lanes), BOOL, lanes)
         wide = lanes > 1
         whole = self.splat(value, dtype, lanes)
-        self.add(Store(buffer, offset, whole, VType(dtype, lanes), lane if wide else "", mask, stream and wide))
+        self.add(
+            Store(
+                buffer,
+                offset,
+                whole,
+                VType(dtype, lanes),
+                lane if wide else "",
+                mask,
+                stream and wide,
+            )
+        )
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
         lanes = max([w for _, w in args])
-        ids = tuple([a[0] if a[1] == lanes else self.splat(a, t, lanes) for a, t in zip(args, dtypes, strict=True)])
+        ids = tuple(
+            [
+                a[0] if a[1] == lanes else self.splat(a, t, lanes)
+                for a, t in zip(args, dtypes, strict=True)
+            ]
+        )
         i = self.new()
         self.add(Compute(i, op, ids, VType(dtype, lanes)))
         return i, lanes

@@ -18,8 +18,12 @@ from .item_copies import copy_by_items
 __all__ = ["emit_copies"]
 
 
-def emit_copies(tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str, Index], again: bool) -> None:
-    """The copies at one place, between barriers where others read them; ``again`` says the place runs repeatedly."""
+def emit_copies(
+    tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str, Index], again: bool
+) -> None:
+    """The copies at one place, between barriers where others read them; ``again`` says the place
+    runs repeatedly.
+    """
     plans = [p for p in plans if p.space != "pack"]
     together = [p for p in plans if p.space != "thread"]
     if together and again:
@@ -44,10 +48,26 @@ def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) ->
     count = extent // lanes
     lane = f"{last}.v" if lanes > 1 else ""
     step = var(f"{last}.q", count) * lanes + var(lane, lanes) if lanes > 1 else var(last, extent)
-    _part(tree, b, p, (offset, valid), step, [(f"{last}.q", count) if lanes > 1 else (last, extent)], (lane, lanes))
+    _part(
+        tree,
+        b,
+        p,
+        (offset, valid),
+        step,
+        [(f"{last}.q", count) if lanes > 1 else (last, extent)],
+        (lane, lanes),
+    )
     rest = extent - count * lanes
     if rest:
-        _part(tree, b, p, (offset, valid), var(f"{last}.r", rest) + count * lanes, [(f"{last}.r", rest)], ("", 1))
+        _part(
+            tree,
+            b,
+            p,
+            (offset, valid),
+            var(f"{last}.r", rest) + count * lanes,
+            [(f"{last}.r", rest)],
+            ("", 1),
+        )
 
 
 def _part(
@@ -82,13 +102,19 @@ def _nest(
     loops = [x for x in loops if x[1] > 1]
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
     inner_names = {loops[-1][0], lane} if loops else {lane}
-    outer = Valid(r for r in valid if not (r.index.names() & inner_names)) if not valid.never else NEVER
+    outer = (
+        Valid(r for r in valid if not (r.index.names() & inner_names)) if not valid.never else NEVER
+    )
     inner = Valid(r for r in valid if r.index.names() & inner_names)
 
     def innermost(fill: bool) -> tuple:  # type: ignore[type-arg]
         b.open()
         b.open()
-        value = (b.number(0, p.dtype), 1) if fill else b.load(p.load.param, offset, inner, p.dtype, lane, lanes)
+        value = (
+            (b.number(0, p.dtype), 1)
+            if fill
+            else b.load(p.load.param, offset, inner, p.dtype, lane, lanes)
+        )
         b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, lanes)
         body = b.close()
         if loops and not (len(loops) == 1 and p.space == "team"):

@@ -36,7 +36,11 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
     emit_copies(tree, b, [p for p in plans.values() if p.staged.at == ""], {}, False)
     _nest(tree, b, region, plans, 0)
     body = b.close()
-    allocs = [Alloc(p.staged.buffer, p.dtype, p.size, p.space) for p in plans.values() if p.space != "pack"]
+    allocs = [
+        Alloc(p.staged.buffer, p.dtype, p.size, p.space)
+        for p in plans.values()
+        if p.space != "pack"
+    ]
     packs = [_pack(p) for p in plans.values() if p.space == "pack"]
     params = [Buffer(p.name, p.dtype, p.size, p.role) for p in tree.kernel.params]
     params += [Buffer(k.name, k.dtype, k.size, "pack") for k in packs]
@@ -54,14 +58,18 @@ def _pack(p: CopyPlan) -> Pack:
     return Pack(p.staged.buffer, p.load.param, p.dtype, names, extents, p.offset, p.valid)
 
 
-def _nest(tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str], CopyPlan], at: int) -> None:
+def _nest(
+    tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str], CopyPlan], at: int
+) -> None:
     outer = tree.outer
     if at == len(outer):
         region.emit()
         return
     loop = outer[at]
     copies = [p for p in plans.values() if p.staged.at == loop.name]
-    again = any(x.extent > 1 and x.kind in (LoopKind.SERIAL, LoopKind.THREAD) for x in outer[: at + 1])
+    again = any(
+        x.extent > 1 and x.kind in (LoopKind.SERIAL, LoopKind.THREAD) for x in outer[: at + 1]
+    )
     if loop.extent == 1:
         emit_copies(tree, b, copies, {}, again)
         _nest(tree, b, region, plans, at + 1)

@@ -1,4 +1,6 @@
-"""What a kernel says over its axes, as sums over the loops of one tree: each expression is rewritten once."""
+"""What a kernel says over its axes, as sums over the loops of one tree: each expression is
+rewritten once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ __all__ = ["Over"]
 
 
 class Over:
-    """Indices, conditions and offsets over loops. Mutable: it remembers them by the identity of what they are of."""
+    """Indices, conditions and offsets over loops.
+
+    Mutable: it remembers them by the identity of what they are of.
+    """
 
     def __init__(self, tree: LoopTree) -> None:
         self.axes = dict(tree.index)
@@ -22,7 +27,9 @@ class Over:
     def index(self, index: Index) -> Index:
         """An index over axes as one over loops."""
         found = self._indices.get(id(index))
-        if found is None:  # the entry keeps what it is of, so that nothing else can have its identity
+        if (
+            found is None
+        ):  # the entry keeps what it is of, so that nothing else can have its identity
             found = self._indices[id(index)] = index, index.substitute(self.axes)
         return found[1]
 

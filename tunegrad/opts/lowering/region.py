@@ -2,7 +2,8 @@
 
 if the tile is full:                       (split axes; once more for the remainder)
     registers = identity
-    for own serial loops:                  (a last, partial iteration is peeled; long f32 sums in blocks, see chains.py)
+    for own serial loops:                  (a last, partial iteration is peeled; long f32 sums in
+                                           blocks, see chains.py)
         registers op= expr                 for every point of the register loops
     fold lanes and copies
     if not the first partial sum: registers op= out
@@ -43,7 +44,9 @@ Env = dict[str, Index]
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Where a chain of additions is cut, and what adds the accumulators into wide ones and clears them."""
+    """Where a chain of additions is cut, and what adds the accumulators into wide ones and clears
+    them.
+    """
 
     cut: Cut
     flush: Callable[[], None]
@@ -53,7 +56,11 @@ class Region:
     """Emits everything inside the last shared serial loop of a tree into a builder."""
 
     def __init__(
-        self, tree: LoopTree, builder: Builder, plans: dict[tuple[int, str], CopyPlan], shapes: dict[str, AxisShape]
+        self,
+        tree: LoopTree,
+        builder: Builder,
+        plans: dict[tuple[int, str], CopyPlan],
+        shapes: dict[str, AxisShape],
     ) -> None:
         self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes
         self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
@@ -67,7 +74,9 @@ class Region:
             self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
 
     def emit(self) -> None:
-        """The region, without its conditions where they all hold, and split into full and remainder tiles."""
+        """The region, without its conditions where they all hold, and split into full and remainder
+        tiles.
+        """
         inside, conditions = self._interior()
         if inside.always or inside.never:
             self._split(self._splits(), {})
@@ -109,14 +118,18 @@ class Region:
         return Valid(ranges), frozenset(found)
 
     def _splits(self) -> list[AxisShape]:
-        """The split axes whose finest serial loop is outside the region, so a branch here tells full from rest."""
+        """The split axes whose finest serial loop is outside the region, so a branch here tells
+        full from rest.
+        """
         inner = {
             x.axes[0]
             for i in range(len(self.tree.kernel.stages))
             for x in self.tree.own(i)
             if not x.kind.is_register and x.extent > 1 and self._step(x) == self._tile(x.axes[0])
         }
-        return [s for a, s in self.shapes.items() if s.mode == "split" and s.rest and a not in inner]
+        return [
+            s for a, s in self.shapes.items() if s.mode == "split" and s.rest and a not in inner
+        ]
 
     def _step(self, loop: Loop) -> int:
         return self.tree.axis_index(loop.axes[0]).coefficient(loop.name) or 0
@@ -172,7 +185,9 @@ class Region:
         points = product(*([(x.name, v) for v in range(x.extent)] for x in scalars))
         if not limits:
             return list(points)
-        return [p for p in points if all(self._offset(axis, p) < rest for axis, rest in limits.items())]
+        return [
+            p for p in points if all(self._offset(axis, p) < rest for axis, rest in limits.items())
+        ]
 
     def _offset(self, axis: str, point: Point) -> int:
         index = self.tree.axis_index(axis)
@@ -188,8 +203,12 @@ class Region:
         return None if n >= lane.extent else n
 
     def _values(self, i: int, env: Env) -> Values:
-        """The values of a stage; stages that run at the same points share one, and what it has worked out."""
-        alone = bool(env) or bool(self.tree.kernel.stages[i].axes) or any(s == i for s, _ in self.plans)
+        """The values of a stage; stages that run at the same points share one, and what it has
+        worked out.
+        """
+        alone = (
+            bool(env) or bool(self.tree.kernel.stages[i].axes) or any(s == i for s, _ in self.plans)
+        )
         if alone:
             return self._new_values(i, env)
         found = self.together.get(self.assumed)
@@ -217,7 +236,13 @@ class Region:
         loop = serial[at]
 
         def inside(env: Env, limits: Limits) -> None:
-            emit_copies(self.tree, self.b, [p for p in self.plans.values() if p.staged.at == loop.name], env, True)
+            emit_copies(
+                self.tree,
+                self.b,
+                [p for p in self.plans.values() if p.staged.at == loop.name],
+                env,
+                True,
+            )
             self._loops(i, at + 1, env, limits, body, blocks)
 
         def last(env: Env, limits: Limits) -> None:
@@ -229,21 +254,38 @@ class Region:
         if loop.extent == 1:
             inside(env, limits)
             return
-        stops = tuple(s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True))
+        stops = tuple(
+            s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True)
+        )
         if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
             if blocks is not None and blocks.cut.loop == loop.name:
                 self._in_blocks(loop, stops, env, blocks, lambda env: inside(env, limits))
             else:
-                self.b.add(For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits))))
-        if shape is not None and shape.mode == "split" and shape.rest and self._step(loop) == shape.tile:
+                self.b.add(
+                    For(loop.name, loop.extent, stops, self._block(lambda: inside(env, limits)))
+                )
+        if (
+            shape is not None
+            and shape.mode == "split"
+            and shape.rest
+            and self._step(loop) == shape.tile
+        ):
             self._peel(loop, shape, env, limits, last)
 
     def _in_blocks(
-        self, loop: Loop, stops: tuple[Index, ...], env: Env, blocks: _Blocks, inside: Callable[[Env], None]
+        self,
+        loop: Loop,
+        stops: tuple[Index, ...],
+        env: Env,
+        blocks: _Blocks,
+        inside: Callable[[Env], None],
     ) -> None:
         """A loop as a loop over blocks of iterations, each followed by a flush."""
         step = blocks.cut.step
-        block, count = var(f"{loop.name}.block", -(-loop.extent // step)), var(f"{loop.name}.step", step)
+        block, count = (
+            var(f"{loop.name}.block", -(-loop.extent // step)),
+            var(f"{loop.name}.step", step),
+        )
         whole = all(x.is_const and x.const % step == 0 for x in stops)
         left = () if whole else tuple(x - block * step for x in stops)
 
@@ -256,13 +298,26 @@ class Region:
         self.b.add(For(f"{loop.name}.block", block.hi + 1, rounded, self._block(one)))
 
     def _peel(
-        self, loop: Loop, shape: AxisShape, env: Env, limits: Limits, inside: Callable[[Env, Limits], None]
+        self,
+        loop: Loop,
+        shape: AxisShape,
+        env: Env,
+        limits: Limits,
+        inside: Callable[[Env, Limits], None],
     ) -> None:
-        finer = [x.name for x in self.tree.loops if x.axes == loop.axes and self._step(x) <= self._step(loop)]
-        left = shape.extent - self.tree.axis_index(shape.axis).substitute(dict.fromkeys(finer, as_index(0)))
+        finer = [
+            x.name
+            for x in self.tree.loops
+            if x.axes == loop.axes and self._step(x) <= self._step(loop)
+        ]
+        left = shape.extent - self.tree.axis_index(shape.axis).substitute(
+            dict.fromkeys(finer, as_index(0))
+        )
         last = (left // shape.tile).substitute(env)
         tail_env, tail_limits = {**env, loop.name: last}, {**limits, shape.axis: shape.rest}
-        self._branch(Valid((Range(last, 0, loop.extent),)), lambda: inside(tail_env, tail_limits), None)
+        self._branch(
+            Valid((Range(last, 0, loop.extent),)), lambda: inside(tail_env, tail_limits), None
+        )
 
     # -- reductions
 
@@ -276,7 +331,13 @@ class Region:
         for p in points:
             for c in spread:
                 b.add(Register(_register(s.name, p + c), vtype))
-                b.add(Write(_register(s.name, p + c), b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes), vtype))
+                b.add(
+                    Write(
+                        _register(s.name, p + c),
+                        b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes),
+                        vtype,
+                    )
+                )
         local = self._own_items(i)
 
         def body(env: Env, inner: Limits) -> None:
@@ -300,7 +361,9 @@ class Region:
         self, i: int, s: Reduce, limits: Limits, points: list[Point], spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
-        """The loops of a reduction; where its chains are cut, f64 registers take over the sum of every block."""
+        """The loops of a reduction; where its chains are cut, f64 registers take over the sum of
+        every block.
+        """
         b, cut = self.b, cut_of(self.tree, i)
         if cut is None:
             self._loops(i, 0, {}, limits, body)
@@ -316,7 +379,9 @@ class Region:
             part, old = b.new(), b.new()
             b.add(Read(part, name, vtype))
             b.add(Read(old, f"{name}.wide", wide))
-            return b.compute(Op.ADD, [(old, wide.lanes), b.convert((part, vtype.lanes), F64)], [F64] * 2, F64)
+            return b.compute(
+                Op.ADD, [(old, wide.lanes), b.convert((part, vtype.lanes), F64)], [F64] * 2, F64
+            )
 
         def flush() -> None:
             for name in names:
@@ -344,7 +409,10 @@ class Region:
             new = self._fold_in(values, s, (old, vtype.lanes), p, active)
             if lane is not None and lane.stage >= 0 and active is not None:
                 new = b.select(
-                    b.test(values.first_lanes(active), lane.name, lane.extent), new, (old, vtype.lanes), s.dtype
+                    b.test(values.first_lanes(active), lane.name, lane.extent),
+                    new,
+                    (old, vtype.lanes),
+                    s.dtype,
                 )
             held = fix_valid(guard, p)
             if not held.always:
@@ -352,8 +420,12 @@ class Region:
                 new = b.select(mask, new, (old, vtype.lanes), s.dtype)
             b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
 
-    def _fold_in(self, values: Values, s: Reduce, old: Known, p: Point, active: int | None) -> Known:
-        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD for a sum of products of pairs"""
+    def _fold_in(
+        self, values: Values, s: Reduce, old: Known, p: Point, active: int | None
+    ) -> Known:
+        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD for a sum of products of
+        pairs
+        """
         x: Expr = s.expr
         if values.kept_here is not None:
             value = values.emit(x, p, active)
@@ -365,10 +437,14 @@ class Region:
             return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
         if s.op is Op.ADD and s.dtype == F32 and isinstance(x, Apply) and x.op is Op.DOT2:
             pairs = [values.emit(y, p, active) for y in x.args]
-            return self.b.compute(Op.DOT2_ADD, [*pairs, old], [*(y.dtype for y in x.args), F32], F32)
+            return self.b.compute(
+                Op.DOT2_ADD, [*pairs, old], [*(y.dtype for y in x.args), F32], F32
+            )
         return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
 
-    def _combine(self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType) -> Known:
+    def _combine(
+        self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType
+    ) -> Known:
         b = self.b
         totals: list[Known] = []
         for c in spread:
@@ -376,14 +452,18 @@ class Region:
             b.add(Read(i, _register(s.name, p + c), vtype))
             totals.append((i, vtype.lanes))
         while len(totals) > 1:
-            paired = [b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype) for j in range(0, len(totals) - 1, 2)]
+            paired = [
+                b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype)
+                for j in range(0, len(totals) - 1, 2)
+            ]
             totals = paired + totals[len(totals) // 2 * 2 :]
         if lane is not None and lane.kind is LoopKind.GROUP:
             return b.fold(s.op, totals[0], s.dtype)
         return totals[0]
 
     def _over_items(
-        self, i: int, s: Reduce, local: Loop, limits: Limits, points: list[Point], spread: list[Point],
+        self, i: int, s: Reduce, local: Loop, limits: Limits, points: list[Point],
+        spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
         """Each work-item folds its share into shared memory; then the shares are folded."""
@@ -449,7 +529,13 @@ class Region:
                 b.add(Read(old, kept[p], vtype))
                 offset, valid = self._at(values, target, p, self._active(lanes, p, limits))
                 earlier = b.load(buffer, offset, valid, dtype, values.lane, values.lanes)
-                b.add(Write(kept[p], b.compute(s.op, [earlier, (old, vtype.lanes)], [dtype] * 2, dtype)[0], vtype))
+                b.add(
+                    Write(
+                        kept[p],
+                        b.compute(s.op, [earlier, (old, vtype.lanes)], [dtype] * 2, dtype)[0],
+                        vtype,
+                    )
+                )
 
         def keep() -> None:
             values = self._values(at, {})
@@ -484,7 +570,9 @@ class Region:
         valid = (values.masks(axes) & values.needed(s.valid)).substitute(values.env)
         return layout.offset([values.over(x) for x in s.index]), valid
 
-    def _at(self, values: Values, target: tuple[Index, Valid], p: Point, active: int | None) -> tuple[Index, Valid]:
+    def _at(
+        self, values: Values, target: tuple[Index, Valid], p: Point, active: int | None
+    ) -> tuple[Index, Valid]:
         """A target at one point, and only in the active lanes."""
         offset, valid = fix(target[0], p), fix_valid(target[1], p)
         return offset, valid if active is None else valid & values.first_lanes(active)
@@ -502,7 +590,9 @@ class Region:
                 value = values.emit(s.expr, p, active)
                 dtype = tree.kernel.param(s.param).dtype
                 stream = s.param in tree.streamed
-                self.b.store(s.param, offset, valid, value, dtype, values.lane, values.lanes, stream)
+                self.b.store(
+                    s.param, offset, valid, value, dtype, values.lane, values.lanes, stream
+                )
 
         local = self._own_items(i)
         if local is None:
@@ -513,7 +603,9 @@ class Region:
 
 @remembered(64)
 def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
-    """The conditions of a kernel, with the stage that asks, and the parameter of a load ("" where it is none)."""
+    """The conditions of a kernel, with the stage that asks, and the parameter of a load ("" where
+    it is none).
+    """
     found: dict[tuple[int, str, Valid], None] = {}
     for i, stage in enumerate(kernel.stages):
         if isinstance(stage, Store):

@@ -2,11 +2,13 @@
 
 An axis whose loops cover more than its extent has a tail. Three ways to keep inside:
 
-    stop      serial loops count to ``min(extent, ceil((E - base) / step))``
-    split     register loops form the finest tile t of the axis, so what is left in the last one is E mod t, always: the
-              code is written twice, for a full tile and for that remainder
-    mask      everything else (padded axes, work-items, register loops that are not the finest): loads give zero,
-              updates are dropped, stores are skipped where the axis is past its extent
+    stop   serial loops count to ``min(extent, ceil((E - base) / step))``
+    split  register loops form the finest tile t of the axis, so what is left in the last one is E
+           mod t, always: the
+           code is written twice, for a full tile and for that remainder
+    mask   everything else (padded axes, work-items, register loops that are not the finest): loads
+           give zero,
+           updates are dropped, stores are skipped where the axis is past its extent
 """
 
 from __future__ import annotations
@@ -59,17 +61,26 @@ def axis_shapes(tree: LoopTree) -> dict[str, AxisShape]:
     return shapes
 
 
-def loop_stops(tree: LoopTree, shapes: dict[str, AxisShape], loop: Loop, *, whole: bool) -> tuple[Index, ...]:
-    """The trip count of a loop, as the least of these. ``whole`` leaves a partial register tile to the caller."""
+def loop_stops(
+    tree: LoopTree, shapes: dict[str, AxisShape], loop: Loop, *, whole: bool
+) -> tuple[Index, ...]:
+    """The trip count of a loop, as the least of these.
+
+    ``whole`` leaves a partial register tile to the caller.
+    """
     axis = loop.axes[0]
     shape = shapes.get(axis)
     if shape is None or shape.mode == "mask" or len(loop.axes) > 1:
         return (as_index(loop.extent),)
     index = tree.axis_index(axis)
     step = index.coefficient(loop.name) or 1
-    finer = [x.name for x in tree.loops if x.axes == (axis,) and (index.coefficient(x.name) or 0) <= step]
+    finer = [
+        x.name for x in tree.loops if x.axes == (axis,) and (index.coefficient(x.name) or 0) <= step
+    ]
     left = shape.extent - index.substitute(dict.fromkeys(finer, as_index(0)))
     rounded = left // step if whole and step == shape.tile else (left + (step - 1)) // step
     if rounded.is_const:
         return (as_index(max(0, min(loop.extent, rounded.const))),)
-    return (as_index(loop.extent),) if rounded.lo >= loop.extent else (as_index(loop.extent), rounded)
+    return (
+        (as_index(loop.extent),) if rounded.lo >= loop.extent else (as_index(loop.extent), rounded)
+    )

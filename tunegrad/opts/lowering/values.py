@@ -66,7 +66,10 @@ class Values:
         self.kept_here: tuple[str, Index, DType] | None = None
         for made in tree.kept:
             kept = kept_of(tree, made)
-            where = kept.buffer, kept.offset(tree, stage).substitute(env) if self._has(kept, stage) else as_index(0)
+            where = (
+                kept.buffer,
+                kept.offset(tree, stage).substitute(env) if self._has(kept, stage) else as_index(0),
+            )
             if made == stage:
                 self.kept_here = (*where, kept.dtype)
             for node in readers_of(tree.kernel, made).get(stage, ()):
@@ -97,7 +100,9 @@ class Values:
         return self.unassumed(tails(self.tree, masked)) if masked else ALWAYS
 
     def needed(self, valid: Valid) -> Valid:
-        """A condition over axes as one over loops, less what a branch around already made sure of."""
+        """A condition over axes as one over loops, less what a branch around already made sure
+        of.
+        """
         return self.unassumed(self._over.condition(valid))
 
     def unassumed(self, valid: Valid) -> Valid:
@@ -136,7 +141,9 @@ class Values:
         return frozenset()
 
     def emit(self, x: Expr, point: Point, active: int | None) -> Known:
-        """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be read."""
+        """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be
+        read.
+        """
         b = self.builder
         if isinstance(x, Const):
             return b.number(x.value, x.dtype), 1
@@ -153,7 +160,11 @@ class Values:
         return found if found is not None else b.remember(key, self._emit(x, here, point, active))
 
     def _emit(
-        self, x: Apply | Cast | IndexValue | Inside | Load | Value, here: Point, point: Point, active: int | None
+        self,
+        x: Apply | Cast | IndexValue | Inside | Load | Value,
+        here: Point,
+        point: Point,
+        active: int | None,
     ) -> Known:
         b = self.builder
         if id(x) in self.kept:
@@ -165,14 +176,20 @@ class Values:
         if isinstance(x, Load):
             buffer, offset, valid = self.site(x)
             valid = fix_valid(valid, here)
-            if active is not None and self.lane in offset.names() and (self.stage, x.param) not in self.plans:
+            if (
+                active is not None
+                and self.lane in offset.names()
+                and (self.stage, x.param) not in self.plans
+            ):
                 valid = valid & self.first_lanes(active)
             ahead = self.ahead.get(buffer, 0)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes, ahead)
         if isinstance(x, Apply):
             given = x.args
             if x.op is Op.PAIR and all(isinstance(a, Cast) and a.x.dtype == BF16 for a in given):
-                given = tuple(a.x for a in given if isinstance(a, Cast))  # bf16 as it is: no detour through f32
+                given = tuple(
+                    a.x for a in given if isinstance(a, Cast)
+                )  # bf16 as it is: no detour through f32
             args = [self.emit(a, point, active) for a in given]
             if x.op is Op.WHERE:
                 if isinstance(x.args[0], Inside) and self.always(x.args[0], here):

@@ -1,4 +1,6 @@
-"""Facts about a kernel that the sketches ask for: how loads walk memory along each axis, how much work there is."""
+"""Facts about a kernel that the sketches ask for: how loads walk memory along each axis, how much
+work there is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One load of a stage: the elements it moves per step of each axis it depends on; None where that varies."""
+    """One load of a stage: the elements it moves per step of each axis it depends on; None where
+    that varies.
+    """
 
     param: str
     role: str
@@ -48,7 +52,9 @@ class _Known:
 
 
 _KNOWN: OrderedDict[int, _Known] = OrderedDict()
-"""By the kernel's identity, which hashing its text would cost more than it saves; the latest few."""
+"""By the kernel's identity, which hashing its text would cost more than it saves; the latest
+few.
+"""
 
 _MOST_KNOWN = 128
 
@@ -63,7 +69,10 @@ def _known(kernel: Kernel) -> _Known:
 
 
 def once(kernel: Kernel, key: Hashable, find: Callable[[], T]) -> T:
-    """What ``find`` says of a kernel, asked for once; ``key`` says what it is. Nobody may change it."""
+    """What ``find`` says of a kernel, asked for once; ``key`` says what it is.
+
+    Nobody may change it.
+    """
     others = _known(kernel).others
     if key not in others:
         others[key] = find()

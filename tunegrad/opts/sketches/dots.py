@@ -1,4 +1,6 @@
-"""Dots: lanes along the reduction, for kernels that read long rows once: matrix-vector products, row sums."""
+"""Dots: lanes along the reduction, for kernels that read long rows once: matrix-vector products,
+row sums.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,18 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     reduce = kernel.reduces[0]
     found = accesses(kernel, reduce)
     shared = [a for a in kernel.axes if a.extent > 1]
-    along = [a for a in reduce.axes if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)]
+    along = [
+        a for a in reduce.axes if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)
+    ]
     lane: Axis = ask.pick("dot.axis", along)
     width = vector_lanes(lane.extent, target.lanes(max(4, reduce.dtype.itemsize)))
     row = ask.pick("dot.row", shared[::-1]) if shared else None
     shared_operand = row is not None and any(not x.depends(row.name) for x in found)
     options = [
-        (m, u) for m in (1, 2, 3, 4, 6, 8) for u in (1, 2, 4, 8) if m * u <= 16 and (row is None or m <= row.extent)
+        (m, u)
+        for m in (1, 2, 3, 4, 6, 8)
+        for u in (1, 2, 4, 8)
+        if m * u <= 16 and (row is None or m <= row.extent)
     ]
     options = [o for o in options if row is not None or o[0] == 1]
     streamed = any(x.nbytes > target.cached_bytes for x in found)
@@ -38,7 +45,8 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     row_names = levels.split(row.name, (rows_count,)) if row is not None else ["", ""]
     order = [n for a in shared for n in ([row_names[0]] if a is row else [a.name]) if n]
     inner = [a.name for a in reduce.axes if a.extent > 1 and a is not lane]
-    # The row's registers stand before the reductions, so that no step on the way makes partial sums.
+    # The row's registers stand before the reductions, so that no step on the way makes partial
+    # sums.
     everything = [*order, *(n for n in (row_names[1], *inner, *names) if n)]
     actions: list[Action] = list(levels.actions)
     if len(everything) > 1:

@@ -1,4 +1,6 @@
-"""Decisions about memory traffic that every sketch asks for last: streaming stores, prefetches, kept values."""
+"""Decisions about memory traffic that every sketch asks for last: streaming stores, prefetches,
+kept values.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,21 @@ _COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, O
 def memory_hints(
     kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False, row_bytes: int = 0
 ) -> list[Action]:
-    """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold all of them.
+    """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold
+    all of them.
 
-    By default nothing is prefetched: what the hardware asks for is enough, and more costs bandwidth. ``partial``: the
-    outputs hold partial sums, which are read again. ``row_bytes``: of an input that is read row by row in several
-    stages; while one row is computed on, the next one may come into the first cache.
+    By default nothing is prefetched: what the hardware asks for is enough, and more costs
+    bandwidth. ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of
+    an input that is read row by row in several stages; while one row is computed on, the next one
+    may come into the first cache.
     """
     actions: list[Action] = []
     sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
     everything = sum(sizes)
     for p, nbytes in zip(kernel.params, sizes, strict=True):
-        if nbytes <= (target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4):
+        if nbytes <= (
+            target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4
+        ):
             continue
         if p.role == "out":
             past = int(everything >= target.cached_bytes)

@@ -2,11 +2,11 @@
 
 Which sketch fits follows from the kernel:
 
-    tiles   one reduction or none, every store over the shared axes: GEMM, convolution, pooling,
-            copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
-    dots    the same, lanes along the reduction: matrix-vector products, row sums             dots.py
-    rows    several stages over a row: softmax, layer norm                                    rows.py
-    items   every kernel of a target with work-items: groups of them                         items.py
+    tiles  one reduction or none, every store over the shared axes: GEMM, convolution, pooling,
+           copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
+    dots   the same, lanes along the reduction: matrix-vector products, row sums             dots.py
+    rows   several stages over a row: softmax, layer norm                                    rows.py
+    items  every kernel of a target with work-items: groups of them                         items.py
 """
 
 from __future__ import annotations
@@ -42,14 +42,20 @@ def _forms(kernel: Kernel, target: Target) -> list[str]:
         return ["tiles"]
     reduce = kernel.reduces[0]
     found = accesses(kernel, reduce)
-    along = [a.name for a in reduce.axes if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)]
+    along = [
+        a.name
+        for a in reduce.axes
+        if a.extent > 1 and all(x.stride(a.name) in (0, 1) for x in found)
+    ]
     shared = [a.name for a in kernel.axes if a.extent > 1]
     if not along:
         return ["tiles"]
     lanes = contiguous_axes(kernel, shared)
     if not lanes:
         return ["dots", "tiles"]
-    if max(a.extent for a in reduce.axes if a.name in along) < target.lanes(4):  # the window of a pooling
+    if max(a.extent for a in reduce.axes if a.name in along) < target.lanes(
+        4
+    ):  # the window of a pooling
         return ["tiles", "dots"]
     strided = [x for x in found if x.stride(lanes[0]) not in (0, 1)]
     reused = all(any(not x.depends(n) for n in shared) for x in found)

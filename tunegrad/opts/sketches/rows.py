@@ -1,7 +1,9 @@
-"""Rows: kernels of several stages over one row each (softmax, layer norm), or whose store has axes of its own.
+"""Rows: kernels of several stages over one row each (softmax, layer norm), or whose store has axes
+of its own.
 
     for rows on threads:
-        for each stage:  its own axis over lanes, some vectors at a time; sums folded at the end of the row
+        for each stage:  its own axis over lanes, some vectors at a time; sums folded at the end of
+        the row
 
 or, where the rows themselves are contiguous in memory, lanes along the rows and serial stages.
 """
@@ -44,12 +46,21 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         for i, stage in enumerate(kernel.stages):
             kinds += _stage(kernel, target, i, stage, levels, ask)
     threads = on_threads(outer, levels, target, ask)
-    row_bytes = max((4 * prod(a.extent for a in s.axes) for s in kernel.stages), default=0) if form == "own" else 0
-    hints = [*keep_hints(kernel, target, ask), *memory_hints(kernel, target, ask, row_bytes=row_bytes)]
+    row_bytes = (
+        max((4 * prod(a.extent for a in s.axes) for s in kernel.stages), default=0)
+        if form == "own"
+        else 0
+    )
+    hints = [
+        *keep_hints(kernel, target, ask),
+        *memory_hints(kernel, target, ask, row_bytes=row_bytes),
+    ]
     return (*levels.actions, *kinds, *threads, *hints)
 
 
-def _stage(kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder) -> list[Action]:
+def _stage(
+    kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder
+) -> list[Action]:
     own = [a for a in stage.axes if a.extent > 1]
     axis = lane_axis(kernel, stage, own)
     if axis is None:
@@ -73,6 +84,8 @@ def lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
     found = accesses(kernel, stage)
 
     def score(a: Axis) -> tuple[int, int]:
-        return sum(x.stride(a.name) == 1 for x in found) - sum(x.stride(a.name) not in (0, 1) for x in found), a.extent
+        return sum(x.stride(a.name) == 1 for x in found) - sum(
+            x.stride(a.name) not in (0, 1) for x in found
+        ), a.extent
 
     return max(own, key=score)

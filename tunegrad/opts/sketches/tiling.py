@@ -21,9 +21,9 @@ class Levels:
     def split(self, axis: str, sizes: Sequence[int]) -> list[str]:
         """Loop names: what is outside every size, then what runs inside each size.
 
-        "" where there is no such loop. Each size must be a multiple of the next. Sizes of 0 and 1, and sizes that
-        hold all that is left, make no loop of their own, but a power of two at the end that is larger than the axis
-        does (vector lanes).
+        "" where there is no such loop. Each size must be a multiple of the next. Sizes of 0 and 1,
+        and sizes that hold all that is left, make no loop of their own, but a power of two at the
+        end that is larger than the axis does (vector lanes).
         """
         extent = self.loops.pop(axis)
         found = [""] * (len(sizes) + 1)
@@ -54,7 +54,9 @@ def axis_of(loop: str) -> str:
 
 
 def vector_lanes(extent: int, widest: int) -> int:
-    """Lanes for an axis: the widest vector, or the least power of two that holds a smaller extent."""
+    """Lanes for an axis: the widest vector, or the least power of two that holds a smaller
+    extent.
+    """
     lanes = 1
     while lanes < min(extent, widest):
         lanes *= 2
@@ -64,8 +66,9 @@ def vector_lanes(extent: int, widest: int) -> int:
 def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
     """Cache-block sizes for an axis tiled by ``unit``: multiples of it.
 
-    0 (none: the loop over tiles stands with the outer loops), then doublings of the unit, largest sensible first, then
-    sizes that make 2, 4, 8 or 16 even blocks, then one block (the loop over tiles stands with the inner loops).
+    0 (none: the loop over tiles stands with the outer loops), then doublings of the unit, largest
+    sensible first, then sizes that make 2, 4, 8 or 16 even blocks, then one block (the loop over
+    tiles stands with the inner loops).
     """
     found: list[int] = []
     size = unit
@@ -75,7 +78,12 @@ def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
             found.append(size)
     even = {-(-extent // (count * unit)) * unit for count in (2, 4, 8, 16)}
     even = {n for n in even if unit < n < extent} - set(found)
-    return [0, *reversed(found[-most:]), *sorted(even, reverse=True), *([extent] if extent > unit else [])]
+    return [
+        0,
+        *reversed(found[-most:]),
+        *sorted(even, reverse=True),
+        *([extent] if extent > unit else []),
+    ]
 
 
 def balance(extent: int, threads: int) -> float:

@@ -1,14 +1,24 @@
-"""Many machines: who measures and who compiles, calls that survive the loss of either, and Ray underneath.
+"""Many machines: who measures and who compiles, calls that survive the loss of either, and Ray
+underneath.
 
     KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> DeviceMeasurer
     whole models --> FleetBench    -->                             one of them    --> LocalBench
     (the driver: search, store)                       (Ray actors, or a test's)       (processes)
 
-Only ``cluster`` imports Ray, and only when a session asks for it. The design is docs/decisions/0017-ray.md.
+Only ``cluster`` imports Ray, and only when a session asks for it. The design is
+docs/decisions/0017-ray.md.
 """
 
 from tunegrad.tuning.fleet.bench import FleetBench
-from tunegrad.tuning.fleet.dispatch import Dispatcher, Job, JobLost, SourceLost, StationLost, StationRaised, Stations
+from tunegrad.tuning.fleet.dispatch import (
+    Dispatcher,
+    Job,
+    JobLost,
+    SourceLost,
+    StationLost,
+    StationRaised,
+    Stations,
+)
 from tunegrad.tuning.fleet.machines import Crew, Machine, choose_crew, kind_of
 from tunegrad.tuning.fleet.measurer import FleetMeasurer, in_flight, job_size
 from tunegrad.tuning.fleet.work import (

@@ -1,11 +1,14 @@
-"""The fleet on Ray: one actor on every machine that measures, one on every machine that compiles for them.
+"""The fleet on Ray: one actor on every machine that measures, one on every machine that compiles
+for them.
 
-    ray.init --> every node is asked what it is --> a crew --> actors, pinned to their nodes --> calls
+    ray.init --> every node is asked what it is --> a crew --> actors, pinned to their nodes -->
+    calls
 
-Ray is told nothing of retries: an actor that dies stays dead, and the dispatcher starts another. An actor holds all the
-CPUs that Ray may use on its node, so that no other work of Ray, another session's included, runs beside what is timed.
-This module imports Ray when a cluster is made. Ray serialises with pickle: whoever can reach the cluster's ports can
-run code on its machines, so a cluster belongs into a network where everybody may.
+Ray is told nothing of retries: an actor that dies stays dead, and the dispatcher starts another. An
+actor holds all the CPUs that Ray may use on its node, so that no other work of Ray, another
+session's included, runs beside what is timed. This module imports Ray when a cluster is made. Ray
+serialises with pickle: whoever can reach the cluster's ports can run code on its machines, so a
+cluster belongs into a network where everybody may.
 """
 
 from __future__ import annotations
@@ -56,18 +59,25 @@ def _host() -> str:
 
 
 def survey(device: str, threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
-    """What the machine that runs this is: its release of tunegrad, its host, its device and its fingerprint."""
+    """What the machine that runs this is: its release of tunegrad, its host, its device and its
+    fingerprint.
+    """
     found = devices.open(device, threads)
     return RELEASE, _host(), found, found.fingerprint(numerics)
 
 
 class RayCluster:
-    """A connection to Ray. Use it as a context manager: what it started is stopped however that ends.
+    """A connection to Ray.
 
-    ``share_hosts`` takes the nodes of one machine for machines of their own: only right where nothing is timed.
+    Use it as a context manager: what it started is stopped however that ends.
+
+    ``share_hosts`` takes the nodes of one machine for machines of their own: only right where
+    nothing is timed.
     """
 
-    def __init__(self, address: str, device: str, threads: int, numerics: Numerics, share_hosts: bool = False) -> None:
+    def __init__(
+        self, address: str, device: str, threads: int, numerics: Numerics, share_hosts: bool = False
+    ) -> None:
         self.address, self.device, self.threads, self.numerics = address, device, threads, numerics
         self.share_hosts = share_hosts
         self.ray = _import_ray(address)
@@ -78,21 +88,36 @@ class RayCluster:
         if self.ray.is_initialized():
             there = self.ray.get_runtime_context().gcs_address
             if self.address not in (there, _RUNNING):
-                raise DeviceError(f"ray {self.address}: this process is connected to {there}: name that, or disconnect")
+                raise DeviceError(
+                    f"ray {self.address}: this process is connected to {there}: name that, or "
+                    "disconnect"
+                )
             return self
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "tunegrad"}
+        options: dict[str, Any] = {
+            "log_to_driver": False,
+            "logging_level": logging.ERROR,
+            "namespace": "tunegrad",
+        }
         if self.address == LOCAL:
             options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         _check_reachable(self.address)
         try:
             self.ray.init(self.address, **options)
-        except (OSError, RuntimeError, ValueError, self.ray.exceptions.RayError) as error:  # it can not connect
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            self.ray.exceptions.RayError,
+        ) as error:  # it can not connect
             raise DeviceError(f"ray {self.address}: {_first_line(error)}") from error
         self._connected = True
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -105,7 +130,10 @@ class RayCluster:
             self.ray.shutdown()
 
     def crew(self, kind: str | None) -> Crew:
-        """Who measures and who compiles. Raises ConfigError or DeviceError where that can not be said."""
+        """Who measures and who compiles.
+
+        Raises ConfigError or DeviceError where that can not be said.
+        """
         nodes = self.alive()
         asked = {node: self.ask(node) for node in nodes}
         self.ray.wait(list(asked.values()), num_returns=len(asked), timeout=_SURVEY_S)
@@ -117,12 +145,21 @@ class RayCluster:
             else:
                 silent.append(f"{nodes[node]['NodeManagerAddress']}: {found}")
         if not machines:
-            raise DeviceError(f"ray {self.address}: no machine could be asked what it is: {'; '.join(silent)}")
+            raise DeviceError(
+                f"ray {self.address}: no machine could be asked what it is: {'; '.join(silent)}"
+            )
         crew = choose_crew(machines, kind, RELEASE, self.share_hosts)
-        return Crew(crew.device, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out))
+        return Crew(
+            crew.device, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out)
+        )
 
-    def open(self, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None) -> RayStations:
-        """Actors for a crew; they start when they are opened. ``warn`` is told of machines that come in vain."""
+    def open(
+        self, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None
+    ) -> RayStations:
+        """Actors for a crew; they start when they are opened.
+
+        ``warn`` is told of machines that come in vain.
+        """
         self.stations = RayStations(self, crew, spec, warn)
         return self.stations
 
@@ -156,7 +193,9 @@ class RayCluster:
         given = node["Resources"]
         address = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         only = COMPILE_ONLY in given
-        return Machine(node["NodeID"], address, host, given.get("CPU", 0.0), target, found, release, only)
+        return Machine(
+            node["NodeID"], address, host, given.get("CPU", 0.0), target, found, release, only
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +210,24 @@ class _Code:
 class RayStations:
     """``Stations`` of a crew: an actor for each machine.
 
-    Machines of the crew's kind that come later are taken in; ``warn`` is told once of each other one.
+    Machines of the crew's kind that come later are taken in; ``warn`` is told once of each other
+    one.
     """
 
     def __init__(
-        self, cluster: RayCluster, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None
+        self,
+        cluster: RayCluster,
+        crew: Crew,
+        spec: EngineSpec,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._cluster, self._ray, self._crew, self._spec, self._warn = cluster, cluster.ray, crew, spec, warn
+        self._cluster, self._ray, self._crew, self._spec, self._warn = (
+            cluster,
+            cluster.ray,
+            crew,
+            spec,
+            warn,
+        )
         self._machines = {m.address: m for m in crew.measuring}
         self._seen = set(cluster.alive())
         self._asked: dict[str, Any] = {}
@@ -222,7 +272,9 @@ class RayStations:
             self._ray.kill(actor)
 
     def send(self, name: str, call: Call) -> Any:
-        """Begin a call; where there are machines that compile, one of them sends its code to the one that measures."""
+        """Begin a call; where there are machines that compile, one of them sends its code to the
+        one that measures.
+        """
         if call.method != "measure" or not self._helpers:
             return self._actors[name].call.remote(call.method, call.arguments)
         helpers = list(self._helpers)
@@ -269,7 +321,9 @@ class RayStations:
         except errors.RayError as error:
             if code is not None and (why := self._fault(code.ref)) is not None:
                 self._drop_helper(code.helper)
-                raise SourceLost(code.helper) from DeviceError(self._cut_off.get(code.helper, _first_line(why)))
+                raise SourceLost(code.helper) from DeviceError(
+                    self._cut_off.get(code.helper, _first_line(why))
+                )
             if isinstance(error, errors.RayTaskError):
                 raise StationRaised(error) from error
             raise StationLost(_first_line(error)) from error
@@ -290,7 +344,12 @@ class RayStations:
     def _actor(self, machine: Machine) -> Any:
         strategy = self._cluster.pinned(machine.node)
         remote = self._ray.remote(Station)
-        options = {"num_cpus": machine.cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
+        options = {
+            "num_cpus": machine.cpus,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "scheduling_strategy": strategy,
+        }
         return remote.options(**options).remote(self._spec)
 
     def _welcome(self, node: dict[str, Any], found: Machine | str) -> None:
@@ -332,18 +391,27 @@ class RayStations:
 def _import_ray(address: str) -> ModuleType:
     """Ray, told to report nothing to its makers. Raises DeviceError where it is not installed."""
     if address.startswith("ray://"):
-        raise DeviceError(f"ray {address}: a client's address; run on a node of the cluster and give its HOST:6379")
+        raise DeviceError(
+            f"ray {address}: a client's address; run on a node of the cluster and give its "
+            "HOST:6379"
+        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # what Ray prints of machines that are lost, we say
+    os.environ.setdefault(
+        "RAY_DEDUP_LOGS_SKIP_REGEX", ".*"
+    )  # what Ray prints of machines that are lost, we say
     try:
         return import_module("ray")
     except ImportError as error:
-        raise DeviceError(f"ray {address}: Ray is not installed: pip install 'tunegrad[ray]'") from error
+        raise DeviceError(
+            f"ray {address}: Ray is not installed: pip install 'tunegrad[ray]'"
+        ) from error
 
 
 def _check_reachable(address: str) -> None:
-    """Raises DeviceError where nothing listens at ``HOST:PORT``, which Ray itself takes minutes to say."""
+    """Raises DeviceError where nothing listens at ``HOST:PORT``, which Ray itself takes minutes to
+    say.
+    """
     host, _, port = address.rpartition(":")
     if not host:
         return  # a word, such as local or auto
@@ -351,7 +419,8 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), _REACH_S).close()
     except (OSError, ValueError) as error:
         raise DeviceError(
-            f"ray {address}: no cluster answers there ({error}); `ray start --head --port 6379` starts one"
+            f"ray {address}: no cluster answers there ({error}); `ray start --head --port "
+            "6379` starts one"
         ) from error
 
 

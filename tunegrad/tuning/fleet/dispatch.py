@@ -1,16 +1,20 @@
-"""Calls handed to stations: kept busy, retried where one is lost, cut off where one hangs, copied where one is slow.
+"""Calls handed to stations: kept busy, retried where one is lost, cut off where one hangs, copied
+where one is slow.
 
     submit --> queue --> a station with a free place --> answer
-                 ^                |  lost, hung: back into the queue, the station started anew or given up
-                 |________________|  slow, and others idle: a copy elsewhere; the first answer counts
+                 ^                |  lost, hung: back into the queue, the station started anew or
+                                     given up
+                 |________________|  slow, and others idle: a copy elsewhere; the first answer
+                                     counts
 
-A call may need code that another machine compiles, its source. Until that is there the station is not to blame: time
-counts for the source, and one that hangs is cut off.
+A call may need code that another machine compiles, its source. Until that is there the station is
+not to blame: time counts for the source, and one that hangs is cut off.
 
 A call may be for one station alone: it waits for a place there, and runs nowhere else.
 
-Nothing here decides what is searched: when, where and how often a call runs changes no answer that is recorded, and the
-caller reads answers in its own order. The transport and the clock are handed in.
+Nothing here decides what is searched: when, where and how often a call runs changes no answer that
+is recorded, and the caller reads answers in its own order. The transport and the clock are handed
+in.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ _LEAST_SLOW_S = 2.0
 _RECENT = 64
 
 _CONSIDERED = 64
-"""Free stations that are compared for a call: enough to find one that knows the kernel, or is idle."""
+"""Free stations that are compared for a call: enough to find one that knows the kernel, or is
+idle.
+"""
 
 Ticket = Hashable
 
@@ -60,7 +66,10 @@ class StationLost(Exception):
 
 
 class StationRaised(StationLost):
-    """The station answered with an exception: a bug, or a machine on which nothing works. ``error`` is it."""
+    """The station answered with an exception: a bug, or a machine on which nothing works.
+
+    ``error`` is it.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -68,7 +77,8 @@ class StationRaised(StationLost):
 
 
 class SourceLost(Exception):
-    """What the call needed from elsewhere was lost: the call is to be sent again, and the station is not to blame.
+    """What the call needed from elsewhere was lost: the call is to be sent again, and the station
+    is not to blame.
 
     Its text is the name of the machine that was to give it, its cause is why.
     """
@@ -78,7 +88,9 @@ class Stations(Protocol):
     """The transport: stations by name, calls sent to them, answers taken when they are there."""
 
     def names(self) -> tuple[str, ...]:
-        """The stations that there may be now: those of every machine of the crew's kind, new ones included."""
+        """The stations that there may be now: those of every machine of the crew's kind, new ones
+        included.
+        """
 
     def open(self, name: str) -> bool:
         """Start a station, or start it anew where there is one; False where its machine is gone."""
@@ -90,7 +102,8 @@ class Stations(Protocol):
         """Begin a call; calls of one station run one after the other."""
 
     def waiting(self) -> Mapping[Ticket, str]:
-        """Calls whose code is not there yet, and the machine that compiles it, in the order in which it was asked.
+        """Calls whose code is not there yet, and the machine that compiles it, in the order in
+        which it was asked.
 
         Calls of stations that were lost stay, as long as the machine has them to do.
         """
@@ -99,7 +112,9 @@ class Stations(Protocol):
         """Let a machine compile no more; calls that wait for it end with SourceLost."""
 
     def done(self, tickets: Collection[Ticket], timeout_s: float) -> list[Ticket]:
-        """Tickets whose calls have ended, well or not; waits for the first for ``timeout_s`` at most."""
+        """Tickets whose calls have ended, well or not; waits for the first for ``timeout_s`` at
+        most.
+        """
 
     def take(self, ticket: Ticket) -> Answer:
         """The answer of a call that ended. Raises StationLost, StationRaised or SourceLost."""
@@ -114,7 +129,10 @@ class JobLost(Exception):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One call until it is answered. Mutable. ``losses`` are why stations were lost while they ran it."""
+    """One call until it is answered.
+
+    Mutable. ``losses`` are why stations were lost while they ran it.
+    """
 
     number: int
     call: Call
@@ -132,7 +150,10 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A station as the dispatcher sees it. ``since_s`` is when the first of its tickets began to run."""
+    """A station as the dispatcher sees it.
+
+    ``since_s`` is when the first of its tickets began to run.
+    """
 
     name: str
     ready: bool = False
@@ -150,9 +171,12 @@ class _Sent:
 
 
 class Dispatcher:
-    """Runs calls on the stations of one kind of machine. Not for several threads; ``clock`` is monotonic.
+    """Runs calls on the stations of one kind of machine.
 
-    ``warn`` is told of machines that were lost. An answer from a machine of another kind is not taken.
+    Not for several threads; ``clock`` is monotonic.
+
+    ``warn`` is told of machines that were lost. An answer from a machine of another kind is not
+    taken.
     """
 
     def __init__(
@@ -206,16 +230,23 @@ class Dispatcher:
         return job
 
     def answer(self, job: Job) -> Any:
-        """Wait for a call. Raises JobLost where it took several stations with it, DeviceError where none is left.
+        """Wait for a call.
 
-        Raises InternalError where a station raised, and others did the same: that is a bug, and no candidate's fault.
+        Raises JobLost where it took several stations with it, DeviceError where none is left.
+
+        Raises InternalError where a station raised, and others did the same: that is a bug, and no
+        candidate's fault.
         """
         while job.answer is None:
             if job.dropped:
-                raise InternalError(f"call {job.number} ({job.call.method}) was dropped, and is asked for")
+                raise InternalError(
+                    f"call {job.number} ({job.call.method}) was dropped, and is asked for"
+                )
             if job.over:
                 if job.raised is not None:
-                    raise InternalError(f"{job.call.method} of {job.call.key}: {job.losses[-1]}") from job.raised
+                    raise InternalError(
+                        f"{job.call.method} of {job.call.key}: {job.losses[-1]}"
+                    ) from job.raised
                 raise JobLost("; ".join(job.losses))
             if job.call.on and job.call.on not in self._seats:
                 self.drop(job)
@@ -241,7 +272,9 @@ class Dispatcher:
         if self._seats:
             self._empty_since_s = now_s
         elif now_s - self._empty_since_s > _GRACE_S:
-            raise DeviceError(f"no machine of the fleet is left, and none came back within {_GRACE_S:g} s")
+            raise DeviceError(
+                f"no machine of the fleet is left, and none came back within {_GRACE_S:g} s"
+            )
         for ticket in self._stations.done(tuple(self._sent), _TICK_S):
             self._settle(ticket)
         now_s = self._clock()
@@ -391,7 +424,9 @@ class Dispatcher:
                     self._lose(seat, f"no answer within {limit_s:g} s")
 
     def _cut_off_sources(self, waiting: Mapping[Ticket, str], now_s: float) -> None:
-        """A source answers in the order in which it was asked, so the first that waits for it is what it works on."""
+        """A source answers in the order in which it was asked, so the first that waits for it is
+        what it works on.
+        """
         by_source: dict[str, list[Ticket]] = {}
         for ticket, source in waiting.items():
             by_source.setdefault(source, []).append(ticket)
@@ -402,7 +437,9 @@ class Dispatcher:
                 since_s = now_s
             self._compiling[source] = tickets[0], since_s
             calls = (self._sent[t].job.call for t in tickets if t in self._sent)
-            limit_s = max((call.code_limit_s for call in calls), default=inf)  # nobody waits any more
+            limit_s = max(
+                (call.code_limit_s for call in calls), default=inf
+            )  # nobody waits any more
             if now_s - since_s > limit_s:
                 self._stations.cut_off(source, f"no code within {limit_s:g} s")
 
@@ -412,7 +449,9 @@ class Dispatcher:
         if not idle:
             return
         slow_s = max(_LEAST_SLOW_S, _SLOW * median(self._slow)) if self._slow else inf
-        late = [s.job for s in self._sent.values() if s.job.call.copies and now_s - s.sent_s > slow_s]
+        late = [
+            s.job for s in self._sent.values() if s.job.call.copies and now_s - s.sent_s > slow_s
+        ]
         for job in sorted(late, key=lambda j: j.number):
             if idle and not job.over and len(job.running) == 1:
                 self._send(idle.pop(), job)

@@ -3,7 +3,8 @@
     machines --group by fingerprint--> kinds --one kind--> measure, one actor for each host
                                              --others----> compile for it
 
-A row says which kind of machine it is from, and answers for that kind alone. So one session measures on one kind.
+A row says which kind of machine it is from, and answers for that kind alone. So one session
+measures on one kind.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ _BUILD = ("os", "compiler", "compiler_version")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster. ``host`` tells nodes of one machine apart from others; ``cpus`` are what Ray may use.
+    """A node of the cluster.
 
-    ``release`` names the tunegrad there. ``compiles_only``: its owner said that nothing is to be timed on it.
+    ``host`` tells nodes of one machine apart from others; ``cpus`` are what Ray may use.
+
+    ``release`` names the tunegrad there. ``compiles_only``: its owner said that nothing is to be
+    timed on it.
     """
 
     node: str
@@ -41,7 +45,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who does what. ``measuring`` are all of one ``fingerprint`` and one ``device``. ``left_out``: why, one a line."""
+    """Who does what.
+
+    ``measuring`` are all of one ``fingerprint`` and one ``device``. ``left_out``: why, one a line.
+    """
 
     device: Device
     fingerprint: Fingerprint
@@ -51,17 +58,23 @@ class Crew:
 
 
 def kind_of(found: Fingerprint) -> str:
-    """A short name of a kind of machine, the same everywhere: its architecture, and six digits for all the rest."""
+    """A short name of a kind of machine, the same everywhere: its architecture, and six digits for
+    all the rest.
+    """
     digest = hashlib.blake2b(found.text.encode(), digest_size=3).hexdigest()
     return f"{dict(found.fields).get('arch', 'machine')}-{digest}"
 
 
-def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, share_hosts: bool = False) -> Crew:
-    """The machines of one kind measure, one node of each host; the others compile, where they can, for them.
+def choose_crew(
+    machines: Sequence[Machine], kind: str | None, release: str, share_hosts: bool = False
+) -> Crew:
+    """The machines of one kind measure, one node of each host; the others compile, where they can,
+    for them.
 
-    ``kind`` is a start of the kind's name; where it is None, there may be only one. ``share_hosts`` lets all nodes of
-    a host measure, which is right only where nothing is timed. Raises ConfigError for several kinds and none named,
-    and for a name that none or several have; DeviceError where nothing is left to measure on.
+    ``kind`` is a start of the kind's name; where it is None, there may be only one. ``share_hosts``
+    lets all nodes of a host measure, which is right only where nothing is timed. Raises ConfigError
+    for several kinds and none named, and for a name that none or several have; DeviceError where
+    nothing is left to measure on.
     """
     fit, left_out = _fit(machines, release)
     kinds: dict[str, list[Machine]] = {}
@@ -69,7 +82,9 @@ def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, sha
         if not m.compiles_only:
             kinds.setdefault(kind_of(m.fingerprint), []).append(m)
     if not kinds:
-        reasons = "; ".join(left_out) or "every machine is kept for compiling (resource tunegrad_compile)"
+        reasons = (
+            "; ".join(left_out) or "every machine is kept for compiling (resource tunegrad_compile)"
+        )
         raise DeviceError(f"the fleet has no machine to measure on: {reasons}")
     chosen = _chosen(kinds, kind)
     first = chosen[0]
@@ -77,7 +92,9 @@ def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, sha
     hosts: dict[str, str] = {}
     for m in chosen:
         if m.host in hosts and not share_hosts:
-            left_out.append(f"{m.address}: would disturb {hosts[m.host]}, which measures on the same machine")
+            left_out.append(
+                f"{m.address}: would disturb {hosts[m.host]}, which measures on the same machine"
+            )
             continue
         hosts[m.host] = m.address
         measuring.append(m)
@@ -85,14 +102,22 @@ def choose_crew(machines: Sequence[Machine], kind: str | None, release: str, sha
         if m in chosen:
             continue
         if m.host in hosts and not share_hosts:
-            left_out.append(f"{m.address}: compiling would disturb {hosts[m.host]}, which measures on the same machine")
+            left_out.append(
+                f"{m.address}: compiling would disturb {hosts[m.host]}, which measures on the "
+                "same machine"
+            )
         elif fields := [n for n, *_ in first.fingerprint.differences(m.fingerprint) if n in _BUILD]:
-            left_out.append(f"{m.address}: can not compile for {kind_of(first.fingerprint)}: other {', '.join(fields)}")
+            left_out.append(
+                f"{m.address}: can not compile for {kind_of(first.fingerprint)}: other "
+                f"{', '.join(fields)}"
+            )
         elif not first.device.anywhere:
             left_out.append(f"{m.address}: {first.device.name} compiles where its driver is")
         else:
             compiling.append(m)
-    return Crew(first.device, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out))
+    return Crew(
+        first.device, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out)
+    )
 
 
 def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -> str:
@@ -105,7 +130,10 @@ def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -
     if late.compiles_only:
         return "is kept for compiling, and came after the session had begun"
     if fields := [name for name, *_ in crew.fingerprint.differences(late.fingerprint)]:
-        return f"is no {kind_of(crew.fingerprint)} but a {kind_of(late.fingerprint)}: other {', '.join(fields)}"
+        return (
+            f"is no {kind_of(crew.fingerprint)} but a {kind_of(late.fingerprint)}: other "
+            f"{', '.join(fields)}"
+        )
     if late.host in hosts:
         return f"would disturb {hosts[late.host]}, which measures on the same machine"
     return ""
@@ -139,8 +167,10 @@ def _chosen(kinds: dict[str, list[Machine]], kind: str | None) -> list[Machine]:
     (_, a), (_, b), *_ = sorted(kinds.items())
     fields = ", ".join(name for name, *_ in a[0].fingerprint.differences(b[0].fingerprint))
     raise ConfigError(
-        f"the fleet has {len(kinds)} kinds of machine, and what one measures does not answer for another: {listed}; "
-        f"they differ in {fields}; name the kind to measure on with --ray-kind, the others then compile for it"
+        f"the fleet has {len(kinds)} kinds of machine, and what one measures does not answer "
+        f"for another: {listed}; "
+        f"they differ in {fields}; name the kind to measure on with --ray-kind, the others "
+        "then compile for it"
     )
 
 

@@ -1,8 +1,11 @@
-"""A fleet as a search sees it: batches are handed out at the call, and read in the order of the calls.
+"""A fleet as a search sees it: batches are handed out at the call, and read in the order of the
+calls.
 
-    schedules of one kernel --> jobs of a few --> the dispatcher --> results, in order, programs that repeat left out
+    schedules of one kernel --> jobs of a few --> the dispatcher --> results, in order, programs
+    that repeat left out
 
-A job that costs several machines is tried schedule by schedule; a schedule that does it alone costs one row.
+A job that costs several machines is tried schedule by schedule; a schedule that does it alone costs
+one row.
 """
 
 from __future__ import annotations
@@ -34,12 +37,16 @@ _LIMITS_S = 120.0
 
 
 def job_size(machines: int) -> int:
-    """Schedules that travel together: eight where machines are few, four where there are 16 or more."""
+    """Schedules that travel together: eight where machines are few, four where there are 16 or
+    more.
+    """
     return max(_LEAST_JOB, min(_MOST_JOB, _ENOUGH // machines))
 
 
 def in_flight(machines: int) -> int:
-    """Proposals to keep unanswered, so that every machine has a job at work and another one waiting."""
+    """Proposals to keep unanswered, so that every machine has a job at work and another one
+    waiting.
+    """
     return _AHEAD * machines * job_size(machines)
 
 
@@ -68,15 +75,24 @@ class FleetMeasurer:
     def settle(self) -> None:
         """Nothing: the batches of a fleet are measured by its machines."""
 
-    def measure(self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]) -> _Results:
-        """Begin now; one result per schedule, in order, None where its program is known or came before."""
+    def measure(
+        self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
+    ) -> _Results:
+        """Begin now; one result per schedule, in order, None where its program is known or came
+        before.
+        """
         programs = frozenset(known)
         parts = [schedules[i : i + self._size] for i in range(0, len(schedules), self._size)]
         jobs = [self._submit(kernel, [s.text for s in part], best_s, programs) for part in parts]
         return _Results(self, jobs, programs)
 
-    def compare(self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache) -> Samples:
-        """Interleaved samples, in seconds, of two schedules, on one machine. Raises CandidateFailure."""
+    def compare(
+        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
+    ) -> Samples:
+        """Interleaved samples, in seconds, of two schedules, on one machine.
+
+        Raises CandidateFailure.
+        """
         limit_s = _COMPARE_S + 2 * self._limits.reference_s + 4.0 * rounds
         arguments = kernel, a.text, b.text, rounds, cache, self._renewals
         job = self._dispatcher.submit(Call("compare", arguments, kernel.key, limit_s))
@@ -84,7 +100,9 @@ class FleetMeasurer:
             with self._costs.part("timing"), self._interrupt.breakable():
                 found: Samples | Failed = self._dispatcher.answer(job)
         except JobLost as error:
-            raise CandidateFailure(f"{a.text} against {b.text}: machines were lost: {error}") from error
+            raise CandidateFailure(
+                f"{a.text} against {b.text}: machines were lost: {error}"
+            ) from error
         finally:
             self._dispatcher.drop(job)
         if isinstance(found, Failed):
@@ -96,7 +114,10 @@ class FleetMeasurer:
         self._renewals += 1
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
-        """The measured peaks of one of the machines; they are all of one kind. Raises DeviceError."""
+        """The measured peaks of one of the machines; they are all of one kind.
+
+        Raises DeviceError.
+        """
         job = self._dispatcher.submit(Call("machine_limits", (again,), limit_s=_LIMITS_S))
         try:
             with self._interrupt.breakable():
@@ -126,11 +147,20 @@ class FleetMeasurer:
         """Nobody wants the results of a job any more."""
         self._dispatcher.drop(job)
 
-    def _submit(self, kernel: Kernel, texts: list[str], best_s: float, known: frozenset[str]) -> Job:
+    def _submit(
+        self, kernel: Kernel, texts: list[str], best_s: float, known: frozenset[str]
+    ) -> Job:
         each_s = self._limits.compile_s + self._policy.timeout_s + 1.0
         limit_s = self._limits.worker_start_s + self._limits.reference_s + each_s * len(texts)
         code_limit_s = self._limits.worker_start_s + (self._limits.compile_s + 1.0) * len(texts)
-        call = Call("measure", (kernel, texts, best_s, known), kernel.key, limit_s, code_limit_s, copies=True)
+        call = Call(
+            "measure",
+            (kernel, texts, best_s, known),
+            kernel.key,
+            limit_s,
+            code_limit_s,
+            copies=True,
+        )
         return self._dispatcher.submit(call)
 
 
@@ -145,7 +175,10 @@ class _Results:
         return self
 
     def wait(self) -> None:
-        """Return once every result is there. A job that cost several machines is tried schedule by schedule."""
+        """Return once every result is there.
+
+        A job that cost several machines is tried schedule by schedule.
+        """
         while self._jobs:
             job = self._jobs[0]
             try:
@@ -161,7 +194,9 @@ class _Results:
             self._jobs.popleft()
 
     def arrived(self) -> tuple[Measured | None, ...]:
-        """What can be read without waiting, in order; None as well for a result that is not there."""
+        """What can be read without waiting, in order; None as well for a result that is not
+        there.
+        """
         self._fleet.collect()
         found = list(self._ready)
         for job in self._jobs:

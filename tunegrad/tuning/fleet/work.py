@@ -3,8 +3,9 @@
     Call("measure", ...)  -->  Station on the machine  -->  Engine  -->  Answer(fingerprint, value)
     Call("models", ...)   -->  the same, so that one of the two runs at a time: its ModelHost
 
-Calls and answers travel by the transport's own serialisation, between processes of one cluster that trust each other.
-A hostile candidate does not reach the station: the engine runs it in processes of its own, which can be killed.
+Calls and answers travel by the transport's own serialisation, between processes of one cluster that
+trust each other. A hostile candidate does not reach the station: the engine runs it in processes of
+its own, which can be killed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any, Literal, Protocol
 
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import Numerics
-from tunegrad.devices import CompiledCandidate, Device, DeviceMeasurer, Hooks, Limits, MachineLimits, Outcome
+from tunegrad.devices import (
+    CompiledCandidate,
+    Device,
+    DeviceMeasurer,
+    Hooks,
+    Limits,
+    MachineLimits,
+    Outcome,
+)
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
@@ -47,11 +56,14 @@ Code = tuple[CompiledCandidate | Outcome, ...]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a station. ``key`` names the kernel, whose inputs a machine keeps once it has made them.
+    """One call of a station.
 
-    After ``limit_s`` seconds the machine counts as hung; after ``code_limit_s``, one that compiles for it. ``copies``:
-    a second machine may be asked the same where the first is slow. ``on`` names the only machine
-    that may run it, where it names one. A call that cost ``tries`` stations is given up.
+    ``key`` names the kernel, whose inputs a machine keeps once it has made them.
+
+    After ``limit_s`` seconds the machine counts as hung; after ``code_limit_s``, one that compiles
+    for it. ``copies``: a second machine may be asked the same where the first is slow. ``on`` names
+    the only machine that may run it, where it names one. A call that cost ``tries`` stations is
+    given up.
     """
 
     method: Method
@@ -82,7 +94,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """An engine by the name of its factory (``package.module:function``) and the factory's arguments."""
+    """An engine by the name of its factory (``package.module:function``) and the factory's
+    arguments.
+    """
 
     factory: str
     arguments: tuple[Any, ...] = field(default=())
@@ -96,9 +110,15 @@ class Engine(Protocol):
         """Of this machine, as it is now."""
 
     def measure(
-        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str], code: Code | None
+        self,
+        kernel: Kernel,
+        texts: Sequence[str],
+        best_s: float,
+        known: Collection[str],
+        code: Code | None,
     ) -> list[Measured | None]:
-        """Verify and time schedules: one result each, in order; None for a program that is known or came before.
+        """Verify and time schedules: one result each, in order; None for a program that is known or
+        came before.
 
         ``code`` is what another machine compiled them to; None where they are to be compiled here.
         """
@@ -106,10 +126,13 @@ class Engine(Protocol):
     def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
         """Compile for the machines that measure."""
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int) -> Samples:
+    def compare(
+        self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int
+    ) -> Samples:
         """Interleaved samples of two schedules, in seconds. Raises CandidateFailure.
 
-        ``renewals`` counts how often fresh processes were asked for: where it grew, this runs in one.
+        ``renewals`` counts how often fresh processes were asked for: where it grew, this runs in
+        one.
         """
 
     def machine_limits(self, again: bool) -> MachineLimits:
@@ -129,7 +152,13 @@ class DeviceEngine:
     """
 
     def __init__(
-        self, device: Device, numerics: Numerics, policy: Policy, limits: Limits, seed: int, hooks: Hooks = HOOKS
+        self,
+        device: Device,
+        numerics: Numerics,
+        policy: Policy,
+        limits: Limits,
+        seed: int,
+        hooks: Hooks = HOOKS,
     ) -> None:
         self._workers = DeviceMeasurer(device, hooks, limits, seed)
         self._measurer = CandidateMeasurer(self._workers, policy)
@@ -140,7 +169,12 @@ class DeviceEngine:
         self.fingerprint = device.fingerprint(numerics)
 
     def measure(
-        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str], code: Code | None
+        self,
+        kernel: Kernel,
+        texts: Sequence[str],
+        best_s: float,
+        known: Collection[str],
+        code: Code | None,
     ) -> list[Measured | None]:
         """Compile where that was not done, then verify and time each."""
         schedules = [Schedule.parse(text) for text in texts]
@@ -150,9 +184,13 @@ class DeviceEngine:
 
     def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
         """Compile on all cores."""
-        return tuple(self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known))
+        return tuple(
+            self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known)
+        )
 
-    def compare(self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int) -> Samples:
+    def compare(
+        self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int
+    ) -> Samples:
         """Interleaved samples of two schedules, compiled here first. Raises CandidateFailure."""
         if renewals > self._renewals:
             self._renewals = renewals
@@ -185,7 +223,10 @@ class DeviceEngine:
 
 
 class Station:
-    """Answers calls on one machine; runs inside an actor. One call at a time, so nothing disturbs what is timed."""
+    """Answers calls on one machine; runs inside an actor.
+
+    One call at a time, so nothing disturbs what is timed.
+    """
 
     def __init__(self, spec: EngineSpec) -> None:
         factory = load_hook(spec.factory)

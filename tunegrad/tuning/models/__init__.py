@@ -1,9 +1,10 @@
-"""Whole models of a session: what they are as values, where they run, and whether they compute what they should.
+"""Whole models of a session: what they are as values, where they run, and whether they compute what
+they should.
 
-WholeModel   plan, inputs, a schedule for every kernel         a value
-Models       a workload and the store, to such values          compiles in the compile workers
-ModelBench   runs them in a process that can be killed         samples, outputs; or a CandidateFailure
-Expected     an independent evaluation of the graph            what outputs are held to
+WholeModel   plan, inputs, a schedule for every kernel       a value
+Models       a workload and the store, to such values        compiles in the compile workers
+ModelBench   runs them in a process that can be killed       samples, outputs; or a CandidateFailure
+Expected     an independent evaluation of the graph          what outputs are held to
 culprit      which of several challengers ended a race
 """
 

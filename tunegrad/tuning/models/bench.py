@@ -1,10 +1,12 @@
-"""Where whole models run: a worker process that can be killed, which gets code as bytes and answers with plain data.
+"""Where whole models run: a worker process that can be killed, which gets code as bytes and answers
+with plain data.
 
-    compile          in the compile workers, all cores
-    every model      run on two sets of inputs, and its outputs compared, before a sample of it counts
-    a comparison     one call with a deadline; outputs and guard zones once more after it
+    compile        in the compile workers, all cores
+    every model    run on two sets of inputs, and its outputs compared, before a sample of it counts
+    a comparison   one call with a deadline; outputs and guard zones once more after it
 
-A worker that dies or hangs costs the comparison: the call raises a CandidateFailure, the next one gets a new worker.
+A worker that dies or hangs costs the comparison: the call raises a CandidateFailure, the next one
+gets a new worker.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ _FIRST_S = 10.0
 _CHECK_RUNS = SETS + 3
 
 _LEAST_S, _FACTOR = 2.0, 50.0
-"""Later runs may take so many times what they took before, and so much on top: the factor of candidates."""
+"""Later runs may take so many times what they took before, and so much on top: the factor of
+candidates.
+"""
 
 _BYTES_PER_S = 50e6
 """How fast constants are sent and packed, at least."""
@@ -68,12 +72,15 @@ _REPLY_BYTES = 256 << 20
 class ModelBench(Protocol):
     """Runs whole models. Those methods that run some raise CandidateFailure where one can not run.
 
-    WrongResult: its outputs are not what they must be, or it wrote where it must not; nothing of it was timed, or
-    counts. CandidateCrashed, CandidateTimeout: the worker ended. Of several models it does not say which one did it.
+    WrongResult: its outputs are not what they must be, or it wrote where it must not; nothing of it
+    was timed, or counts. CandidateCrashed, CandidateTimeout: the worker ended. Of several models it
+    does not say which one did it.
     """
 
     def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
-        """Begin to evaluate graphs on their inputs, while other work goes on: models of them will be compared."""
+        """Begin to evaluate graphs on their inputs, while other work goes on: models of them will
+        be compared.
+        """
 
     def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
         """Compile kernels under action texts, on all cores; what is there is not compiled again."""
@@ -81,14 +88,18 @@ class ModelBench(Protocol):
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
         """Seconds of every launch, by model and turn, of models that run in turns."""
 
-    def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
+    def paired(
+        self, a: WholeModel, b: WholeModel, budget_s: float
+    ) -> tuple[list[float], list[float]]:
         """Seconds of runs of two models in turns, for about so long."""
 
     def latencies(self, model: WholeModel, samples: int) -> list[float]:
         """Seconds of runs of one model with warm caches."""
 
     def check(self, models: Sequence[WholeModel]) -> None:
-        """Raise WrongResult unless every model's outputs are what they must be, on all sets of inputs."""
+        """Raise WrongResult unless every model's outputs are what they must be, on all sets of
+        inputs.
+        """
 
     def judged(self, model: WholeModel) -> bool:
         """Whether an independent evaluation says what the model's outputs must be."""
@@ -98,7 +109,9 @@ class ModelBench(Protocol):
 
 
 class LocalBench:
-    """A bench on this machine. ``compiler`` compiles a batch on all cores; ``close`` ends the worker.
+    """A bench on this machine.
+
+    ``compiler`` compiles a batch on all cores; ``close`` ends the worker.
 
     ``evaluate`` begins to compute what graphs' outputs must be. Calls wait for what compiles first.
     """
@@ -114,7 +127,11 @@ class LocalBench:
         self._device, self._compiler, self._interrupt = device, compiler, interrupt or Interrupt()
         confinement = replace(device.confinement, threads=True, memory_bytes=_MEMORY_BYTES)
         self._worker = IsolatedWorker(
-            work.start_models, (device,), limits.worker_start_s, confinement, reply_bytes=_REPLY_BYTES
+            work.start_models,
+            (device,),
+            limits.worker_start_s,
+            confinement,
+            reply_bytes=_REPLY_BYTES,
         )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
@@ -136,13 +153,18 @@ class LocalBench:
         """See ``ModelBench``."""
         fresh = {(k.key, text): (k, text) for k, text in pairs if (k.key, text) not in self._code}
         if fresh:
-            candidates = [Candidate(k.key, Payload(k, text, self._device)) for k, text in fresh.values()]
+            candidates = [
+                Candidate(k.key, Payload(k, text, self._device)) for k, text in fresh.values()
+            ]
             with self._interrupt.breakable():
                 made = self._compiler(candidates)
             for at, found in zip(fresh, made, strict=True):
                 self._code[at] = found.measurement.error if isinstance(found, Outcome) else found
         answers = [self._compiled(k.key, text) for k, text in pairs]
-        while len(self._code) > len(pairs) and sum(_bytes(c) for c in self._code.values()) > _KEPT_BYTES:
+        while (
+            len(self._code) > len(pairs)
+            and sum(_bytes(c) for c in self._code.values()) > _KEPT_BYTES
+        ):
             self._code.popitem(last=False)
         return answers
 
@@ -150,7 +172,9 @@ class LocalBench:
         found = self._code[key, text]
         self._code.move_to_end((key, text))
         return (
-            Compiled(error=found or "it does not compile") if isinstance(found, str) else Compiled(found.program_hash)
+            Compiled(error=found or "it does not compile")
+            if isinstance(found, str)
+            else Compiled(found.program_hash)
         )
 
     # ---- models
@@ -159,7 +183,9 @@ class LocalBench:
         """See ``ModelBench``."""
         return list(self._timed(models, work.turns, rounds, runs=rounds * RUNS))
 
-    def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> tuple[list[float], list[float]]:
+    def paired(
+        self, a: WholeModel, b: WholeModel, budget_s: float
+    ) -> tuple[list[float], list[float]]:
         """See ``ModelBench``."""
         self.check([a, b])
         once_s = self._took_s[self._order(a)] + self._took_s[self._order(b)]
@@ -181,7 +207,9 @@ class LocalBench:
             judge = self._judge(model)
             known_s = self._graph_s.get(model.graph)
             limit_s = _FIRST_S if known_s is None else _LEAST_S + _FACTOR * _CHECK_RUNS * known_s
-            answer = self._call([model], work.check, limit_s=limit_s + model.constant_bytes / _BYTES_PER_S)
+            answer = self._call(
+                [model], work.check, limit_s=limit_s + model.constant_bytes / _BYTES_PER_S
+            )
             for number in range(SETS):
                 self._compare(judge, answer.outputs[0], number, len(model.plan.outputs))
             self._took_s[order] = self._graph_s[model.graph] = min(answer.turns[0][0])
@@ -199,12 +227,16 @@ class LocalBench:
         """See ``ModelBench``."""
         return self._judge(model) is not None
 
-    def _timed(self, models: Sequence[WholeModel], function: Any, *arguments: object, runs: int) -> tuple[Turns, ...]:
+    def _timed(
+        self, models: Sequence[WholeModel], function: Any, *arguments: object, runs: int
+    ) -> tuple[Turns, ...]:
         """Times of models that were checked before, and once more after it."""
         self.check(models)
         took_s = sum(self._took_s[self._order(m)] for m in models)
         packing_s = sum(m.constant_bytes for m in models) / _BYTES_PER_S
-        answer = self._call(models, function, *arguments, limit_s=_LEAST_S + packing_s + _FACTOR * runs * took_s)
+        answer = self._call(
+            models, function, *arguments, limit_s=_LEAST_S + packing_s + _FACTOR * runs * took_s
+        )
         for model, outputs in zip(models, answer.outputs, strict=True):
             self._compare(self._judge(model), outputs, 0, len(model.plan.outputs))
         return answer.turns
@@ -219,36 +251,54 @@ class LocalBench:
             self._judges.update(found)
         return self._judges[model.graph]
 
-    def _compare(self, judge: Judge | None, outputs: Sequence[bytes], number: int, count: int) -> None:
+    def _compare(
+        self, judge: Judge | None, outputs: Sequence[bytes], number: int, count: int
+    ) -> None:
         if judge is not None:
             judge.check(outputs[number * count : (number + 1) * count], number)
 
     # ---- the worker
 
-    def _call(self, models: Sequence[WholeModel], function: Any, *arguments: object, limit_s: float) -> Answer:
+    def _call(
+        self, models: Sequence[WholeModel], function: Any, *arguments: object, limit_s: float
+    ) -> Answer:
         orders = [self._order(m) for m in models]
         for _ in range(4):
             answer = self._answer(function, orders, *arguments, limit_s=limit_s)
             if not answer.missing:
                 if answer.fault:
                     self.renew()
-                    raise OutOfResources(answer.fault) if answer.memory else WrongResult(answer.fault)
+                    raise (
+                        OutOfResources(answer.fault) if answer.memory else WrongResult(answer.fault)
+                    )
                 return answer
             self._supply(models, frozenset(answer.missing))
         raise OutOfResources(f"{models[0].name}: the worker can not keep its parts, constants of "
                              f"{models[0].constant_bytes} bytes among them")  # fmt: skip
 
     def _supply(self, models: Sequence[WholeModel], missing: frozenset[str]) -> None:
-        plans = {name: blob for m in models for name, blob in [self._plan(m.plan)] if name in missing}
-        arrays = {
-            b.data.digest: b.data.array for m in models for b in m.plan.buffers if b.data and b.data.digest in missing
+        plans = {
+            name: blob for m in models for name, blob in [self._plan(m.plan)] if name in missing
         }
-        code = {c.program_hash: c for m in models for _, c in self._codes(m) if c.program_hash in missing}
+        arrays = {
+            b.data.digest: b.data.array
+            for m in models
+            for b in m.plan.buffers
+            if b.data and b.data.digest in missing
+        }
+        code = {
+            c.program_hash: c
+            for m in models
+            for _, c in self._codes(m)
+            if c.program_hash in missing
+        }
         limit_s = _FIRST_S + sum(a.nbytes for a in arrays.values()) / _BYTES_PER_S
         if fault := self._answer(work.put, plans, arrays, code, limit_s=limit_s).fault:
             raise CompileFailure(fault)
 
-    def _answer(self, function: Callable[..., Answer], *arguments: object, limit_s: float) -> Answer:
+    def _answer(
+        self, function: Callable[..., Answer], *arguments: object, limit_s: float
+    ) -> Answer:
         try:
             with self._interrupt.breakable():
                 ending = self._worker.call(function, *arguments, limit_s=limit_s, reply_type=Answer)
@@ -262,7 +312,9 @@ class LocalBench:
             self._took_s.clear()
             raise CandidateCrashed(f"the worker ended with {ending.text}")
         answer: Answer = ending.value
-        if answer.turns and not all(s >= 0.0 for turns in answer.turns for turn in turns for s in turn):
+        if answer.turns and not all(
+            s >= 0.0 for turns in answer.turns for turn in turns for s in turn
+        ):
             raise CandidateCrashed("the worker answers with times that are none")
         return answer
 

@@ -1,10 +1,13 @@
-"""What a model's outputs must be: its graph evaluated by numpy in float64, and how far off a right model may be.
+"""What a model's outputs must be: its graph evaluated by numpy in float64, and how far off a right
+model may be.
 
     graph  -->  numpy, its own dtypes  \\
-    graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and what they may differ by
+    graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and what they
+                                                                    may differ by
     inputs, both sets                  /
 
-No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/NUMERICS.md derives the tolerance.
+No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/NUMERICS.md derives
+the tolerance.
 """
 
 from __future__ import annotations
@@ -37,10 +40,12 @@ EVALUATE_S = 120.0
 """What evaluating a model may take: ResNet-50 at batch 1 takes two seconds."""
 
 _SPREAD, _WINOGRAD_SPREAD = 16.0, 64.0
-"""How much farther off than numpy a right model may be; the second of a graph with windows, which may be convolutions.
+"""How much farther off than numpy a right model may be; the second of a graph with windows, which
+may be convolutions.
 
-Measured: mlp 0.9 times as far, the encoder 4.0, single convolutions 5.3, as F(4x4) 35 (512 channels), ResNet-18 0.9,
-as F(4x4) 1.4. A change of one element of one tile in these is thousands of times that.
+Measured: mlp 0.9 times as far, the encoder 4.0, single convolutions 5.3, as F(4x4) 35 (512
+channels), ResNet-18 0.9, as F(4x4) 1.4. A change of one element of one tile in these is thousands
+of times that.
 """
 
 _FLIPS = 1e-3
@@ -52,7 +57,9 @@ _UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats at all."""
+    """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats
+    at all.
+    """
 
     terms: int = 1
     windows: bool = False
@@ -61,7 +68,11 @@ class Facts:
     @staticmethod
     def of(nodes: list[FlatNode]) -> Facts:
         """Of a graph as ``flat`` makes a list of it."""
-        sizes = [(prod(nodes[srcs[0]][3]), prod(shape)) for op, srcs, _, shape, _ in nodes if op is GraphOp.REDUCE]
+        sizes = [
+            (prod(nodes[srcs[0]][3]), prod(shape))
+            for op, srcs, _, shape, _ in nodes
+            if op is GraphOp.REDUCE
+        ]
         terms = max((terms // size for terms, size in sizes if size), default=1)
         windows = any(op is GraphOp.WINDOW for op, *_ in nodes)
         return Facts(terms, windows, any(dtype.is_float or dtype.is_pair for *_, dtype in nodes))
@@ -69,10 +80,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """One output on one set of inputs: values in float64 (or integers), flat, and by how much each may differ.
+    """One output on one set of inputs: values in float64 (or integers), flat, and by how much each
+    may differ.
 
-    Where ``values`` are not finite the model's have to be the same, or not finite either. Of what is no float a part
-    of ``flips`` may differ.
+    Where ``values`` are not finite the model's have to be the same, or not finite either. Of what
+    is no float a part of ``flips`` may differ.
     """
 
     values: Array
@@ -81,12 +93,16 @@ class Expected:
 
     @staticmethod
     def of(wide: Array, native: Array, dtype: DType, facts: Facts) -> Expected:
-        """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest sum in the graph.
+        """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest
+        sum in the graph.
 
-        Of few outputs numpy's error is sometimes none by chance: what one sum of so many terms is off by is allowed.
+        Of few outputs numpy's error is sometimes none by chance: what one sum of so many terms is
+        off by is allowed.
         """
         if not dtype.is_float:
-            return Expected(native.reshape(-1).astype(np.int64), 0.0, _FLIPS if facts.floats else 0.0)
+            return Expected(
+                native.reshape(-1).astype(np.int64), 0.0, _FLIPS if facts.floats else 0.0
+            )
         values, other = wide.reshape(-1).astype(np.float64), native.reshape(-1).astype(np.float64)
         with np.errstate(invalid="ignore"):
             error = np.abs(values - other)
@@ -114,14 +130,18 @@ class Expected:
                 return ""
         at = int(np.argmax(bad))
         return (
-            f"[{at}]: got {got[at]:.9g}, expected {self.values[at]:.9g}, tolerance {self.allowed:.3g} "
+            f"[{at}]: got {got[at]:.9g}, expected {self.values[at]:.9g}, tolerance "
+            f"{self.allowed:.3g} "
             f"({int(bad.sum())} bad of {got.size})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Holds a graph's outputs to what they must be. ``sets`` has an ``Expected`` for every output of each set."""
+    """Holds a graph's outputs to what they must be.
+
+    ``sets`` has an ``Expected`` for every output of each set.
+    """
 
     dtypes: tuple[DType, ...]
     sets: tuple[tuple[Expected, ...], ...]
@@ -130,7 +150,9 @@ class Judge:
         """Raise WrongResult unless these are the outputs on input set ``number``, as memory."""
         if len(outputs) != len(self.dtypes):
             raise WrongResult(f"{len(outputs)} outputs where there must be {len(self.dtypes)}")
-        for i, (raw, dtype, expected) in enumerate(zip(outputs, self.dtypes, self.sets[number], strict=True)):
+        for i, (raw, dtype, expected) in enumerate(
+            zip(outputs, self.dtypes, self.sets[number], strict=True)
+        ):
             if len(raw) % dtype.itemsize:
                 raise WrongResult(f"output {i}: {len(raw)} bytes are no {dtype} values")
             if found := expected.fault(_numbers(raw, dtype)):
@@ -158,7 +180,9 @@ class Begun(Protocol):
 class Workers(Protocol):
     """Processes that can be killed, and run no candidate."""
 
-    def begin(self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float) -> Begun:
+    def begin(
+        self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float
+    ) -> Begun:
         """Begin to run a function once per argument list, in parallel."""
 
 
@@ -173,16 +197,24 @@ class Evaluation:
     calls: Begun
 
     def judges(self) -> dict[Graph, Judge | None]:
-        """What each graph's outputs must be; None where evaluating it takes too long, or too much memory. Waits."""
+        """What each graph's outputs must be; None where evaluating it takes too long, or too much
+        memory.
+
+        Waits.
+        """
         endings = self.calls.wait()
         rows = [endings[i : i + SETS] for i in range(0, len(endings), SETS)]
         return {graph: _judge(graph, row) for graph, row in zip(self.graphs, rows, strict=True)}
 
 
-def expected_of(workers: Workers, models: Sequence[tuple[Graph, tuple[Argument, ...]]]) -> Evaluation:
+def expected_of(
+    workers: Workers, models: Sequence[tuple[Graph, tuple[Argument, ...]]]
+) -> Evaluation:
     """Begin to evaluate graphs on their inputs."""
     calls = [(*flat(graph), inputs, i) for graph, inputs in models for i in range(SETS)]
-    return Evaluation(tuple(graph for graph, _ in models), workers.begin(evaluated, calls, EVALUATE_S))
+    return Evaluation(
+        tuple(graph for graph, _ in models), workers.begin(evaluated, calls, EVALUATE_S)
+    )
 
 
 def _judge(graph: Graph, endings: Sequence[Ending]) -> Judge | None:
@@ -198,7 +230,9 @@ def evaluated(
     graph = unflat(nodes, outputs)
     arrays = drawn(inputs, number)
     try:
-        native = [to_compute(a, n.dtype) for a, n in zip(evaluate(graph, arrays), graph, strict=True)]
+        native = [
+            to_compute(a, n.dtype) for a, n in zip(evaluate(graph, arrays), graph, strict=True)
+        ]
         wide_graph = graph_in_float64(graph)
         wide_inputs = arrays
         if wide_graph is not graph:

@@ -1,7 +1,7 @@
 """The inputs of whole models: two sets, the same in every process.
 
 0   as drawn for timing: standard normal floats, small integers
-1   a quarter zeros, the others from 2^-4 to 2^4 times a normal draw: cancellation, and what zeros hide
+1   a quarter zeros, the others from 2^-4 to 2^4 times a normal draw: cancellation
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _OCTAVES = 4
 def drawn(inputs: Sequence[Argument], number: int) -> dict[str, NDArray[Any]]:
     """The arrays of set ``number`` by name, in memory form (bf16 as uint16)."""
     rng = np.random.default_rng(number)
-    found = {a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng) for a in inputs}
+    found = {
+        a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng) for a in inputs
+    }
     if number:
         found = {a.name: _uneven(found[a.name], a.dtype, rng) for a in inputs}
     return {a.name: found[a.name].reshape(a.shape) for a in inputs}

@@ -1,8 +1,10 @@
-"""From a workload to a whole model as a value: a schedule for every kernel that compiles, and is the verified program.
+"""From a workload to a whole model as a value: a schedule for every kernel that compiles, and is
+the verified program.
 
-actions given for a kernel    that schedule, or CandidateFailure
-none                          its stored winner; where that does not compile any more, or to another program than
-                              the one that was measured, its default schedule
+actions given for a kernel  that schedule, or CandidateFailure
+none                        its stored winner; where that does not compile any more, or to another
+                            program than
+                            the one that was measured, its default schedule
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ __all__ = ["Models"]
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A schedule; ``program`` is the hash of the program that was measured, empty where that is not asked."""
+    """A schedule; ``program`` is the hash of the program that was measured, empty where that is not
+    asked.
+    """
 
     actions: str
     program: str = ""
@@ -48,8 +52,11 @@ class Models:
     here: Fingerprint
     bench: ModelBench
 
-    def of(self, work: Workload, actions: Mapping[str, str] | None = None, stored: bool = True) -> WholeModel:
-        """The model with these actions by kernel key; kernels without any as the store (``stored``) or default says.
+    def of(
+        self, work: Workload, actions: Mapping[str, str] | None = None, stored: bool = True
+    ) -> WholeModel:
+        """The model with these actions by kernel key; kernels without any as the store (``stored``)
+        or default says.
 
         Raises CandidateFailure where a kernel has no schedule that compiles.
         """
@@ -58,15 +65,16 @@ class Models:
     def of_trials(self, work: Workload, chosen: Mapping[str, Trial]) -> WholeModel:
         """The model whose kernels run as these trials, by kernel key; the others as in ``of``.
 
-        Raises CandidateFailure as well where a schedule lowers to another program than the one that was measured:
-        nobody has verified that.
+        Raises CandidateFailure as well where a schedule lowers to another program than the one that
+        was measured: nobody has verified that.
         """
         kernels = {u.key: u.kernel for u in work.kernels}
         pairs = [(kernels[key], t.actions) for key, t in chosen.items()]
         for (key, trial), found in zip(chosen.items(), self.bench.compile(pairs), strict=True):
             if not found.error and found.program != trial.program_hash:
                 raise CandidateFailure(
-                    f"kernel {kernels[key].name}: {trial.actions!r} lowers to program {found.program}, "
+                    f"kernel {kernels[key].name}: {trial.actions!r} lowers to program "
+                    f"{found.program}, "
                     f"and {trial.program_hash} was verified"
                 )
         return self.of(work, {key: t.actions for key, t in chosen.items()})
@@ -83,20 +91,26 @@ class Models:
         }
         found: dict[str, str] = {}
         while left:
-            tried = self.bench.compile([(kernels[key], options[0].actions) for key, options in left.items()])
+            tried = self.bench.compile(
+                [(kernels[key], options[0].actions) for key, options in left.items()]
+            )
             for (key, options), compiled in zip(list(left.items()), tried, strict=True):
                 if options[0].stands_for(compiled):
                     found[key] = left.pop(key)[0].actions
                 elif len(options) == 1:
                     raise CandidateFailure(
-                        f"kernel {kernels[key].name}: no schedule compiles: {options[0].actions!r}: {compiled.error}"
+                        f"kernel {kernels[key].name}: no schedule compiles: "
+                        f"{options[0].actions!r}: {compiled.error}"
                     )
                 else:
                     left[key] = options[1:]
         return WholeModel(work.name, work.fusion.drafts.targets, work.plan, work.inputs, found)
 
     def _options(self, kernel: Kernel, store: Store | None) -> list[_Option]:
-        """What a kernel may run as, best first. Raises CandidateFailure for a fence's schedule that is not legal."""
+        """What a kernel may run as, best first.
+
+        Raises CandidateFailure for a fence's schedule that is not legal.
+        """
         space = Space(kernel, self.target)
         if kernel.fixed:
             try:
@@ -105,4 +119,8 @@ class Models:
                 raise CandidateFailure(f"kernel {kernel.name}: {error}") from error
         default = _Option(space.defaults()[0].text)
         hit = None if store is None else store.lookup(kernel.key, self.here, SPACE_VERSION)
-        return [_Option(hit.trial.actions, hit.trial.program_hash), default] if isinstance(hit, Hit) else [default]
+        return (
+            [_Option(hit.trial.actions, hit.trial.program_hash), default]
+            if isinstance(hit, Hit)
+            else [default]
+        )

@@ -1,4 +1,6 @@
-"""A whole model as a value: what a session holds, compares and sends, where the process that runs it holds code."""
+"""A whole model as a value: what a session holds, compares and sends, where the process that runs
+it holds code.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Compiled:
 class WholeModel:
     """A plan with the action text of every kernel by key; ``graph`` are the nodes that it computes.
 
-    Two plans of one graph (other forms of images, edges, variants) have the same ``graph``, and the same outputs.
+    Two plans of one graph (other forms of images, edges, variants) have the same ``graph``, and the
+    same outputs.
     """
 
     name: str

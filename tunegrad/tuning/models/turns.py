@@ -5,8 +5,9 @@
     turn 2:  C  A  B
     turn 3:  C  B  A  ...
 
-Everybody has every place equally often, and follows itself equally often: who does finds its constants in the caches.
-In turns that only change their direction the first and the last one always do, and seemed two to four per cent faster.
+Everybody has every place equally often, and follows itself equally often: who does finds its
+constants in the caches. In turns that only change their direction the first and the last one always
+do, and seemed two to four per cent faster.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ __all__ = ["turn_order"]
 
 
 def turn_order(count: int, turn: int) -> list[int]:
-    """Who comes when in a turn, of ``count`` contestants: the start goes round, then the direction changes."""
+    """Who comes when in a turn, of ``count`` contestants: the start goes round, then the direction
+    changes.
+    """
     order = [(i + turn) % count for i in range(count)]
     return order if turn // count % 2 == 0 else order[::-1]

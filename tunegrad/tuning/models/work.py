@@ -1,10 +1,12 @@
-"""What runs inside the model worker: whole models bound to memory, their outputs, and their times in turns.
+"""What runs inside the model worker: whole models bound to memory, their outputs, and their times
+in turns.
 
     put      plans, arrays of constants and code arrive once each, by digest
     check    both input sets into poisoned memory: the outputs; and seconds of a run
     turns, pairs, runs    times; then the outputs once more, and every guard zone
 
-Calls name models by what they are made of. One that lacks something answers with what is ``missing`` and does nothing.
+Calls name models by what they are made of. One that lacks something answers with what is
+``missing`` and does nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +31,18 @@ from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Runner
 from .inputs import SETS, drawn
 from .turns import turn_order
 
-__all__ = ["RUNS", "Answer", "Order", "check", "pairs", "plan_blob", "put", "runs", "start_models", "turns"]
+__all__ = [
+    "RUNS",
+    "Answer",
+    "Order",
+    "check",
+    "pairs",
+    "plan_blob",
+    "put",
+    "runs",
+    "start_models",
+    "turns",
+]
 
 RUNS = 3
 """Runs of a model in its turn; the first one only warms the caches."""
@@ -44,7 +57,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A model by the names of its parts: the digest of its plan, the program of every kernel by key, its inputs."""
+    """A model by the names of its parts: the digest of its plan, the program of every kernel by
+    key, its inputs.
+    """
 
     plan: str
     programs: tuple[tuple[str, str], ...]
@@ -55,8 +70,9 @@ class Order:
 class Answer:
     """What a call says; plain data. ``missing`` are names of parts that have to be ``put`` first.
 
-    ``turns``: seconds by model, turn and launch (or run). ``outputs``: bytes by model, of every output, of one input
-    set after the other. ``fault`` says what went wrong with model ``at``, and ``memory`` whether it was too little.
+    ``turns``: seconds by model, turn and launch (or run). ``outputs``: bytes by model, of every
+    output, of one input set after the other. ``fault`` says what went wrong with model ``at``, and
+    ``memory`` whether it was too little.
     """
 
     missing: tuple[str, ...] = ()
@@ -70,7 +86,9 @@ class Answer:
 def plan_blob(plan: Schedule) -> tuple[str, bytes]:
     """A plan without the arrays of its constants, as bytes for a worker, and their digest."""
     empty = np.zeros(0, np.uint8)
-    buffers = tuple(b if b.data is None else replace(b, data=replace(b.data, array=empty)) for b in plan.buffers)
+    buffers = tuple(
+        b if b.data is None else replace(b, data=replace(b.data, array=empty)) for b in plan.buffers
+    )
     blob = pickle.dumps(replace(plan, buffers=buffers))
     return hashlib.blake2b(blob, digest_size=16).hexdigest(), blob
 
@@ -136,7 +154,10 @@ class _Held:
 
 
 class _Shelf:
-    """All that the worker keeps: parts by name, and models, the least recently used go first. Mutable."""
+    """All that the worker keeps: parts by name, and models, the least recently used go first.
+
+    Mutable.
+    """
 
     def __init__(self, device: Device) -> None:
         self._engine = device.open(pin=True)
@@ -153,10 +174,19 @@ class _Shelf:
             parts.clear()
 
     def put(
-        self, plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]
+        self,
+        plans: Mapping[str, bytes],
+        arrays: Mapping[str, Array],
+        code: Mapping[str, CompiledCandidate],
     ) -> str:
-        """Keep parts; what has grown too large is dropped first. Says which code can not be linked, or nothing."""
-        if len(self._code) > _MOST_CODE or sum(a.nbytes for a in self._arrays.values()) > MOST_BYTES:
+        """Keep parts; what has grown too large is dropped first.
+
+        Says which code can not be linked, or nothing.
+        """
+        if (
+            len(self._code) > _MOST_CODE
+            or sum(a.nbytes for a in self._arrays.values()) > MOST_BYTES
+        ):
             self._clear()
         self._arrays.update(arrays)
         self._plans.update((name, pickle.loads(blob)) for name, blob in plans.items())  # noqa: S301  # the session's
@@ -171,12 +201,25 @@ class _Shelf:
         """Names of parts that these models need and that are not here."""
         plans = [o.plan for o in orders if o not in self._models]
         code = [program for o in orders if o not in self._models for _, program in o.programs]
-        arrays = [b.data.digest for p in plans if p in self._plans for b in self._plans[p].buffers if b.data]
+        arrays = [
+            b.data.digest
+            for p in plans
+            if p in self._plans
+            for b in self._plans[p].buffers
+            if b.data
+        ]
         wanted = dict.fromkeys([*plans, *code, *arrays])
-        return tuple(w for w in wanted if w not in self._plans and w not in self._code and w not in self._arrays)
+        return tuple(
+            w
+            for w in wanted
+            if w not in self._plans and w not in self._code and w not in self._arrays
+        )
 
     def held(self, orders: Sequence[Order]) -> list[_Held]:
-        """The models, bound; others give way where all of them need too much memory. Raises MemoryError."""
+        """The models, bound; others give way where all of them need too much memory.
+
+        Raises MemoryError.
+        """
         for order in orders:
             if order not in self._models:
                 self._models[order] = self._bound(order)
@@ -190,12 +233,16 @@ class _Shelf:
     def _bound(self, order: Order) -> _Held:
         plan = self._plans[order.plan]
         buffers = tuple(
-            b if b.data is None else replace(b, data=replace(b.data, array=self._arrays[b.data.digest]))
+            b
+            if b.data is None
+            else replace(b, data=replace(b.data, array=self._arrays[b.data.digest]))
             for b in plan.buffers
         )
         engine = _Engine(self._engine)
         codes = {key: self._linked(program) for key, program in order.programs}
-        runner = Runner(replace(plan, buffers=buffers), codes, engine, Constants(engine, untouched=True))
+        runner = Runner(
+            replace(plan, buffers=buffers), codes, engine, Constants(engine, untouched=True)
+        )
         return _Held(runner, engine, tuple(drawn(order.inputs, i) for i in range(SETS)))
 
     def _linked(self, program: str) -> Code:
@@ -208,14 +255,18 @@ _shelf: _Shelf | None = None
 
 
 def start_models(device: Device) -> None:
-    """Initialise the model worker: it opens the device, and imports what it needs; then it is confined."""
+    """Initialise the model worker: it opens the device, and imports what it needs; then it is
+    confined.
+    """
     global _shelf  # noqa: PLW0603  # the one thing this process keeps
     _shelf = _Shelf(device)
     for number in range(SETS):
         drawn([Argument(name, (2,), dtype) for name, dtype in DTYPES.items()], number)
 
 
-def put(plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]) -> Answer:
+def put(
+    plans: Mapping[str, bytes], arrays: Mapping[str, Array], code: Mapping[str, CompiledCandidate]
+) -> Answer:
     """Keep parts of models by name."""
     return Answer(fault=_kept().put(plans, arrays, code))
 
@@ -246,7 +297,9 @@ def turns(orders: Sequence[Order], rounds: int) -> Answer:
 
 
 def pairs(orders: Sequence[Order], rounds: int) -> Answer:
-    """Seconds of two runs of each model a round, in turns; a turn's first run only warms the caches."""
+    """Seconds of two runs of each model a round, in turns; a turn's first run only warms the
+    caches.
+    """
 
     def timed(models: Sequence[_Held]) -> Answer:
         found: list[list[tuple[float, ...]]] = [[] for _ in models]
@@ -260,11 +313,15 @@ def pairs(orders: Sequence[Order], rounds: int) -> Answer:
 
 def runs(orders: Sequence[Order], samples: int) -> Answer:
     """Seconds of runs of each model, one after the other; the first one only warms the caches."""
-    return _asked(orders, lambda models: Answer(turns=tuple((m.seconds(samples + 1)[1:],) for m in models)))
+    return _asked(
+        orders, lambda models: Answer(turns=tuple((m.seconds(samples + 1)[1:],) for m in models))
+    )
 
 
 def _asked(orders: Sequence[Order], work: Callable[[Sequence[_Held]], Answer]) -> Answer:
-    """The answer to a call; outputs on the first input set, where it has none of its own, and damage, come after it."""
+    """The answer to a call; outputs on the first input set, where it has none of its own, and
+    damage, come after it.
+    """
     shelf = _kept()
     if missing := shelf.missing(orders):
         return Answer(missing=missing)
