@@ -250,7 +250,7 @@ def _run(
             searches.append(KernelSearch(task, space, searcher, measurer, log, observe))
         budget = BudgetPolicy(reserve=0.0, in_flight=ahead, machines=options.machines)
         if isinstance(stations, Simulated):
-            stations.settle()
+            stations.wait_idle()
         began_s = clock()
         cpu_s = time.process_time()
         costs.seconds  # noqa: B018  # the watch is read, so that what came before is charged

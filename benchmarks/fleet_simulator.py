@@ -71,7 +71,7 @@ class Simulated:
         """The clock: seconds since the start."""
         return self.now_s
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """What the driver did until now is not to pass on the clock."""
         self._left_s = time.perf_counter()
 

@@ -20,7 +20,7 @@ from benchmarks.machine import describe
 from tunegrad.config import resolve_model
 from tunegrad.devices import Engine, host_device
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
-from tunegrad.ir.fusion import LAST, ROWS, Fusion, Schedule, blocked
+from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked
 from tunegrad.planning.variants import pick_variants
 from tunegrad.tuning.models import turn_order
 from tunegrad.tuning.workload import Workload, workload_of_spec
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _model(work: Workload, fusion: Fusion, engine: Engine, direct: bool) -> LoadedModel:
     here = engine.device.fingerprint()
-    plan: Schedule = fusion.schedule()
+    plan: LaunchPlan = fusion.schedule()
     if not direct:
         plan, _ = pick_variants(plan, engine.device.target, here, None, "contract")
     compiler = process_compiler()

@@ -29,9 +29,9 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.recording import read_recording
 from tunegrad.search import (
     CostModel,
-    Facts,
     Lessons,
     Recording,
+    ScheduleFeatures,
     TrialLog,
     ranking_accuracy,
     tree_features,
@@ -68,7 +68,7 @@ def rows_of(recording: Recording, kernel: Kernel) -> list[Row]:
     for t in recording.trials:
         if t.measurement.ran and t.program_hash not in found:
             decisions = {recording.questions[q].name: float(choice) for q, choice in t.paths[0]}
-            facts = Facts.named(tree_features(space.tree(Schedule.parse(t.actions))))
+            facts = ScheduleFeatures.named(tree_features(space.tree(Schedule.parse(t.actions))))
             found[t.program_hash] = Row(decisions, facts, math.log(t.measurement.seconds))
     return list(found.values())
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret_kernel import interpret
 
@@ -156,7 +156,7 @@ def encoder_layer(x: Node, heads: int, hidden: int) -> Node:
     return layer_norm(add(linear(gelu(linear(x, "ffn1", hidden)), "ffn2", width), x), "ln2")
 
 
-def run_schedule(s: Schedule, inputs: dict[str, Array]) -> list[Array]:
+def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
     """The outputs of a schedule, each kernel run by the interpreter."""
     memory: dict[int, Array] = {}
     for b in s.buffers:

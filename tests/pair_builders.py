@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir.dtypes import BF16, DType
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import prepared
@@ -61,7 +61,7 @@ def conv(channels: int, filters: int, stride: int) -> Case:
     return Case(made, {"a": _bits(image), "b": _bits(taps)})
 
 
-def paired(case: Case) -> Schedule:
+def paired(case: Case) -> LaunchPlan:
     """The kernels that make pairs and multiply them, as for a CPU that can."""
     return schedule(prepared((case.output.node,), "bf16-dot", DOT))
 

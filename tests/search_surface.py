@@ -16,7 +16,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Load
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
-from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
+from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.opts.actions import Tile, Unroll
 from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, gp_missing, searcher_names
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
@@ -36,7 +36,7 @@ SEARCHERS = tuple(
 class SurfaceSpace:
     """``sizes`` maps a decision to how many options it has.
 
-    Decision ``extra`` is asked only where ``gate`` is 1.
+    SpaceDecision ``extra`` is asked only where ``gate`` is 1.
 
     ``illegal`` pairs of (decision, choice) never go together. Choice 0 is the default of every
     decision.
@@ -54,7 +54,7 @@ class SurfaceSpace:
             if name == "extra" and taken.get("gate") != 1:
                 continue
             taken[name] = chooser.choose(name, range(n), 0)
-            trace.append(Decision(name, taken[name], n, 0))
+            trace.append(SpaceDecision(name, taken[name], n, 0))
         for a, b in self.illegal:
             if taken.get(a[0]) == a[1] and taken.get(b[0]) == b[1]:
                 raise IllegalAction(f"{a} and {b} do not go together")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.kernel import Kernel
 
@@ -73,7 +73,7 @@ class Conv:
         w = rng.standard_normal((self.outputs, self.channels, 3, 3), dtype=np.float32)
         return w, rng.standard_normal(self.outputs, dtype=np.float32)
 
-    def plan(self) -> Schedule:
+    def plan(self) -> LaunchPlan:
         """The convolution as one launch."""
         given = {name: Tensor.input(name, a.shape) for name, a in self.inputs.items()}
         if self.last:
@@ -96,20 +96,20 @@ def constant(*shape: int, seed: int = 0) -> Tensor:
     )
 
 
-def only(y: Tensor) -> Schedule:
+def only(y: Tensor) -> LaunchPlan:
     """A tensor that is one kernel, as a schedule."""
     made = schedule(fold_constants((y.node,)))
     assert len(made.launches) == 1, made
     return made
 
 
-def kernel_of(plan: Schedule) -> Kernel:
+def kernel_of(plan: LaunchPlan) -> Kernel:
     """The kernel of a schedule of one launch."""
     (launch,) = plan.launches
     return launch.kernel
 
 
-def ran(plan: Schedule, inputs: dict[str, Array], *, as_float64: bool = False) -> Array:
+def ran(plan: LaunchPlan, inputs: dict[str, Array], *, as_float64: bool = False) -> Array:
     """The output of a schedule, each kernel run by the interpreter; all in float64 where there is
     one launch.
     """

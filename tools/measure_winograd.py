@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tools.numerics_page import write_table
 from tunegrad.compiling.artifact import Compiler
-from tunegrad.config import default_threads
+from tunegrad.config import allowed_threads
 from tunegrad.devices import Engine, host_device
 from tunegrad.frontend import Tensor
 from tunegrad.inference import LoadedModel, compiled_choice
@@ -93,7 +93,7 @@ def results(x: Array, w: Array, engine: Engine, compiler: Compiler) -> dict[str,
 def errors(shape: Shape, seeds: int = SEEDS) -> dict[str, float]:
     """The worst error of every variant over some seeds."""
     compiler, worst = Compiler(), dict[str, float]()
-    with host_device(default_threads()).open() as engine:
+    with host_device(allowed_threads()).open() as engine:
         for seed in range(seeds):
             x, w = data(shape, seed)
             wanted = reference(x, w)

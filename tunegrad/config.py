@@ -52,6 +52,7 @@ __all__ = [
     "Searcher",
     "TuneDefaults",
     "TuneSettings",
+    "allowed_threads",
     "build_model",
     "cache_dir",
     "check_numerics",
@@ -60,7 +61,6 @@ __all__ = [
     "config_names",
     "configs_dir",
     "default_store",
-    "default_threads",
     "import_builder",
     "parse_budget",
     "resolve_model",
@@ -230,7 +230,7 @@ def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     return (Path(home) if home else Path.home()) / below_home
 
 
-def default_threads(environ: Mapping[str, str] = os.environ) -> int:
+def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:
     """The CPUs this process may run on, capped by ``$TUNEGRAD_THREADS``."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     cap = environ.get("TUNEGRAD_THREADS", "")
@@ -436,7 +436,7 @@ def resolve_settings(
     settings = TuneSettings(
         model=specs[0],
         device=settled("device", device, DEFAULT_DEVICE),
-        threads=default_threads(environ) if chosen_threads is None else chosen_threads,
+        threads=allowed_threads(environ) if chosen_threads is None else chosen_threads,
         budget_s=_settle_budget(budget, specs),
         searcher=check_searcher(settled("searcher", searcher, "portfolio")),
         store=default_store(environ) if store is None else Path(store).expanduser(),

@@ -29,11 +29,11 @@ from tunegrad import devices
 from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import (
     Numerics,
+    allowed_threads,
     build_model,
     cache_dir,
     check_numerics,
     default_store,
-    default_threads,
     resolve_model,
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
@@ -46,7 +46,7 @@ from tunegrad.ir import fusion, graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.planning.plan import plan_schedule, prepared
+from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.reports import LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
@@ -239,7 +239,7 @@ class LoadedModel:
         self,
         name: str,
         inputs: Sequence[Argument],
-        plan: fusion.Schedule,
+        plan: fusion.LaunchPlan,
         chosen: Mapping[str, tuple[Choice, Code]],
         engine: Engine,
         store: str = "",
@@ -462,14 +462,14 @@ def _load(
     check_numerics(numerics)
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
-    opened = devices.open(device, default_threads() if threads is None else threads)
+    opened = devices.open(device, allowed_threads() if threads is None else threads)
     with _open(
         store
     ) as stored:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here, target = opened.fingerprint(numerics), opened.target
         nodes = prepared(tuple(t.node for t in outputs), numerics, target)
-        plan = plan_schedule(nodes, target, here, stored, numerics).plan
+        plan = plan_launches(nodes, target, here, stored, numerics).plan
         engine = _engine(opened)
         chosen = {
             key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
@@ -537,9 +537,9 @@ def _plan_bytes() -> int:
 
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
-    engine = _engine(devices.host_device(default_threads()))
+    engine = _engine(devices.host_device(allowed_threads()))
     here, target = engine.device.fingerprint(), engine.device.target
-    plan = plan_schedule(prepared(nodes, "contract", target), target, here, None, "contract").plan
+    plan = plan_launches(prepared(nodes, "contract", target), target, here, None, "contract").plan
     codes = {
         key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()

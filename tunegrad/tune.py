@@ -22,11 +22,11 @@ from tunegrad.config import (
     Numerics,
     Searcher,
     TuneSettings,
+    allowed_threads,
     check_numerics,
     check_searcher,
     check_settings,
     default_store,
-    default_threads,
     parse_budget,
     resolve_settings,
 )
@@ -156,7 +156,7 @@ def tune_callable(
     settings = TuneSettings(
         model=ModelSpec("function", "", source="a function"),
         device=device,
-        threads=default_threads() if threads is None else threads,
+        threads=allowed_threads() if threads is None else threads,
         budget_s=parse_budget(budget_s),
         searcher=check_searcher(searcher),
         store=default_store() if store is None else Path(store).expanduser(),

@@ -122,7 +122,7 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
 
 def test_crash_in_the_background_is_compiled_once_more_after_what_was_begun_since(device, good):
     first = device.begin_compile(candidates("dies", "good"))
-    device.settle()
+    device.wait_idle()
     second = device.begin_compile(candidates("good"))
     crashed, fine = first.wait()
     assert (crashed.measurement.status, crashed.measurement.attempts) == (Status.CRASHED, 2)

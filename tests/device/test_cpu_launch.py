@@ -12,7 +12,7 @@ from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import assembly, compile_llvm
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
+from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
 TARGET = host_target(2)
@@ -167,7 +167,7 @@ def test_launch_mixes_thread_counts(team):
         Launch(pair.address, both.address, threads=2),
         Launch(alone.address, single.address, threads=1),
     ]
-    team.run_plan(Plan(entries * 50))
+    team.run_plan(LaunchTable(entries * 50))
     assert b.array("i64").tolist() == [25000, 25000]
     assert y.array("f32").tolist() == [1.0] * 64
     pair.close()
@@ -233,7 +233,7 @@ def test_clock_agrees_with_the_wall_around_it(team):
 def test_plan_times_every_entry(team):
     table = _table(Buffer(256), Buffer(256))
     with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
-        plan = Plan([Launch(kernel.address, table.address)] * 3)
+        plan = LaunchTable([Launch(kernel.address, table.address)] * 3)
         totals, each = team.time_plan(plan, 4, each=True)
     assert len(totals) == 4
     assert len(each) == 3
@@ -241,8 +241,8 @@ def test_plan_times_every_entry(team):
 
 
 def test_empty_plan_runs(team):
-    team.run_plan(Plan([]))
-    assert len(team.time_plan(Plan([]), 2)[0]) == 2
+    team.run_plan(LaunchTable([]))
+    assert len(team.time_plan(LaunchTable([]), 2)[0]) == 2
 
 
 def test_assembly_shows_the_kernel():
@@ -268,7 +268,7 @@ def test_plan_is_timed_cold_too(team):
     x, y = Buffer(4 * 64), Buffer(4 * 64)
     table = _table(x, y)
     with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
-        plan = Plan([Launch(kernel.address, table.address)])
+        plan = LaunchTable([Launch(kernel.address, table.address)])
         totals, _ = team.time_plan(plan, 3, [(x.address, x.nbytes), (y.address, y.nbytes)])
     assert len(totals) == 3
     assert min(totals) > 0

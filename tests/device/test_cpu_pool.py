@@ -160,9 +160,9 @@ def test_second_start_while_one_is_under_way_is_refused(pool):
 
 
 def test_settled_pool_has_nothing_under_way_and_the_endings_are_kept(pool):
-    pool.settle()
+    pool.wait_idle()
     started = pool.start(slow_answer, [(1,), (2,)], 5.0)
-    pool.settle()
+    pool.wait_idle()
     assert pool.call(answer, 3, limit_s=5.0) == Finished(6)
     assert started.wait() == [Finished(2), Finished(4)]
 

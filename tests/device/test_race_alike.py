@@ -6,7 +6,7 @@ import pytest
 
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
-from tunegrad.devices import DeviceMeasurer, default_threads, host_device
+from tunegrad.devices import DeviceMeasurer, host_device, usable_cores
 from tunegrad.errors import CandidateFailure
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
@@ -29,7 +29,7 @@ def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
 def test_of_races_of_a_program_against_itself_one_in_twenty_is_won_at_most_on_this_machine(
     cache: Cache,
 ) -> None:
-    here, promoted = host_device(default_threads()), 0
+    here, promoted = host_device(usable_cores()), 0
     kernels = [
         kernel for kernel, _ in workload_of_spec(resolve_model("resnet")).plan.kernels().values()
     ]

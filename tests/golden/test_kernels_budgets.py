@@ -30,7 +30,7 @@ from tunegrad.frontend import Model
 from tunegrad.ir import graph as g
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.models import encoder_layer as encoder_model
 from tunegrad.models import mlp, resnet18, resnet50
@@ -47,7 +47,7 @@ class Cost:
     flops: int
 
     @staticmethod
-    def of(plan: Schedule) -> Cost:
+    def of(plan: LaunchPlan) -> Cost:
         kernels = [x.kernel for x in plan.launches]
         return Cost(
             len(kernels), sum(k.unique_bytes for k in kernels), sum(k.flops for k in kernels)

@@ -33,7 +33,7 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import LAST, ROWS, Schedule, blocked, schedule
+from tunegrad.ir.fusion import LAST, ROWS, LaunchPlan, blocked, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.models import resnet50
 
@@ -169,7 +169,7 @@ def test_kernels_of_a_model_compute_the_model(build: Callable[[], Node]) -> None
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))
 
 
-def names(plan: Schedule) -> list[str]:
+def names(plan: LaunchPlan) -> list[str]:
     return [launch.name for launch in plan.launches]
 
 
@@ -257,7 +257,7 @@ def test_kernels_of_ten_times_the_nodes_take_ten_times_the_work() -> None:
     schedule((long_chain(300, 0.25),))  # what is remembered from the first call on is not counted
     short, long = long_chain(300, 2.0), long_chain(3_000, 4.0)
     assert len(g.topological((long,))) > 7_000
-    plans: list[Schedule] = []
+    plans: list[LaunchPlan] = []
     few = calls_of(lambda: plans.append(schedule((short,))))
     many = calls_of(lambda: plans.append(schedule((long,))))
     assert few > 10_000

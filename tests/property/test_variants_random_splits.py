@@ -16,7 +16,7 @@ from variant_builders import kernel_of, only
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, F64, I32, DType
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.variants import Split, split
 from tunegrad.ir.verify_kernel import verify_kernel
@@ -52,7 +52,7 @@ class Fold:
             n: a.astype(np.float32 if self.dtype == F32 else np.float64) for n, a in draw.items()
         }
 
-    def plan(self) -> Schedule:
+    def plan(self) -> LaunchPlan:
         given = {n: Tensor.input(n, a.shape, self.dtype) for n, a in self.inputs.items()}
         x = given["x"]
         if self.term == "square":
@@ -100,7 +100,7 @@ def folds(draw: st.DrawFn) -> Fold:
     )  # fmt: skip
 
 
-def flat(plan: Schedule, inputs: dict[str, Array]) -> list[Array]:
+def flat(plan: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
     """The memory of the parameters of a schedule's only launch; the output's is left empty."""
     (launch,) = plan.launches
     made = []

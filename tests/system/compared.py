@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunegrad.errors import CandidateFailure
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.tuning.grounds import PlanTrack
 from tunegrad.tuning.race import FAULTS, Pair
 
-Compare = Callable[[Schedule, Schedule], tuple[list[float], list[float]]]
+Compare = Callable[[LaunchPlan, LaunchPlan], tuple[list[float], list[float]]]
 
 
 @dataclass
@@ -20,23 +20,26 @@ class Compared:
     """A ``race.Track`` of plans; who raises what is no fault of a race can not be made."""
 
     compare: Compare
-    blamed: Callable[[str, Schedule, CandidateFailure], None]
+    blamed: Callable[[str, LaunchPlan, CandidateFailure], None]
     most: int = 8
 
     def ready(
-        self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]]
+        self, stands: Mapping[str, LaunchPlan], lineups: Sequence[Mapping[str, LaunchPlan]]
     ) -> None:
         pass
 
     def turns(
-        self, stands: Mapping[str, Schedule], lineups: Sequence[Mapping[str, Schedule]], rounds: int
+        self,
+        stands: Mapping[str, LaunchPlan],
+        lineups: Sequence[Mapping[str, LaunchPlan]],
+        rounds: int,
     ) -> list[dict[str, Pair]]:
         return [
             {key: p for key, plan in x.items() if (p := self._pair(stands[key], plan))}
             for x in lineups
         ]
 
-    def _pair(self, stands: Schedule, plan: Schedule) -> Pair | None:
+    def _pair(self, stands: LaunchPlan, plan: LaunchPlan) -> Pair | None:
         try:
             return self.compare(stands, plan)
         except FAULTS:
@@ -47,7 +50,7 @@ class Compared:
     def fresh(self) -> None:
         pass
 
-    def blame(self, key: str, alternative: Schedule, failure: CandidateFailure) -> None:
+    def blame(self, key: str, alternative: LaunchPlan, failure: CandidateFailure) -> None:
         self.blamed(key, alternative, failure)
 
 

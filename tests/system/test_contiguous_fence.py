@@ -19,7 +19,7 @@ from tunegrad.db import open_store
 from tunegrad.errors import IllegalAction, ShapeError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.print_graph import print_graph
@@ -51,11 +51,11 @@ def fenced(**asked: Any) -> Callable[[Tensor], Tensor]:
     return function
 
 
-def plan_of(function: Callable[[Tensor], Tensor]) -> Schedule:
+def plan_of(function: Callable[[Tensor], Tensor]) -> LaunchPlan:
     return schedule(fold_constants((function(Tensor.input("x", X.shape)).node,)))
 
 
-def temps(plan: Schedule) -> list[Layout]:
+def temps(plan: LaunchPlan) -> list[Layout]:
     return [b.layout for b in plan.buffers if b.role == "temp"]
 
 

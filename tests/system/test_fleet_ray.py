@@ -255,7 +255,7 @@ def another_kind(monkeypatch):
 def noted(monkeypatch):
     """What machines are asked from now on, and in races of schedules, which have no deadline."""
     names, in_races = [], []
-    call, settle = FleetBench._call, Schedules.settle
+    call, settle = FleetBench._call, Schedules.promote_proved
 
     def noting(self, method, arguments, *more):
         names.append(arguments[0] if method == "run" else method)
@@ -267,7 +267,7 @@ def noted(monkeypatch):
         in_races.extend(names[before:])
 
     monkeypatch.setattr(FleetBench, "_call", noting)
-    monkeypatch.setattr(Schedules, "settle", settled)
+    monkeypatch.setattr(Schedules, "promote_proved", settled)
     return names, in_races
 
 

@@ -24,13 +24,13 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
-from tunegrad.ir.fusion import LAST, ROWS, Images, Schedule, blocked
+from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
 from tunegrad.ir.kernel import Kernel
 from tunegrad.planning.plan import (
     image_forms,
     images_key,
     images_text,
-    plan_schedule,
+    plan_launches,
     stored_images,
 )
 from tunegrad.trial import Fingerprint, Status
@@ -38,7 +38,7 @@ from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
 from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.grounds import Grounds
-from tunegrad.tuning.images import settle_images
+from tunegrad.tuning.images import choose_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.tracks import least_s
@@ -66,18 +66,18 @@ FUSION = WORK.fusion
 KEY = images_key(FUSION)
 
 
-def plan(images: Images) -> Schedule:
+def plan(images: Images) -> LaunchPlan:
     return FUSION.storing(images).schedule()
 
 
-def keys(p: Schedule) -> set[str]:
+def keys(p: LaunchPlan) -> set[str]:
     return {x.kernel.key for x in p.launches}
 
 
-def winning(images: Images) -> Callable[[Schedule, Schedule], Samples]:
+def winning(images: Images) -> Callable[[LaunchPlan, LaunchPlan], Samples]:
     """A contest that a form wins."""
 
-    def compare(first: Schedule, other: Schedule) -> Samples:
+    def compare(first: LaunchPlan, other: LaunchPlan) -> Samples:
         times = [1.0 if keys(p) == keys(plan(images)) else 2.0 for p in (first, other)]
         return tuple([t + 1e-6 * i for i in range(12)] for t in times)  # type: ignore[return-value]
 
@@ -113,7 +113,7 @@ def settled(
     fusion: Any = FUSION,
 ) -> Images:
     grounds = Grounds(TARGET, here(), store, "s1", "contract", measure, track_of(compare), tell)
-    return settle_images(fusion, grounds, deadline_s)
+    return choose_images(fusion, grounds, deadline_s)
 
 
 @pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)
@@ -227,7 +227,7 @@ def test_a_stored_form_changes_the_kernels_of_a_loaded_model_and_not_its_results
     assert {r.key for r in model.report()} != {r.key for r in rules.report()}
     np.testing.assert_allclose(model(X), rules(X), rtol=1e-4, atol=1e-4)
     with open_store(path) as store:
-        planned = plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "strict")
+        planned = plan_launches(FUSION.drafts.targets, TARGET, here(), store, "strict")
     assert planned.images == images
 
 
@@ -237,7 +237,7 @@ def test_a_stored_choice_that_names_no_other_form_leaves_channels_last(
 ) -> None:
     with open_store(stored(tmp_path / "i.db", choice)) as store:
         assert (
-            plan_schedule(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
+            plan_launches(FUSION.drafts.targets, TARGET, here(), store, "contract").images == LAST
         )
 
 
@@ -261,7 +261,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
     settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
-    monkeypatch.setattr(deciding, "settle_plan", lambda *_: frozenset())
+    monkeypatch.setattr(deciding, "choose_cuts", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
     monkeypatch.setattr(
         Deciding, "_track", lambda _self, _work, blamed: Compared(winning(BLOCKS), blamed)
@@ -278,7 +278,7 @@ def test_a_small_budget_leaves_the_images_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
-    monkeypatch.setattr(deciding, "settle_images", never)
+    monkeypatch.setattr(deciding, "choose_images", never)
     report = run_session(
         TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, []
     )

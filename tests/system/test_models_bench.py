@@ -25,7 +25,7 @@ from tunegrad.tuning.models import LocalBench, Models
 from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.race import Choice, race
 from tunegrad.tuning.schedules import Schedules
-from tunegrad.tuning.variants import rivals_of, settle_variants
+from tunegrad.tuning.variants import choose_variants, rivals_of
 from tunegrad.tuning.workload import KernelUse, Workload
 
 TARGET = host_target(THREADS)
@@ -199,7 +199,7 @@ def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -
         workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3)
     )
     with bench_here(planted_variants.HOOKS) as bench:
-        picks = settle_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
+        picks = choose_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
     assert "winograd2" not in picks.values()
     rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
     failed = [d for d in rows if d.status is not Status.OK]
@@ -220,7 +220,7 @@ def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(
     (actions,) = planted_variants.other(use.kernel, TARGET, 1)
     with bench_here(planted_variants.OTHERS) as bench:
         models = Models(store, TARGET, here(), bench)
-        settle_variants(
+        choose_variants(
             rivals, {use.key: actions}, models, "s1", lambda k, a, _: voided.append((k, a))
         )
     assert voided == [(use.key, actions)]

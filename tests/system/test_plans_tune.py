@@ -24,15 +24,15 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
-from tunegrad.ir.fusion import Alternative, Alternatives, Schedule
+from tunegrad.ir.fusion import Alternative, Alternatives, LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.plan import RULES, plan_schedule, stored_toggles
+from tunegrad.planning.plan import RULES, plan_launches, stored_toggles
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding, plans
 from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.grounds import Grounds
-from tunegrad.tuning.plans import settle_plan
+from tunegrad.tuning.plans import choose_cuts
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -68,21 +68,21 @@ def seconds(
     return lambda kernels: {k.key: special.get(k.key, 1.0) for k in kernels}
 
 
-def faster(fast: Callable[[Schedule], bool]) -> Callable[[Schedule, Schedule], Samples]:
+def faster(fast: Callable[[LaunchPlan], bool]) -> Callable[[LaunchPlan, LaunchPlan], Samples]:
     """A contest that the plans win for which ``fast`` holds."""
 
-    def compare(plan: Schedule, other: Schedule) -> Samples:
+    def compare(plan: LaunchPlan, other: LaunchPlan) -> Samples:
         times = [1.0 if fast(p) else 2.0 for p in (plan, other)]
         return tuple([t + 1e-6 * i for i in range(12)] for t in times)  # type: ignore[return-value]
 
     return compare
 
 
-def keys(plan: Schedule) -> set[str]:
+def keys(plan: LaunchPlan) -> set[str]:
     return {x.kernel.key for x in plan.launches}
 
 
-def has(alternative: Alternative) -> Callable[[Schedule], bool]:
+def has(alternative: Alternative) -> Callable[[LaunchPlan], bool]:
     wanted = {k.key for k in alternative.after}
     return lambda plan: wanted <= keys(plan)
 
@@ -103,7 +103,7 @@ def settled(
     grounds = Grounds(
         host_target(THREADS), here(), store, "s1", "contract", measure, track_of(compare), tell
     )
-    return settle_plan(FUSION, grounds, deadline_s)
+    return choose_cuts(FUSION, grounds, deadline_s)
 
 
 @pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])
@@ -191,9 +191,9 @@ def test_what_a_file_promoted_is_measured_here_and_loses_where_it_is_slower(stor
     assert stored_toggles(FUSION, here(), store) == ALTERNATIVES.toggles([claimed.edge])
     # Its parts are slower than the rules', which alone would leave it untried.
     rules = [x.kernel for x in FUSION.schedule().launches]
-    asked: list[Schedule] = []
+    asked: list[LaunchPlan] = []
 
-    def compare(plan: Schedule, other: Schedule) -> Samples:
+    def compare(plan: LaunchPlan, other: LaunchPlan) -> Samples:
         asked.append(other)
         return faster(lambda p: keys(p) == keys(FUSION.schedule()))(plan, other)
 
@@ -267,7 +267,7 @@ def test_a_stored_choice_that_names_no_edge_leaves_the_rules_plan(
 ) -> None:
     path = decided(tmp_path / "g.db", by_name("store_exp"), choice)
     with open_store(path) as store:
-        planned = plan_schedule(
+        planned = plan_launches(
             FUSION.drafts.targets, host_target(THREADS), here(), store, "contract"
         )
     assert (planned.toggles, planned.plan) == (frozenset(), FUSION.schedule())
@@ -309,7 +309,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
 def test_a_small_budget_leaves_the_edges_alone(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deciding, "settle_plan", never)
+    monkeypatch.setattr(deciding, "choose_cuts", never)
     report = run_session(replace(settings, budget_s=0.3), WORK, [])
     assert {r.key for r in report.rows} == keys(FUSION.schedule())
 
@@ -325,7 +325,7 @@ def test_an_interrupt_while_edges_are_decided_keeps_the_rules_plan(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
-    monkeypatch.setattr(deciding, "settle_plan", interrupted)
+    monkeypatch.setattr(deciding, "choose_cuts", interrupted)
     report = run_session(settings, WORK, [])
     assert report.interrupted
     assert {r.key for r in report.rows} == keys(FUSION.schedule())

@@ -32,7 +32,7 @@ from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.models import Models
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.variants import rivals_of, settle_variants
+from tunegrad.tuning.variants import choose_variants, rivals_of
 from tunegrad.tuning.workload import Workload, workload_of_function
 
 BUDGET_S = 2.0
@@ -215,7 +215,7 @@ def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
     rivals = rivals_of(workload(), here(), store, measure)
     with bench_here() as bench:
         models = Models(store, host_target(THREADS), here(), bench)
-        return settle_variants(rivals, {}, models, "s1", never_void, **more)
+        return choose_variants(rivals, {}, models, "s1", never_void, **more)
 
 
 @pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
@@ -339,7 +339,7 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
     place = here(numerics)
     rivals = rivals_of(work, place, store, measure, numerics)
     with bench_here() as bench:
-        picks = settle_variants(
+        picks = choose_variants(
             rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void
         )
     (row,) = store.decisions(kernel.key, place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.config import TuneSettings, default_store, default_threads, resolve_settings
+from tunegrad.config import TuneSettings, allowed_threads, default_store, resolve_settings
 from tunegrad.errors import ConfigError, ModelError
 
 FILE = """
@@ -114,19 +114,19 @@ def test_default_store_follows_the_environment(environ: dict[str, str], path: st
     assert default_store(environ) == Path(path)
 
 
-def test_default_threads_are_the_cpus_of_this_process() -> None:
-    assert default_threads({}) == len(os.sched_getaffinity(0))
+def test_allowed_threads_are_the_cpus_of_this_process() -> None:
+    assert allowed_threads({}) == len(os.sched_getaffinity(0))
 
 
-def test_default_threads_are_capped_by_the_environment() -> None:
-    assert default_threads({"TUNEGRAD_THREADS": "1"}) == 1
-    assert default_threads({"TUNEGRAD_THREADS": "100000"}) == default_threads({})
+def test_allowed_threads_are_capped_by_the_environment() -> None:
+    assert allowed_threads({"TUNEGRAD_THREADS": "1"}) == 1
+    assert allowed_threads({"TUNEGRAD_THREADS": "100000"}) == allowed_threads({})
 
 
 @pytest.mark.parametrize("cap", ["0", "-1", "many", "1.5"])
 def test_bad_thread_cap_is_a_config_error(cap: str) -> None:
     with pytest.raises(ConfigError, match="is not a positive whole number"):
-        default_threads({"TUNEGRAD_THREADS": cap})
+        allowed_threads({"TUNEGRAD_THREADS": cap})
 
 
 def test_limits_of_a_search_come_from_the_file_and_arguments_beat_it(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from tunegrad.devices.host import facts as host
 from tunegrad.devices.host.facts import (
     cpu_limit,
     cpu_quota,
-    default_threads,
     fingerprint,
     host_target,
+    usable_cores,
 )
 from tunegrad.devices.host.processor import UNKNOWN, Processor
 from tunegrad.errors import DeviceError
@@ -38,7 +38,7 @@ def test_host_target_has_sane_facts():
     assert target.kind == "cpu"
     assert target.vector_bytes in (16, 32, 64)
     assert 0 < target.l1_bytes < target.l2_bytes <= target.l3_bytes
-    assert target.threads == default_threads() >= 1
+    assert target.threads == usable_cores() >= 1
 
 
 def test_no_threads_is_refused():

@@ -12,7 +12,7 @@ from search_surface import MACHINE
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
 from tunegrad.devices import Limits, host_device
 from tunegrad.errors import DeviceError, InternalError, OutOfResources
-from tunegrad.ir.fusion import Schedule as Plan
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.opts import Schedule
 from tunegrad.trial import Fingerprint, Policy
 from tunegrad.tuning.fleet import (
@@ -430,7 +430,9 @@ class Lacking(Echo):
 
 def test_fleet_that_can_not_keep_the_parts_of_a_model_says_so():
     _, dispatcher, said = fleet(SimulatedMachine(Lacking(), lambda _: 0.0))
-    model = SimpleNamespace(name="m", graph=(), plan=Plan((), (), (), ()), inputs=(), actions={})
+    model = SimpleNamespace(
+        name="m", graph=(), plan=LaunchPlan((), (), (), ()), inputs=(), actions={}
+    )
     with pytest.raises(OutOfResources, match="m0: it can not keep 0 bytes of constants"):
         FleetBench(dispatcher).latencies(model, 3)
     assert said == []

@@ -25,11 +25,11 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32, I64
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import Node
 
 
-def checked(*outputs: Node, **inputs: Array) -> Schedule:
+def checked(*outputs: Node, **inputs: Array) -> LaunchPlan:
     """The schedule, after its result has been compared with the graph's."""
     plan = schedule(outputs)
     rng = np.random.default_rng(0)
@@ -190,7 +190,7 @@ def test_graph_schedule_breaks_long_chains() -> None:
     assert all(len(launch.kernel.text) < 10_000 for launch in checked(y).launches)
 
 
-def plan_of_two() -> Schedule:
+def plan_of_two() -> LaunchPlan:
     return schedule((matmul(matmul(tensor("a", 4, 5), tensor("b", 5, 6)), tensor("c", 6, 3)),))
 
 

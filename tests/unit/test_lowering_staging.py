@@ -14,7 +14,7 @@ from tests.property.test_schedules_agree import assert_agrees
 from tunegrad.ir.looptree import Staged
 from tunegrad.ir.program import Barrier, Load, Store, walk
 from tunegrad.opts import Schedule, Space
-from tunegrad.opts.staging import copy_plan, needed_loops
+from tunegrad.opts.staging import needed_loops, staged_copy
 
 CONV = conv3x3(3, 8, 10)
 BANDS = "tile(axis=y, size=4)"
@@ -158,7 +158,7 @@ def test_lowering_needed_loops_put_registers_last():
 
 def test_lowering_copy_plan_says_where_it_comes_from():
     tree = Space(replace(CONV, name="c"), AVX512).tree(Schedule.parse(BANDS))
-    plan = copy_plan(tree, Staged("X", "y0"))
+    plan = staged_copy(tree, Staged("X", "y0"))
     assert plan.variables == (("X.y0.d0", 6), ("X.y0.d1", 12), ("X.y0.d2", 3))
     assert str(plan.read) == "36*r+3*s+3*x+36*y1+c" or str(plan.read) == "c+36*r+3*s+3*x+36*y1"
     assert str(plan.valid) == "1<=X.y0.d0+4*y0<11&1<=X.y0.d1<11"

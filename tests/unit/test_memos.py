@@ -18,7 +18,7 @@ from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, loop_tree
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.opts import DefaultChooser, Schedule, Space
 from tunegrad.opts.actions import Stage
-from tunegrad.opts.staging import check_copy, copy_plan
+from tunegrad.opts.staging import check_copy, staged_copy
 from tunegrad.search import CostModel, tree_features
 from tunegrad.search.tree_features import _accesses, _touched
 
@@ -131,8 +131,8 @@ def test_copy_is_legal_where_its_plan_can_be_made() -> None:
     wrong += [replace(c, param="p9") for c in copies] + [Staged("p1", "load")]
     for staged in (*copies, *wrong):
         grown = replace(tree, staged=(staged,))
-        assert refusal(check_copy, grown, staged) == refusal(copy_plan, grown, staged)
-        assert (refusal(copy_plan, grown, staged) is None) == (staged in copies)
+        assert refusal(check_copy, grown, staged) == refusal(staged_copy, grown, staged)
+        assert (refusal(staged_copy, grown, staged) is None) == (staged in copies)
 
 
 def test_bytes_touched_are_those_of_the_loops_together() -> None:

@@ -12,7 +12,7 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node, topological
 from tunegrad.ir.graph_reference import flat, graph_in_float64, unflat
 from tunegrad.runtime import Argument
-from tunegrad.tuning.models.expected import Expected, Facts, Judge, evaluated
+from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated
 from tunegrad.tuning.models.inputs import SETS, drawn
 
 RNG = np.random.default_rng(0)
@@ -92,12 +92,12 @@ def test_poison_is_never_right(poison: float) -> None:
     values = np.ones(8)
     got = values.copy()
     got[2] = poison
-    assert Expected.of(values, values, F32, Facts()).fault(got)
+    assert Expected.of(values, values, F32, ToleranceTerms()).fault(got)
 
 
 def test_where_a_model_is_not_finite_nothing_finite_is_right() -> None:
     values = np.array([1.0, np.nan, np.inf, 2.0])
-    expected = Expected.of(values, values, F32, Facts())
+    expected = Expected.of(values, values, F32, ToleranceTerms())
     assert expected.fault(values) == ""
     assert expected.fault(np.array([1.0, 0.0, np.inf, 2.0]))
 
@@ -107,8 +107,8 @@ def test_integers_of_integers_are_exact_and_those_behind_floats_may_tip_over() -
     off = values.copy()
     off[5] += 1
     exact, behind = (
-        Expected.of(values, values, I32, Facts(floats=False)),
-        Expected.of(values, values, I32, Facts()),
+        Expected.of(values, values, I32, ToleranceTerms(floats=False)),
+        Expected.of(values, values, I32, ToleranceTerms()),
     )
     assert exact.fault(off)
     assert behind.fault(off) == ""
@@ -118,7 +118,7 @@ def test_integers_of_integers_are_exact_and_those_behind_floats_may_tip_over() -
 
 def test_of_a_sum_that_numpy_has_exactly_a_rounding_is_allowed() -> None:
     values = np.array([1000.0])
-    expected = Expected.of(values, values, F32, Facts(terms=1 << 20))
+    expected = Expected.of(values, values, F32, ToleranceTerms(terms=1 << 20))
     assert expected.fault(values * (1 + 2.0**-15)) == ""
     assert expected.fault(values * (1 + 2.0**-12))
 

@@ -15,7 +15,7 @@ import pytest
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, dtype_of
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.index import ALWAYS, as_index, var
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.program import Pack
@@ -106,7 +106,7 @@ class Engine:
     def bind(self, launches: Sequence[Launch]) -> BoundPlan:
         return Plan(launches)
 
-    def codes(self, plan: Schedule) -> dict[str, Code]:
+    def codes(self, plan: LaunchPlan) -> dict[str, Code]:
         found = {}
         for key, (kernel, _) in plan.kernels().items():
             found[key] = Code(len(self.kernels), tuple(p.name for p in kernel.params))
@@ -135,7 +135,7 @@ class FarEngine(Engine):
         return None
 
 
-def chain(length: int) -> Schedule:
+def chain(length: int) -> LaunchPlan:
     """x + w, again and again, each in a kernel of its own."""
     node, w = g.graph_input("x", (4, 16), F32), g.const(np.full((4, 16), 2, np.float32), F32, "w")
     for _ in range(length):
@@ -143,7 +143,7 @@ def chain(length: int) -> Schedule:
     return schedule((node,))
 
 
-def bound(plan: Schedule, engine: Engine | None = None) -> tuple[Runner, Engine]:
+def bound(plan: LaunchPlan, engine: Engine | None = None) -> tuple[Runner, Engine]:
     engine = engine or Engine()
     return Runner(plan, engine.codes(plan), engine), engine
 

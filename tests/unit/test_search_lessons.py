@@ -12,10 +12,10 @@ from tunegrad.errors import IllegalAction
 from tunegrad.search import (
     CostModel,
     EvolutionarySearcher,
-    Facts,
     Lessons,
     PortfolioSearcher,
     Proposal,
+    ScheduleFeatures,
 )
 
 TAUGHT = Lessons(
@@ -56,7 +56,7 @@ def test_lessons_of_failures_are_to_be_avoided():
 
 def test_facts_are_worked_out_once_and_no_decision_has_their_names():
     space, asked = SurfaceSpace({"x": 3}), []
-    facts = Facts(lambda s: asked.append(s.text) or {"x": 0.5})
+    facts = ScheduleFeatures(lambda s: asked.append(s.text) or {"x": 0.5})
     schedule = space.defaults()[0]
     assert facts.of(schedule) == facts.of(schedule) == {"@x": 0.5, "x": 0}
     assert asked == [schedule.text]
@@ -67,7 +67,11 @@ def test_facts_of_a_schedule_without_any_are_its_decisions():
         raise IllegalAction("it has none")
 
     space = SurfaceSpace({"x": 3})
-    assert Facts(none).of(space.defaults()[0]) == Facts().of(space.defaults()[0]) == {"x": 0}
+    assert (
+        ScheduleFeatures(none).of(space.defaults()[0])
+        == ScheduleFeatures().of(space.defaults()[0])
+        == {"x": 0}
+    )
 
 
 def test_portfolio_hands_lessons_to_its_evolutionary_search():

@@ -64,7 +64,7 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     def broken_off(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Schedules, "settle", broken_off)
+    monkeypatch.setattr(Schedules, "promote_proved", broken_off)
     interrupt, told = Interrupt(), []
     interrupt.requested = asked_for
     site = SimpleNamespace(measurer=None, here=None, target=None, bench=None)

@@ -13,7 +13,7 @@ from kernel_corpus import NAMES, corpus_kernel, kernels_of
 from store_exports import WORLD, promotion, trial
 from stored_decisions import decided
 
-from tunegrad.db import Claim, Contents, Question, Verdict, import_store, key_of, open_store
+from tunegrad.db import Claim, Contents, Finding, Question, import_store, key_of, open_store
 from tunegrad.db.claims import MAX_ACTIONS
 from tunegrad.db.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target
@@ -39,11 +39,11 @@ REGION = "region\nlaunch (0, 1) 0123456789abcdef"
 
 def verdict(
     actions: str, text: str = GEMM.text, machine: Fingerprint = HERE, version: int = SPACE_VERSION
-) -> Verdict:
+) -> Finding:
     return Legality()(Claim(text, machine, version, actions))
 
 
-def chosen(kind: Question, choice: str, text: str) -> Verdict:
+def chosen(kind: Question, choice: str, text: str) -> Finding:
     return Legality()(Claim(text, HERE, SPACE_VERSION, choice, kind))
 
 
@@ -53,7 +53,7 @@ def test_legality_passes_the_default_schedule_of_every_kind_of_kernel(name: str)
         for threads in (1, 2):
             target = host_target(threads)
             (default, *_) = Space(kernel, target).defaults()
-            assert verdict(default.text, kernel.text, fingerprint(target)) == Verdict()
+            assert verdict(default.text, kernel.text, fingerprint(target)) == Finding()
 
 
 def test_legality_names_the_action_that_is_not_legal() -> None:
@@ -66,7 +66,7 @@ def test_legality_names_the_action_that_is_not_legal() -> None:
 def test_legality_is_that_of_the_threads_that_the_row_names() -> None:
     for threads, legal in ((2, False), (4, True)):
         found = verdict("thread(axis=a, count=4)", machine=fingerprint(host_target(threads)))
-        assert (found == Verdict()) is legal, found
+        assert (found == Finding()) is legal, found
 
 
 def test_legality_is_the_same_with_all_numerics() -> None:
@@ -76,30 +76,30 @@ def test_legality_is_the_same_with_all_numerics() -> None:
 @pytest.mark.parametrize("threads", ["", "two", "0", "02", "٢", "1" * 30])
 def test_legality_takes_a_machine_with_odd_threads_for_another(threads: str) -> None:
     odd = Fingerprint(tuple((k, threads if k == "threads" else v) for k, v in HERE.fields))
-    assert verdict(ILLEGAL, machine=odd) == Verdict(unchecked=OTHER_MACHINE)
+    assert verdict(ILLEGAL, machine=odd) == Finding(unchecked=OTHER_MACHINE)
 
 
 def test_legality_does_not_judge_what_other_machines_and_spaces_may_do() -> None:
     other = Fingerprint(tuple((k, "other" if k == "arch" else v) for k, v in HERE.fields))
-    assert verdict(ILLEGAL, machine=other) == Verdict(unchecked=OTHER_MACHINE)
-    assert verdict(ILLEGAL, version=SPACE_VERSION + 1) == Verdict(unchecked=OTHER_SPACE)
+    assert verdict(ILLEGAL, machine=other) == Finding(unchecked=OTHER_MACHINE)
+    assert verdict(ILLEGAL, version=SPACE_VERSION + 1) == Finding(unchecked=OTHER_SPACE)
     assert verdict("no actions", machine=other).fault.startswith("must be a list of actions")
 
 
 def test_legality_of_a_variant_is_that_the_kernel_has_it() -> None:
     (name,) = set(variants_of(CONV)) & {"winograd2"}
-    assert chosen("variant", name, CONV.text) == Verdict()
+    assert chosen("variant", name, CONV.text) == Finding()
     assert chosen("variant", name, GEMM.text).fault.startswith(
         "must be a variant of this kernel: direct"
     )
-    assert chosen("variant", name, REGION) == Verdict(unchecked=NO_KERNEL)
+    assert chosen("variant", name, REGION) == Finding(unchecked=NO_KERNEL)
 
 
 @pytest.mark.parametrize(("kind", "choice"), [("cut", "inline"), ("images", "last")])
 def test_legality_lets_cuts_and_images_be_of_regions_not_kernels(
     kind: Question, choice: str
 ) -> None:
-    assert chosen(kind, choice, REGION) == Verdict()
+    assert chosen(kind, choice, REGION) == Finding()
     assert chosen(kind, choice, GEMM.text).fault == "must be a variant, as the text is a kernel's"
 
 
@@ -111,12 +111,12 @@ def test_legality_knows_no_decision_among_schedules(actions: str) -> None:
 @pytest.mark.parametrize("text", [REGION, GEMM.text + "\n", "kernel\n" * LONGEST_KERNEL])
 def test_legality_can_not_tell_for_a_text_that_is_no_kernels(text: str) -> None:
     for actions in ("", ILLEGAL):
-        assert verdict(actions, text) == Verdict(unchecked=NO_KERNEL)
+        assert verdict(actions, text) == Finding(unchecked=NO_KERNEL)
 
 
 def test_legality_of_a_schedule_that_takes_seconds_to_apply_is_that_it_is_too_long() -> None:
     text = "tile(axis=a, size=1) " + "tile(axis=a0, size=1) " * (MAX_ACTIONS - 1)
-    assert verdict(text) == Verdict()
+    assert verdict(text) == Finding()
     assert verdict(text + "tile(axis=a0, size=1)").fault == "must have at most 256 actions, not 257"
 
 

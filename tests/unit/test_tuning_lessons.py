@@ -15,7 +15,7 @@ from search_surface import trial_log
 from tunegrad.db import key_of, open_store
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.search import Facts, Lessons, Measured, Proposal, tree_features
+from tunegrad.search import Lessons, Measured, Proposal, ScheduleFeatures, tree_features
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning import lessons, searching
 from tunegrad.tuning.account import sessions_since
@@ -52,7 +52,7 @@ def test_lessons_are_facts_and_slowdowns_of_other_kernels(store):
     found = taught(store).lessons(POOL.key)
     space = Space(GEMM, TARGET)
     assert found.rows == tuple(
-        Facts.named(tree_features(space.tree(Schedule.parse(t)))) for t in TEXTS
+        ScheduleFeatures.named(tree_features(space.tree(Schedule.parse(t)))) for t in TEXTS
     )
     assert found.log_s == pytest.approx([math.log(i + 1) for i in range(4)])
 

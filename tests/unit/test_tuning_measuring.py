@@ -13,8 +13,8 @@ from tunegrad.devices import (
     Geometry,
     KernelIO,
     Outcome,
-    default_threads,
     host_device,
+    usable_cores,
 )
 from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement, Policy, Status
@@ -66,7 +66,7 @@ def test_measuring_charges_what_the_workers_did_and_the_rest_as_waiting() -> Non
         Status.OK,
         Status.COMPILE_ERROR,
     ]
-    busy = min(3, default_threads())
+    busy = min(3, usable_cores())
     seconds = costs.seconds
     assert seconds["lowering"] == pytest.approx(1.5 / busy)
     assert seconds["compiling"] == pytest.approx(2.0 / busy)

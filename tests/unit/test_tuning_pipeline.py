@@ -80,10 +80,10 @@ class Device:
     def compile(
         self, candidates: Sequence[Candidate], known: Collection[str]
     ) -> list[CompiledCandidate | Outcome]:
-        self.settle()
+        self.wait_idle()
         return self.begin_compile(candidates, known).wait()
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         if self.under_way is not None:
             self.under_way.wait()
 
@@ -199,7 +199,10 @@ def test_second_batch_compiles_right_after_the_last_candidate_of_the_first(devic
 def test_second_batch_that_is_read_first_waits_for_what_compiles(device, measurer):
     first = measurer.measure(A, schedules(0), math.inf, ())
     second = measurer.measure(B, schedules(1), math.inf, ())
-    device.begin_compile, begin = lambda *a: (device.settle(), begin(*a))[1], device.begin_compile
+    device.begin_compile, begin = (
+        lambda *a: (device.wait_idle(), begin(*a))[1],
+        device.begin_compile,
+    )
     assert len(list(second)) == len(list(first)) == 1
     assert [what for what, *_ in device.log] == [
         "compile",
@@ -232,7 +235,7 @@ def test_priming_waits_for_a_batch_that_compiles_and_the_batch_keeps_its_code(de
 
 def test_settled_means_that_nothing_compiles(device, measurer):
     found = measurer.measure(A, schedules(0), math.inf, ())
-    measurer.settle()
+    measurer.wait_idle()
     assert device.under_way is None
     assert len(list(found)) == 1
 

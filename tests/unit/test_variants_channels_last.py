@@ -11,7 +11,7 @@ import pytest
 from variant_builders import Conv, bound, constant, kernel_of, only, ran
 
 from tunegrad.frontend import Tensor
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.variants import channels_last, parts_of, rewrite, variants_of
 from tunegrad.ir.verify_kernel import verify_kernel
 
@@ -66,7 +66,7 @@ PLANS: dict[str, tuple[Callable[[], Tensor], tuple[int, int]]] = {
 }
 
 
-def data(plan: Schedule) -> dict[str, np.ndarray]:
+def data(plan: LaunchPlan) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(4)
     return {
         plan.buffers[i].name: rng.standard_normal(plan.buffers[i].shape, dtype=np.float32)

@@ -15,7 +15,7 @@ from variant_builders import constant, kernel_of, only, ran
 
 from benchmarks.hand_schedules import AVX512
 from tunegrad.frontend import Tensor
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.variants import exact, parts_of, rewrite, variants_of
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.planning.variants import expected
@@ -25,7 +25,7 @@ SERVER = replace(AVX512, threads=1)
 
 def conv(
     x: tuple[int, ...], w: tuple[int, ...], stride: int = 2, *, last: bool = False, **more: int
-) -> Schedule:
+) -> LaunchPlan:
     """A convolution with bias and relu; ``last``: its output has its channels last."""
     y = Tensor.input("x", x).conv2d(constant(*w), constant(w[0]), stride=stride, **more).relu()
     return only(y.permute(0, 2, 3, 1) if last else y)
@@ -53,7 +53,7 @@ def test_a_first_convolution_has_it() -> None:
     ],
     ids=["channels", "1x1", "groups", "winograd", "outputs", "product"],
 )
-def test_other_kernels_do_not(plan: Schedule) -> None:
+def test_other_kernels_do_not(plan: LaunchPlan) -> None:
     assert "im2col" not in variants_of(kernel_of(plan))
 
 

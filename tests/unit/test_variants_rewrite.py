@@ -12,14 +12,14 @@ from variant_builders import Conv, bound, constant, kernel_of, only, ran
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Schedule, schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, winograd
 from tunegrad.ir.verify_kernel import verify_kernel
 
 BOTH = ["winograd2", "winograd4"]
 
 
-def chain() -> Schedule:
+def chain() -> LaunchPlan:
     """Four launches: the second and the third are one kernel with other weights; the last one's
     input is its residual.
 
@@ -33,7 +33,7 @@ def chain() -> Schedule:
     return schedule(fold_constants((z.node,)))
 
 
-def all_as(plan: Schedule, variant: str) -> Schedule:
+def all_as(plan: LaunchPlan, variant: str) -> LaunchPlan:
     return rewrite(plan, dict.fromkeys(plan.kernels(), variant))
 
 
@@ -90,7 +90,7 @@ def test_weights_that_something_else_reads_are_kept() -> None:
     assert [b.shape for b in made.buffers if b.role == "const"] == [(4, 4, 3, 3), (16, 4, 4)]
 
 
-def all_as_matched(plan: Schedule) -> Schedule:
+def all_as_matched(plan: LaunchPlan) -> LaunchPlan:
     return rewrite(
         plan, {key: "winograd2" for key, (k, _) in plan.kernels().items() if match_conv3x3(k)}
     )

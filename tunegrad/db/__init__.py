@@ -3,7 +3,7 @@
 It knows no search and no hardware.
 """
 
-from tunegrad.db.claims import Claim, Refusal, Verdict, actions_fault
+from tunegrad.db.claims import Claim, Finding, Refusal, actions_fault
 from tunegrad.db.contents import Contents
 from tunegrad.db.diff import DecisionChange, LatencyPair, StoreDiff, WinnerChange, WinnerFacts
 from tunegrad.db.exchange import (
@@ -66,6 +66,7 @@ __all__ = [
     "Difference",
     "Evidence",
     "Exported",
+    "Finding",
     "History",
     "Hit",
     "ImportReport",
@@ -93,7 +94,6 @@ __all__ = [
     "Store",
     "StoreDiff",
     "UnreadText",
-    "Verdict",
     "Why",
     "WinnerChange",
     "WinnerFacts",

@@ -15,8 +15,8 @@ __all__ = [
     "MAX_ACTIONS",
     "ActionRule",
     "Claim",
+    "Finding",
     "Refusal",
-    "Verdict",
     "actions_fault",
     "parsed_only",
 ]
@@ -40,7 +40,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Finding:
     """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell.
 
     Both empty: legal.
@@ -50,7 +50,7 @@ class Verdict:
     unchecked: str = ""
 
 
-ActionRule = Callable[[Claim], Verdict]
+ActionRule = Callable[[Claim], Finding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def actions_fault(actions: str) -> str | None:
     return None if count <= MAX_ACTIONS else f"must have at most {MAX_ACTIONS} actions, not {count}"
 
 
-def parsed_only(claim: Claim) -> Verdict:
+def parsed_only(claim: Claim) -> Finding:
     """The rule of a caller who has none."""
     fault = actions_fault(claim.actions) if claim.kind == "schedule" else None
-    return Verdict(fault=fault) if fault else Verdict(unchecked="nobody was asked")
+    return Finding(fault=fault) if fault else Finding(unchecked="nobody was asked")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tunegrad import untrusted
-from tunegrad.db.claims import ActionRule, Claim, Refusal, Verdict
+from tunegrad.db.claims import ActionRule, Claim, Finding, Refusal
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
 from tunegrad.db.decision_rows import admit_decision
 from tunegrad.db.evidence_rows import admit_evidence
@@ -49,7 +49,7 @@ class FileRows:
     withdrawals: dict[Identity, Withdrawn] = field(default_factory=dict)
     decisions: dict[Decision, None] = field(default_factory=dict)
     latencies: dict[Latency, None] = field(default_factory=dict)
-    verdicts: dict[Claim, Verdict] = field(default_factory=dict)
+    verdicts: dict[Claim, Finding] = field(default_factory=dict)
     unchecked: Counter[str] = field(default_factory=Counter)
 
     def contents(self) -> Contents:
@@ -262,7 +262,7 @@ class FileRows:
             raise FieldFault("kernel", row["kernel"], "must be the key of a kernel row above")
         return found[0]
 
-    def _verdict(self, claim: Claim) -> Verdict:
+    def _verdict(self, claim: Claim) -> Finding:
         if claim not in self.verdicts:
             self.verdicts[claim] = self.rule(claim)
         if fault := self.verdicts[claim].fault:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Code, Device, Engine, Inspection, Memory
     from tunegrad.devices.hashing import program_hash
-    from tunegrad.devices.host.facts import default_threads
+    from tunegrad.devices.host.facts import usable_cores
     from tunegrad.devices.host.single import run_on_host
     from tunegrad.devices.job import (
         CONTENDING,
@@ -57,19 +57,19 @@ __all__ = [
     "Parameter",
     "Protections",
     "Reference",
-    "default_threads",
     "found",
     "host_device",
     "known",
     "open",
     "program_hash",
     "run_on_host",
+    "usable_cores",
 ]
 
 _HOMES = {
     "device": ("BoundPlan", "Code", "Device", "Engine", "Inspection", "Memory"),
     "hashing": ("program_hash",),
-    "host.facts": ("default_threads",),
+    "host.facts": ("usable_cores",),
     "host.single": ("run_on_host",),
     "job": (
         "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO",

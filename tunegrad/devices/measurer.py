@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 from tunegrad.devices import worker
 from tunegrad.devices.device import Device
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
-from tunegrad.devices.host.facts import default_threads
+from tunegrad.devices.host.facts import usable_cores
 from tunegrad.devices.job import (
     Beside,
     Candidate,
@@ -74,7 +74,7 @@ class Compiling:
                 if isinstance(e, Died) and e.code != worker.EXIT_MEMORY
             ]
             if died:
-                self._workers.settle()  # of a later batch
+                self._workers.wait_idle()  # of a later batch
                 calls = [self._started.calls[at] for at in died]
                 again = self._workers.map(self._started.function, calls, self._started.limit_s)
                 for at, ending in zip(died, again, strict=True):
@@ -110,7 +110,7 @@ class DeviceMeasurer:
         preload(self.hooks.modules)
         self._seed = seed
         start_s = self.limits.worker_start_s
-        count = default_threads() if compile_workers is None else compile_workers
+        count = usable_cores() if compile_workers is None else compile_workers
         confinement = device.confinement
         self._compilers = WorkerPool(
             count, worker.start_compiler, (self.limits, confinement.driver), start_s
@@ -139,7 +139,7 @@ class DeviceMeasurer:
 
         Programs whose hash is in ``known`` are lowered and not compiled: their ``image`` is empty.
         """
-        self.settle()
+        self.wait_idle()
         seen = frozenset(known)
         calls = [(c, self.device, self.hooks.lower, self.limits, seen) for c in candidates]
         started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
@@ -159,17 +159,17 @@ class DeviceMeasurer:
         It begins after what is under way; what is compiled or measured next waits until it has
         ended.
         """
-        self.settle()
+        self.wait_idle()
         return self._compilers.start(function, calls, limit_s)
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Return once nothing compiles."""
-        self._compilers.settle()
+        self._compilers.wait_idle()
 
     def _quiet(self) -> None:
         """Return once nothing runs beside what is timed next."""
         if self.device.exclusive:
-            self.settle()
+            self.wait_idle()
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
         """Let the referee compute what kernels' outputs must be, on all cores, ahead of their
@@ -178,7 +178,7 @@ class DeviceMeasurer:
         Where that fails it is computed once more when the kernel is measured, and fails for that
         kernel alone.
         """
-        self.settle()
+        self.wait_idle()
         if kernels:
             limit_s = self.limits.reference_s * len(kernels)
             self._referee.call(referee.refer, tuple(kernels), limit_s=limit_s, reply_type=None)

@@ -1,7 +1,7 @@
 """Actions on loop trees, the space of schedules, default schedules, passes from kernel to text."""
 
 from .actions import Action, action_names, apply_actions, parse_actions, print_actions
-from .choosing import Chooser, Decision, DefaultChooser, TraceChooser
+from .choosing import Chooser, DefaultChooser, SpaceDecision, TraceChooser
 from .observers import Seconds, dump_to_folder, dump_to_stream, verifying
 from .passes import MAX_INSTRUCTIONS, PASSES, Context, Form, Observer, Pass, lower, run_passes
 from .space import SPACE_VERSION, Schedule, Space
@@ -13,7 +13,6 @@ __all__ = [
     "Action",
     "Chooser",
     "Context",
-    "Decision",
     "DefaultChooser",
     "Form",
     "Observer",
@@ -21,6 +20,7 @@ __all__ = [
     "Schedule",
     "Seconds",
     "Space",
+    "SpaceDecision",
     "TraceChooser",
     "action_names",
     "apply_actions",

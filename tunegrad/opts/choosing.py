@@ -8,13 +8,13 @@ from typing import Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction
 
-__all__ = ["Chooser", "Decision", "DefaultChooser", "Recorder", "TraceChooser"]
+__all__ = ["Chooser", "DefaultChooser", "Recorder", "SpaceDecision", "TraceChooser"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SpaceDecision:
     """One answered question: the option taken, of how many, and which one is the default."""
 
     name: str
@@ -63,7 +63,7 @@ class Recorder:
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser
-        self.trace: list[Decision] = []
+        self.trace: list[SpaceDecision] = []
 
     def pick(self, name: str, options: Sequence[T], default: int = 0) -> T:
         """The option taken; a single one is not asked about."""
@@ -74,5 +74,5 @@ class Recorder:
             raise IllegalAction(
                 f"decision {name}: choice {choice} is not one of {len(options)} options"
             )
-        self.trace.append(Decision(name, choice, len(options), default))
+        self.trace.append(SpaceDecision(name, choice, len(options), default))
         return options[choice]

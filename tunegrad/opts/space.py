@@ -18,7 +18,7 @@ from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 
 from .actions import ACTIONS, Action, parse_actions, print_actions
-from .choosing import Chooser, Decision, DefaultChooser, Recorder
+from .choosing import Chooser, DefaultChooser, Recorder, SpaceDecision
 from .passes import TO_PROGRAM, TO_TREE, Context, Form, Pass, run_passes
 from .sketches import sketch
 
@@ -40,7 +40,7 @@ class Schedule:
     """
 
     actions: tuple[Action, ...]
-    trace: tuple[Decision, ...] = ()
+    trace: tuple[SpaceDecision, ...] = ()
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     @property

@@ -20,13 +20,13 @@ from tunegrad.ir.index import Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Param
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
-__all__ = ["MAX_SCRATCH_BYTES", "CopyPlan", "check_copy", "copy_plan", "needed_loops"]
+__all__ = ["MAX_SCRATCH_BYTES", "StagedCopy", "check_copy", "needed_loops", "staged_copy"]
 
 MAX_SCRATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPlan:
+class StagedCopy:
     """``buffer[variables] = source[offset] if valid else 0``; computations read ``buffer[read]``.
 
     ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to
@@ -96,14 +96,14 @@ def _reads(tree: LoopTree, staged: Staged, stage: int, load: Load) -> _Reads:
 _INNERMOST = {LoopKind.VECTOR: 2, LoopKind.GROUP: 2, LoopKind.UPCAST: 1, LoopKind.UNROLL: 1}
 
 
-def copy_plan(tree: LoopTree, staged: Staged) -> CopyPlan:
+def staged_copy(tree: LoopTree, staged: Staged) -> StagedCopy:
     """The plan of one staged operand; IllegalAction names the rule that it breaks."""
     reads = _legal_reads(tree, staged)
     return (_by_loops if _is_by_loops(staged) else _by_box)(tree, staged, reads)
 
 
 def check_copy(tree: LoopTree, staged: Staged) -> None:
-    """Raises IllegalAction where ``copy_plan`` would, without making the plan."""
+    """Raises IllegalAction where ``staged_copy`` would, without making the plan."""
     reads = _legal_reads(tree, staged)
     if _is_by_loops(staged):
         _loop_extents(tree, staged, reads)
@@ -235,7 +235,7 @@ def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, i
     return steps.index(1) if 1 in steps else -1
 
 
-def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
+def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     extents, crossed = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
@@ -246,7 +246,7 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
     for n, stride in zip(reversed(extents), reversed(strides), strict=True):
         read = read + var(n, extents[n]) * stride
     space = _space(tree, staged)
-    return CopyPlan(
+    return StagedCopy(
         staged, load, reads.stage, load.dtype,
         tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
         offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
@@ -286,7 +286,7 @@ def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], li
     return base, inner
 
 
-def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
+def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     base, inner = _box(tree, staged, reads)
     param, load = reads.param, reads.load
     names = [f"{staged.buffer}.d{i}" for i in range(len(base))]
@@ -302,7 +302,7 @@ def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> CopyPlan:
     for dim in reversed(order):
         read = read + (inner[dim] - inner[dim].lo) * stride
         stride *= extents[dim]
-    return CopyPlan(
+    return StagedCopy(
         staged, load, reads.stage, load.dtype, tuple((names[d], extents[d]) for d in order),
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
         _strides([extents[d] for d in order]),

@@ -2,7 +2,7 @@
 variant of each kernel.
 
     graph   -->   the rules' plan   -->   the stored form of its images
-            -->   edges that the store has decided otherwise   -->   variants   -->   Schedule
+            -->   edges that the store has decided otherwise   -->   variants   -->   LaunchPlan
 
 The form of images is a decision about the whole graph: its text is the rules' plan with its images
 channels-last, its choice is a form. Where to cut is a decision about a region
@@ -29,7 +29,7 @@ from tunegrad.ir.fusion import (
     Edge,
     Fusion,
     Images,
-    Schedule,
+    LaunchPlan,
     blocked,
 )
 from tunegrad.ir.graph import Node
@@ -52,7 +52,7 @@ __all__ = [
     "image_forms",
     "images_key",
     "images_text",
-    "plan_schedule",
+    "plan_launches",
     "prepared",
     "stored_images",
     "stored_s",
@@ -73,7 +73,7 @@ class Planned:
     ``images`` is the form of its images.
     """
 
-    plan: Schedule
+    plan: LaunchPlan
     toggles: frozenset[int]
     variants: Mapping[str, str]
     images: Images = LAST
@@ -88,7 +88,7 @@ def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> t
     return fold_constants(pair_dots(outputs) if paired else outputs)
 
 
-def plan_schedule(
+def plan_launches(
     outputs: tuple[Node, ...],
     target: Target,
     here: Fingerprint,
@@ -156,7 +156,7 @@ def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Ima
     return (Images.parse(found.choice) if found else None) or LAST
 
 
-def expected_plan_s(plan: Schedule, target: Target, numerics: Numerics) -> float:
+def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a plan to take, each kernel as its expected
     variant.
     """

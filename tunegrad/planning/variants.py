@@ -13,7 +13,7 @@ from math import prod
 
 from tunegrad.config import Numerics
 from tunegrad.db import Hit, Store
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel, Reduce, loads
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
@@ -145,7 +145,7 @@ def _crossing(kernel: Kernel, target: Target) -> float:
 
 
 def picked(
-    plan: Schedule, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+    plan: LaunchPlan, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
 ) -> dict[str, str]:
     """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the
     expected one.
@@ -161,8 +161,8 @@ def picked(
 
 
 def pick_variants(
-    plan: Schedule, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
-) -> tuple[Schedule, Mapping[str, str]]:
+    plan: LaunchPlan, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+) -> tuple[LaunchPlan, Mapping[str, str]]:
     """``plan`` with its kernels as the variants that are picked, and those picks."""
     picks = picked(plan, target, here, store, numerics)
     return rewrite(plan, picks), picks

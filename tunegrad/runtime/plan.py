@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.fusion import Buffer, Launch, Schedule
+from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 
 from .constants import Constants
 from .engine import Code, Engine
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 _POISON = 0xFF
 
 
-def lifetimes(schedule: Schedule) -> dict[int, Lifetime]:
+def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
     """When each temporary buffer that takes memory is alive, by buffer id."""
     touched: dict[int, list[int]] = {}
     for step, launch in enumerate(schedule.launches):
@@ -54,7 +54,7 @@ class Runner:
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: LaunchPlan,
         codes: Mapping[str, Code],
         engine: Engine,
         constants: Constants | None = None,

@@ -8,9 +8,9 @@ from tunegrad.search.budget import BudgetPolicy, ModelSearch
 from tunegrad.search.cost_model import (
     OPENMP,
     CostModel,
-    Facts,
     Features,
     Lessons,
+    ScheduleFeatures,
     cost_model_installed,
     ranking_accuracy,
 )
@@ -20,7 +20,7 @@ from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.lending import Lending, taken_over
 from tunegrad.search.portfolio import PortfolioSearcher
-from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Verdict, decide, fastest_ratio
+from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
     Measured,
     Measurer,
@@ -61,10 +61,10 @@ __all__ = [
     "BayesianSearcher",
     "BeamSearcher",
     "BudgetPolicy",
+    "Comparison",
     "CostModel",
     "EvolutionarySearcher",
     "ExhaustiveSearcher",
-    "Facts",
     "Features",
     "GpSearcher",
     "KernelSearch",
@@ -84,6 +84,7 @@ __all__ = [
     "Recording",
     "ReplayMeasurer",
     "Result",
+    "ScheduleFeatures",
     "SearchSpace",
     "SearchTask",
     "Searcher",
@@ -93,7 +94,6 @@ __all__ = [
     "StopRule",
     "TrialLog",
     "TrialStore",
-    "Verdict",
     "Winner",
     "adapted",
     "area",

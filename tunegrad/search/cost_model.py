@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = [
     "OPENMP",
     "CostModel",
-    "Facts",
     "Features",
     "Lessons",
+    "ScheduleFeatures",
     "cost_model_installed",
     "ranking_accuracy",
 ]
@@ -98,8 +98,8 @@ def cost_model_installed() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What other kernels of the device have taught: facts of schedules, named as ``Facts`` does,
-    and their times.
+    """What other kernels of the device have taught: features of schedules, named as
+    ``ScheduleFeatures`` does, and their times.
 
     ``log_s`` are log seconds over the fastest known schedule of the same kernel; infinity is a
     failure.
@@ -109,7 +109,7 @@ class Lessons:
     log_s: tuple[float, ...] = ()
 
 
-class Facts:
+class ScheduleFeatures:
     """What a cost model sees of a schedule: its decisions, and its features where there are any.
 
     Remembers them.

@@ -20,7 +20,7 @@ from random import Random
 
 from tunegrad.opts import Schedule, TraceChooser
 
-from .cost_model import CostModel, Facts, Features, Lessons, cost_model_installed
+from .cost_model import CostModel, Features, Lessons, ScheduleFeatures, cost_model_installed
 from .ledger import Row, Traces
 from .one_by_one import OneByOne, cautious
 from .protocols import SearchSpace
@@ -85,7 +85,7 @@ class EvolutionarySearcher(OneByOne):
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
-        self._facts = Facts(features)
+        self._facts = ScheduleFeatures(features)
         installed = learned and cost_model_installed()
         self._model = CostModel(rng.getrandbits(31)) if installed else None
         self._facts_model = (

@@ -17,7 +17,7 @@ from math import prod
 from random import Random
 
 from tunegrad.errors import IllegalAction
-from tunegrad.opts import Decision, DefaultChooser, Schedule
+from tunegrad.opts import DefaultChooser, Schedule, SpaceDecision
 from tunegrad.trial import Measurement
 
 from .one_by_one import OneByOne
@@ -36,12 +36,12 @@ class _Prefix:
 
     def __init__(self, choices: Sequence[int]) -> None:
         self.choices = choices
-        self.asked: list[Decision] = []
+        self.asked: list[SpaceDecision] = []
 
     def choose(self, name: str, options: Sequence[object], default: int) -> int:
         at = len(self.asked)
         choice = self.choices[at] if at < len(self.choices) else default
-        self.asked.append(Decision(name, choice, len(options), default))
+        self.asked.append(SpaceDecision(name, choice, len(options), default))
         return choice
 
 

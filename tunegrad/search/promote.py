@@ -11,7 +11,7 @@ from statistics import median
 
 from tunegrad.errors import InternalError
 
-__all__ = ["LEAST_EFFECT", "LOOKS", "Verdict", "decide", "fastest_ratio"]
+__all__ = ["LEAST_EFFECT", "LOOKS", "Comparison", "decide", "fastest_ratio"]
 
 LEAST_EFFECT = 0.01
 """A challenger whose median ratio is not at least this part below 1 is a tie, however sure the test
@@ -32,7 +32,7 @@ _ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """The outcome of a test. ``ratio`` is challenger over what stands, the median over ``n`` turns.
 
     ``undecided``: the challenger is ahead by the least effect, and more samples may prove it.
@@ -53,7 +53,9 @@ def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> f
     return min(challenger_s) / min(stands_s)
 
 
-def decide(stands_s: Sequence[float], challenger_s: Sequence[float], looks: int = LOOKS) -> Verdict:
+def decide(
+    stands_s: Sequence[float], challenger_s: Sequence[float], looks: int = LOOKS
+) -> Comparison:
     """Whether the challenger takes less by the least effect, and surely, at one of so many
     ``looks``.
 
@@ -80,4 +82,4 @@ def decide(stands_s: Sequence[float], challenger_s: Sequence[float], looks: int 
     p_value = float(wilcoxon(logs, alternative="less").pvalue) if any(logs) else 1.0
     ratio = median(c / s for s, c in zip(stands_s, challenger_s, strict=True))
     ahead, sure = ratio <= 1.0 - LEAST_EFFECT, p_value < _ALPHA / looks
-    return Verdict(ahead and sure, p_value, ratio, n, "wilcoxon", ahead and not sure)
+    return Comparison(ahead and sure, p_value, ratio, n, "wilcoxon", ahead and not sure)

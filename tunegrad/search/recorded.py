@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
-from tunegrad.opts import Action, Chooser, Decision, DefaultChooser, Schedule
+from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.trial import Fingerprint, Measurement, Policy
 
 __all__ = [
@@ -217,7 +217,7 @@ class RecordedSpace:
                     f"decision {asked.name}: choice {choice} is not one of "
                     f"{len(asked.options)} options"
                 )
-            trace.append(Decision(asked.name, choice, len(asked.options), asked.default))
+            trace.append(SpaceDecision(asked.name, choice, len(asked.options), asked.default))
             if choice not in node.children:
                 raise IllegalAction(
                     f"decision {asked.name}: nothing was recorded for option "

@@ -74,7 +74,9 @@ class Account:
             self.work_key, self.here, self._stop_key, max(0.0, self.settings.budget_s - known_s)
         )
 
-    def settle(self, stopped: str | None, left_s: float, used_s: float, interrupted: bool) -> float:
+    def charge_used(
+        self, stopped: str | None, left_s: float, used_s: float, interrupted: bool
+    ) -> float:
         """Charge what was used, and remember a search that stopped early.
 
         Returns the seconds that this saved.

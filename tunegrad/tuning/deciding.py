@@ -20,7 +20,7 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import stored_images, stored_toggles
@@ -29,13 +29,13 @@ from tunegrad.trial import Fingerprint
 
 from .account import LEAST_S
 from .grounds import Grounds
-from .images import settle_images
+from .images import choose_images
 from .interrupt import Interrupt
 from .models import Models, WholeModel
-from .plans import settle_plan
+from .plans import choose_cuts
 from .rivals import Rivals
 from .tracks import ModelTrack, most_at_once
-from .variants import Void, rivals_of, settle_variants
+from .variants import Void, choose_variants, rivals_of
 from .workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 
 __all__ = ["PLAN_LEAST_S", "PLAN_SHARE", "Deciding", "OutOfTrialsError"]
@@ -88,11 +88,11 @@ class Deciding:
             work = with_images(work, images())
             return self._near(_toggled(work, stored_toggles(work.fusion, self.here, self.store)))
         work = with_images(
-            work, self._tried(partial(self._settled, settle_images, work, deadline_s), images)
+            work, self._tried(partial(self._settled, choose_images, work, deadline_s), images)
         )
         toggles = partial(stored_toggles, work.fusion, self.here, self.store)
         work = _toggled(
-            work, self._tried(partial(self._settled, settle_plan, work, deadline_s), toggles)
+            work, self._tried(partial(self._settled, choose_cuts, work, deadline_s), toggles)
         )
         return self._near(work)
 
@@ -106,14 +106,14 @@ class Deciding:
         """
         until_s = time.monotonic() + share_s
         args = rivals, actions, self.models, self.session, self.void, until_s
-        picks = self._tried(partial(settle_variants, *args), lambda: rivals.favourites)
+        picks = self._tried(partial(choose_variants, *args), lambda: rivals.favourites)
         return with_variants(rivals.work, picks)
 
     def _picked(self, work: Workload) -> Rivals:
         return Rivals(work, picked(work.plan, self.target, self.here, self.store, self.numerics))
 
     def _settled(self, settle: Callable[..., _T], work: Workload, deadline_s: float) -> _T:
-        """What ``settle_images`` or ``settle_plan`` says of a model's graph."""
+        """What ``choose_images`` or ``choose_cuts`` says of a model's graph."""
         track = partial(self._track, work)
         grounds = Grounds(
             self.target,
@@ -128,22 +128,22 @@ class Deciding:
         return settle(work.fusion, grounds, deadline_s)
 
     def _track(
-        self, work: Workload, blamed: Callable[[str, Schedule, CandidateFailure], None]
-    ) -> ModelTrack[Schedule]:
+        self, work: Workload, blamed: Callable[[str, LaunchPlan, CandidateFailure], None]
+    ) -> ModelTrack[LaunchPlan]:
         """Models of whole plans, each with the variants that are picked for it."""
         known: dict[int, WholeModel | None] = {}
 
-        def made(lineups: Sequence[Mapping[str, Schedule]]) -> list[WholeModel | None]:
+        def made(lineups: Sequence[Mapping[str, LaunchPlan]]) -> list[WholeModel | None]:
             plans = [plan for lineup in lineups for plan in lineup.values()]
             known.update({id(p): self._planned(work, p) for p in plans if id(p) not in known})
             return [known[id(p)] for p in plans]
 
-        def places(lineup: Mapping[str, Schedule]) -> dict[str, list[slice]]:
+        def places(lineup: Mapping[str, LaunchPlan]) -> dict[str, list[slice]]:
             return {key: [slice(None)] for key in lineup}
 
         return ModelTrack(self.models.bench, made, places, blamed, most_at_once(work))
 
-    def _planned(self, work: Workload, plan: Schedule) -> WholeModel | None:
+    def _planned(self, work: Workload, plan: LaunchPlan) -> WholeModel | None:
         """A plan ready to run; None where a kernel has no schedule that compiles."""
         rewritten, _ = pick_variants(plan, self.target, self.here, self.store, self.numerics)
         try:

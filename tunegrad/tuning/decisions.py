@@ -25,7 +25,7 @@ from tunegrad.errors import (
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.search import Verdict
+from tunegrad.search import Comparison
 from tunegrad.trial import Fingerprint, Policy, Status
 
 from .contest import CONTEST_POLICY
@@ -40,7 +40,7 @@ _STATUS = {
 __all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
 
 
-def evidence_of(verdict: Verdict, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
+def evidence_of(verdict: Comparison, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
     """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm
     caches.
     """

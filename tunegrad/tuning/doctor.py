@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
 from tunegrad import devices
-from tunegrad.config import default_threads
+from tunegrad.config import allowed_threads
 from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections
 from tunegrad.errors import DeviceError
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow
@@ -37,7 +37,7 @@ def doctor() -> DoctorReport:
 
     Measures its peaks, with nothing else of ours running; takes a few seconds.
     """
-    threads = default_threads()
+    threads = allowed_threads()
     host = devices.host_device(threads)
     with DeviceMeasurer(host, compile_workers=1) as measurer:
         limits = measurer.machine_limits()

@@ -11,7 +11,7 @@ from tunegrad.config import Numerics
 from tunegrad.db import Question, Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
@@ -30,7 +30,7 @@ SLOWER = 2.0
 Measure = Callable[[Sequence[Kernel]], dict[str, float]]
 """Verifies and times default schedules: seconds by key, infinity where none ran."""
 
-PlanTrack = Callable[[Callable[[str, Schedule, CandidateFailure], None]], Track[Schedule]]
+PlanTrack = Callable[[Callable[[str, LaunchPlan, CandidateFailure], None]], Track[LaunchPlan]]
 """Where plans of a model are raced; the function is told which one ended a race."""
 
 
@@ -55,10 +55,10 @@ class Grounds:
         self,
         kind: Question,
         text: str,
-        stands: Schedule,
-        others: dict[str, Schedule],
+        stands: LaunchPlan,
+        others: dict[str, LaunchPlan],
         deadline_s: float,
-    ) -> tuple[str, Met[Schedule]] | None:
+    ) -> tuple[str, Met[LaunchPlan]] | None:
         """The name of the plan that came nearest, and what was found of it.
 
         None where no other one ran.
@@ -68,7 +68,7 @@ class Grounds:
         """
         names = {id(plan): name for name, plan in others.items()}
 
-        def failed(_: str, plan: Schedule, error: CandidateFailure) -> None:
+        def failed(_: str, plan: LaunchPlan, error: CandidateFailure) -> None:
             self.rows(kind).failed(text, names[id(plan)], error)
 
         met = race(

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 
 from tunegrad.errors import CandidateFailure
-from tunegrad.ir.fusion import LAST, Fusion, Images, Schedule
+from tunegrad.ir.fusion import LAST, Fusion, Images, LaunchPlan
 from tunegrad.planning.plan import (
     expected_parts,
     expected_plan_s,
@@ -30,13 +30,13 @@ from .decisions import evidence_of
 from .grounds import HOPELESS, SLOWER, Grounds
 from .tracks import least_s
 
-__all__ = ["settle_images"]
+__all__ = ["choose_images"]
 
 _STANDING = "standing"
 """The test of the form that was there first."""
 
 
-def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> Images:
+def choose_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> Images:
     """The form of a graph's images.
 
     A graph that this machine has settled stays as it is, one without images has no question. Where
@@ -76,7 +76,7 @@ def settle_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> 
     return images if won else LAST
 
 
-def _others(fusion: Fusion, grounds: Grounds, known: Images) -> dict[Images, Schedule]:
+def _others(fusion: Fusion, grounds: Grounds, known: Images) -> dict[Images, LaunchPlan]:
     """The plans of forms that may beat channels-last: what a file claims, then the most hopeful
     first.
     """
@@ -98,11 +98,11 @@ def _others(fusion: Fusion, grounds: Grounds, known: Images) -> dict[Images, Sch
     return {**claimed, **{i: plans[i] for i in near}}
 
 
-def _plan_s(plan: Schedule, grounds: Grounds) -> float:
+def _plan_s(plan: LaunchPlan, grounds: Grounds) -> float:
     return expected_plan_s(plan, grounds.target, grounds.numerics)
 
 
-def _runs(plan: Schedule, grounds: Grounds) -> bool:
+def _runs(plan: LaunchPlan, grounds: Grounds) -> bool:
     """Whether default schedules of all kernels compute what they should."""
     kernels = [k for k, _ in plan.kernels().values() if not k.fixed]
     parts = {p.key: p for k in kernels for p in expected_parts(k, grounds.target, grounds.numerics)}

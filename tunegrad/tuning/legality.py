@@ -18,7 +18,7 @@ from functools import lru_cache
 from time import monotonic
 
 from tunegrad import devices
-from tunegrad.db import Claim, Verdict, actions_fault
+from tunegrad.db import Claim, Finding, actions_fault
 from tunegrad.devices import Device
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -67,42 +67,42 @@ class Legality:
         default_factory=lambda: lru_cache(_KERNELS)(read_back)
     )
 
-    def __call__(self, claim: Claim) -> Verdict:
+    def __call__(self, claim: Claim) -> Finding:
         """What is wrong with a row's action text or choice, or why that can not be told."""
         if claim.kind == "schedule" and (fault := actions_fault(claim.actions)):
-            return Verdict(fault=fault)
+            return Finding(fault=fault)
         if claim.space_version != SPACE_VERSION:
-            return Verdict(unchecked=OTHER_SPACE)
+            return Finding(unchecked=OTHER_SPACE)
         if self.spent_s >= LONGEST_S:
-            return Verdict(unchecked=ENDED)
+            return Finding(unchecked=ENDED)
         began_s = self.clock()
         try:
             return self._verdict(claim)
         finally:
             self.spent_s += self.clock() - began_s
 
-    def _verdict(self, claim: Claim) -> Verdict:
+    def _verdict(self, claim: Claim) -> Finding:
         target = self._target(claim.machine)
         if target is None:
-            return Verdict(unchecked=OTHER_MACHINE)
+            return Finding(unchecked=OTHER_MACHINE)
         kernel = self.kernels(claim.kernel_text)
         if claim.kind in ("images", "cut"):
             return (
-                Verdict(fault="must be a variant, as the text is a kernel's")
+                Finding(fault="must be a variant, as the text is a kernel's")
                 if kernel
-                else Verdict()
+                else Finding()
             )
         if kernel is None:
-            return Verdict(unchecked=NO_KERNEL)
+            return Finding(unchecked=NO_KERNEL)
         if claim.kind == "variant":
             names = variants_of(kernel)
             known = f"must be a variant of this kernel: {', '.join(names)}"
-            return Verdict() if claim.actions in names else Verdict(fault=known)
+            return Finding() if claim.actions in names else Finding(fault=known)
         try:
             Space(kernel, target).tree(Schedule.parse(claim.actions))
         except IllegalAction as error:
-            return Verdict(fault=f"must be legal here: {' '.join(str(error).split())[:_SHOWN]}")
-        return Verdict()
+            return Finding(fault=f"must be legal here: {' '.join(str(error).split())[:_SHOWN]}")
+        return Finding()
 
     def _target(self, machine: Fingerprint) -> Target | None:
         """This machine's target with the threads that the fingerprint names; None when it is of

@@ -34,9 +34,9 @@ from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import (
     LEARNED,
     OPENMP,
-    Facts,
     Features,
     Lessons,
+    ScheduleFeatures,
     Searcher,
     Shape,
     TrialLog,
@@ -223,11 +223,11 @@ def _lessons(space: Space, rows: Sequence[Trial]) -> Lessons:
 def _described(
     space: Space, rows: Sequence[Trial], best_s: float
 ) -> Iterator[tuple[Mapping[str, float], float]]:
-    """Facts and log seconds over the fastest of the rows that are schedules of this space."""
+    """Features and log seconds over the fastest of the rows that are schedules of this space."""
     features = features_of(space)
     for t in rows:
         try:
-            facts = Facts.named(features(Schedule.parse(t.actions)))
+            facts = ScheduleFeatures.named(features(Schedule.parse(t.actions)))
         except IllegalAction:
             continue  # of an older space, or the name of a variant
         ran = t.measurement.ran and best_s > 0.0

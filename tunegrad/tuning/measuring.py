@@ -27,7 +27,7 @@ from tunegrad.devices import (
     Compiling,
     DeviceMeasurer,
     Outcome,
-    default_threads,
+    usable_cores,
 )
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
@@ -59,7 +59,7 @@ class SessionMeasurer(Measurer, Protocol):
         timed beside.
         """
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
 
     def compare(
@@ -148,10 +148,10 @@ class CandidateMeasurer:
             if isinstance(code, CompiledCandidate):
                 self.references.stand(kernel.key, code, seconds)
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Return once nothing compiles."""
         with self._costs.part("waiting"), self._interrupt.breakable():
-            self.device.settle()
+            self.device.wait_idle()
 
     def compare(
         self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
@@ -246,7 +246,7 @@ class CandidateMeasurer:
     ) -> None:
         """What the compile workers did, as far as it was waited for."""
         took = [m.measurement if isinstance(m, Outcome) else m for m in made]
-        window.divide(compiling([(t.lower_s, t.compile_s) for t in took], default_threads()))
+        window.divide(compiling([(t.lower_s, t.compile_s) for t in took], usable_cores()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
         """What the bench and the referee did; the first time of a kernel inputs are drawn and

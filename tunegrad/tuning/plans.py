@@ -19,7 +19,7 @@ from math import inf
 from time import monotonic
 
 from tunegrad.errors import CandidateFailure
-from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, Schedule
+from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.plan import RULES, expected_parts, expected_s, stored_s, stored_toggles
@@ -31,7 +31,7 @@ from .decisions import evidence_of
 from .grounds import HOPELESS, SLOWER, Grounds
 from .tracks import least_s
 
-__all__ = ["settle_plan"]
+__all__ = ["choose_cuts"]
 
 _CLOSE = 1.1
 """Parts alone may seem this much slower than they are in the whole model."""
@@ -40,7 +40,7 @@ _PARTS = "parts"
 """The test of the rules' cut, which met nobody."""
 
 
-def settle_plan(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> frozenset[int]:
+def choose_cuts(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> frozenset[int]:
     """The nodes at which the graph is cut otherwise than by the rules.
 
     Regions that this machine has settled are left as they are; those that the time until
@@ -209,5 +209,5 @@ class _Settling:
         claimed = (x.edge.key, x.edge.name) in self.claimed and x.after_s < inf
         return claimed or may_save_s >= LEAST_EFFECT * self.total_s
 
-    def _plan(self, toggles: frozenset[int]) -> Schedule:
+    def _plan(self, toggles: frozenset[int]) -> LaunchPlan:
         return self.fusion.toggled(toggles).schedule()

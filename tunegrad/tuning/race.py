@@ -25,7 +25,7 @@ from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, WrongResult
-from tunegrad.search import LEAST_EFFECT, LOOKS, Verdict, decide, fastest_ratio
+from tunegrad.search import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 
 from .models import culprit
 
@@ -80,7 +80,7 @@ class Met(Generic[A]):
     """
 
     alternative: A
-    verdict: Verdict
+    verdict: Comparison
     samples: Pair
 
     @property
@@ -241,7 +241,7 @@ class _Race(Generic[A]):
     def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
         """What a test says of samples, at one of so many looks; 0: they prove nothing."""
         v = decide(*samples, looks or 1)
-        verdict = v if looks else Verdict(False, v.p_value, v.ratio, v.n, v.test, False)
+        verdict = v if looks else Comparison(False, v.p_value, v.ratio, v.n, v.test, False)
         return Met(self._others[key][i], verdict, (tuple(samples[0]), tuple(samples[1])))
 
     # ---- turns, and who ends them

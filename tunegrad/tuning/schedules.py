@@ -94,7 +94,7 @@ class Schedules:
     void: Void
     observe: Callable[[Event], None]
 
-    def settle(
+    def promote_proved(
         self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf
     ) -> None:
         """Promote what is proved faster, of every kernel of which something changed.

@@ -84,8 +84,8 @@ class Stages:
         with self.costs.part("finals", sealed=True):
             self._raced(searches)
         used_s, interrupted = time.monotonic() - begun_s, self.interrupt.requested
-        saved_s = self._progress.account.settle(stopped, left_s, used_s, interrupted)
-        self.site.measurer.settle()
+        saved_s = self._progress.account.charge_used(stopped, left_s, used_s, interrupted)
+        self.site.measurer.wait_idle()
         with self.costs.part("whole model", sealed=True):
             wholes = [self._measured(work) for work in self.workloads]
         self.site.close()
@@ -164,7 +164,7 @@ class Stages:
         Nothing else works meanwhile.
         """
         fastest = {s.task.key: s.winner.actions for s in searches}
-        self.site.measurer.settle()
+        self.site.measurer.wait_idle()
         with self.costs.part("plans"):
             return [self._deciding.decided(r, fastest, share_s / len(rivals)) for r in rivals]
 
@@ -172,7 +172,7 @@ class Stages:
         """Of the model with the fastest schedules so far, in seconds; infinity where it does not
         run.
         """
-        self.site.measurer.settle()
+        self.site.measurer.wait_idle()
         with self.costs.part("whole model", sealed=True):
             fastest = {s.task.key: s.winner.actions for s in searches}
             return latency_s(self.workloads[0], fastest, self._models, self._progress.tell)
@@ -187,7 +187,7 @@ class Stages:
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
         self.interrupt.forgive()
         try:
-            schedules.settle(searches, self.workloads, time.monotonic() + share_s)
+            schedules.promote_proved(searches, self.workloads, time.monotonic() + share_s)
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise

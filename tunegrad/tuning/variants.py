@@ -35,7 +35,7 @@ from .rivals import NEAR, Group, Rivals
 from .tracks import ModelTrack, least_s, most_at_once
 from .workload import Workload, with_variants
 
-__all__ = ["Void", "rivals_of", "settle_variants"]
+__all__ = ["Void", "choose_variants", "rivals_of"]
 
 _ALONE = "alone"
 """What stands for a test where there is nothing to compare the fastest variant with."""
@@ -75,7 +75,7 @@ def rivals_of(
     return Rivals(workload, picks, groups).narrowed(measure(list(parts.values())), NEAR)
 
 
-def settle_variants(
+def choose_variants(
     rivals: Rivals,
     actions: Mapping[str, str],
     models: Models,

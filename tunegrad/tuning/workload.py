@@ -15,7 +15,7 @@ from tunegrad import devices
 from tunegrad.config import ModelSpec, Numerics, build_model
 from tunegrad.db import Store
 from tunegrad.frontend.model import Model, as_model
-from tunegrad.ir.fusion import Fusion, Images, Schedule
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.target import Target
@@ -72,7 +72,7 @@ class Workload:
 
     name: str
     fusion: Fusion
-    plan: Schedule
+    plan: LaunchPlan
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
 
@@ -175,7 +175,7 @@ def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
     return with_plan(workload, rewrite(workload.plan, picks))
 
 
-def with_plan(workload: Workload, plan: Schedule) -> Workload:
+def with_plan(workload: Workload, plan: LaunchPlan) -> Workload:
     """The work of another plan of the same graph."""
     return replace(workload, plan=plan, kernels=uses_of(plan.kernels()))
 

@@ -16,7 +16,7 @@ from tunegrad.devices.cpu.readonly import ReadOnly
 from tunegrad.devices.host.buffers import GUARD, Buffer
 from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, Plan, Team
+from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.errors import InternalError
@@ -75,7 +75,7 @@ class _Plan:
 
     team: Team
     launches: tuple[_Launch, ...]
-    native: Plan
+    native: LaunchTable
 
     def point(self, step: int, argument: int, memory: CpuMemory) -> None:
         self.launches[step].table.point(argument, memory.address)
@@ -164,7 +164,7 @@ class CpuEngine:
         )
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:
-        return _Plan(self.team, tuple(launches), Plan([x.native for x in launches]))
+        return _Plan(self.team, tuple(launches), LaunchTable([x.native for x in launches]))
 
     # ---- time
 

@@ -20,7 +20,7 @@ from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
 
-__all__ = ["cpu_limit", "cpu_quota", "default_threads", "fingerprint", "host_target"]
+__all__ = ["cpu_limit", "cpu_quota", "fingerprint", "host_target", "usable_cores"]
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -29,11 +29,11 @@ _L1_BYTES, _L2_BYTES, _L3_BYTES = 32 << 10, 512 << 10, 8 << 20
 
 def host_target(threads: int | None = None) -> Target:
     """The Target of this machine's CPU for kernels of up to ``threads`` threads (default:
-    ``default_threads``).
+    ``usable_cores``).
 
     Raises DeviceError for less than one thread.
     """
-    count = default_threads() if threads is None else threads
+    count = usable_cores() if threads is None else threads
     if count < 1:
         raise DeviceError(f"threads={count}: at least 1")
     features = _features()
@@ -95,7 +95,7 @@ def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
     return Fingerprint(tuple(sorted(fields.items())))
 
 
-def default_threads() -> int:
+def usable_cores() -> int:
     """Physical cores that this process may use, within its cgroup's quota."""
     allowed = os.sched_getaffinity(0)
     cores = {physical_core(cpu) for cpu in allowed}

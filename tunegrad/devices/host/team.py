@@ -30,7 +30,7 @@ from tunegrad.devices.host.team_ir import ENTRY_BYTES, EXPORTS, runtime_text
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.ir.target import Target
 
-__all__ = ["BufferTable", "Launch", "Plan", "Team", "barrier_address"]
+__all__ = ["BufferTable", "Launch", "LaunchTable", "Team", "barrier_address"]
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -111,7 +111,7 @@ class Launch:
     threads: int = 1
 
 
-class Plan:
+class LaunchTable:
     """Launches in order, laid out for the native runner.
 
     Holds no reference to code or buffers: the caller does.
@@ -223,7 +223,7 @@ class Team:
             )  # fmt: skip
         return tuple(seconds[:samples].tolist())
 
-    def run_plan(self, plan: Plan) -> None:
+    def run_plan(self, plan: LaunchTable) -> None:
         """Run a plan's launches in order, with no Python between them."""
         self._count(plan.threads)
         with self._lock:
@@ -232,7 +232,7 @@ class Team:
 
     def time_plan(
         self,
-        plan: Plan,
+        plan: LaunchTable,
         samples: int,
         cold: Sequence[tuple[int, int]] = (),
         each: bool = False,

@@ -119,7 +119,7 @@ class WorkerPool:
         """Run ``function`` in one worker."""
         return self.map(function, [arguments], limit_s)[0]
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Wait for what is under way, if anything is; who started it has its endings."""
         if self._under_way is not None:
             self._under_way.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .alternatives import Alternative, Alternatives, Edge
 from .layouts import LAST, ROWS, Images, blocked
-from .plan import Buffer, BufferRole, Launch, Schedule
+from .plan import Buffer, BufferRole, Launch, LaunchPlan
 from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
@@ -20,7 +20,7 @@ __all__ = [
     "Fusion",
     "Images",
     "Launch",
-    "Schedule",
+    "LaunchPlan",
     "blocked",
     "schedule",
 ]

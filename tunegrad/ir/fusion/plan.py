@@ -18,7 +18,7 @@ from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
 
-__all__ = ["Buffer", "BufferRole", "Launch", "Schedule"]
+__all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
 
 BufferRole = Literal["input", "const", "temp", "output"]
 
@@ -63,7 +63,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LaunchPlan:
     """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer
     ids.
     """

@@ -24,7 +24,7 @@ from .drafts import Drafts
 from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
 from .naming import kernel_name, kernel_origin
 from .normalize import normalized
-from .plan import Buffer, BufferRole, Launch, Schedule
+from .plan import Buffer, BufferRole, Launch, LaunchPlan
 
 __all__ = ["Fusion", "schedule"]
 
@@ -37,7 +37,7 @@ def schedule(
     *,
     images: Images = LAST,
     toggles: Set[int] = frozenset(),
-) -> Schedule:
+) -> LaunchPlan:
     """The kernels that compute ``outputs``, and their buffers.
 
     ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D
@@ -106,7 +106,7 @@ class Fusion:
         }
         return temps - asked.keys(), asked
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
         return _Assembler(self).run()
 
@@ -143,7 +143,7 @@ class _Assembler:
         an output.
         """
 
-    def run(self) -> Schedule:
+    def run(self) -> LaunchPlan:
         read = {s for d in self.drafts for s in d.reads.values()}
         for op in (GraphOp.INPUT, GraphOp.CONST):
             for n in self.order:
@@ -158,7 +158,7 @@ class _Assembler:
             if n.srcs:
                 self.read[n] = self.written[n]
         launches = tuple(self._launch(d) for d in self.drafts)
-        result = Schedule(
+        result = LaunchPlan(
             tuple(self.buffers), launches, inputs, tuple(self.written[t] for t in self.targets)
         )
         result.verify()

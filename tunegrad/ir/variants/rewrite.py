@@ -22,7 +22,7 @@ import numpy as np
 from tunegrad.errors import InternalError
 
 from ..dtypes import F32
-from ..fusion import Buffer, Launch, Schedule
+from ..fusion import Buffer, Launch, LaunchPlan
 from ..graph import ConstData
 from ..kernel import Kernel
 from ..layout import Layout
@@ -147,7 +147,7 @@ def _names(kernel: Kernel) -> tuple[str, ...]:
     return tuple(p.name for p in kernel.params)
 
 
-def rewrite(schedule: Schedule, picks: Mapping[str, str]) -> Schedule:
+def rewrite(schedule: LaunchPlan, picks: Mapping[str, str]) -> LaunchPlan:
     """The schedule with every kernel as the variant that ``picks`` names for its key; direct where
     it names none.
     """
@@ -270,11 +270,11 @@ class _Rewriting:
         return place
 
 
-def _renumbered(schedule: Schedule, used: set[int]) -> Schedule:
+def _renumbered(schedule: LaunchPlan, used: set[int]) -> LaunchPlan:
     """Without the buffers that nothing uses."""
     kept = [b for b in schedule.buffers if b.id in used]
     place = {b.id: i for i, b in enumerate(kept)}
-    return Schedule(
+    return LaunchPlan(
         tuple(replace(b, id=place[b.id]) for b in kept),
         tuple(replace(x, args=tuple(place[i] for i in x.args)) for x in schedule.launches),
         tuple(place[i] for i in schedule.inputs),

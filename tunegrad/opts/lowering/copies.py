@@ -11,7 +11,7 @@ from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import Barrier, For, If
 
-from ..staging import CopyPlan
+from ..staging import StagedCopy
 from .builder import Builder
 from .item_copies import copy_by_items
 
@@ -19,7 +19,7 @@ __all__ = ["emit_copies"]
 
 
 def emit_copies(
-    tree: LoopTree, b: Builder, plans: list[CopyPlan], env: dict[str, Index], again: bool
+    tree: LoopTree, b: Builder, plans: list[StagedCopy], env: dict[str, Index], again: bool
 ) -> None:
     """The copies at one place, between barriers where others read them; ``again`` says the place
     runs repeatedly.
@@ -37,7 +37,7 @@ def emit_copies(
         b.add(Barrier())
 
 
-def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+def _by_loops(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) -> None:
     """Whole vectors along the last dimension, then what is left of it element by element."""
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
     if not p.variables:
@@ -71,7 +71,7 @@ def _by_loops(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) ->
 
 
 def _part(
-    tree: LoopTree, b: Builder, p: CopyPlan, source: tuple[Index, Valid], step: Index,
+    tree: LoopTree, b: Builder, p: StagedCopy, source: tuple[Index, Valid], step: Index,
     innermost: list[tuple[str, int]], vector: tuple[str, int],
 ) -> None:  # fmt: skip
     """The copy of the elements whose last dimension is ``step``, over the loops ``innermost``."""
@@ -84,7 +84,7 @@ def _part(
     _nest(tree, b, p, [*p.variables[:-1], *innermost], (offset, valid, target), vector)
 
 
-def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: int) -> int:
+def _copy_lanes(tree: LoopTree, p: StagedCopy, offset: Index, last: str, extent: int) -> int:
     if not tree.target.has_vector_registers or not last or offset.coefficient(last) not in (0, 1):
         return 1
     lanes = tree.target.lanes(p.dtype.itemsize)
@@ -94,7 +94,7 @@ def _copy_lanes(tree: LoopTree, p: CopyPlan, offset: Index, last: str, extent: i
 
 
 def _nest(
-    tree: LoopTree, b: Builder, p: CopyPlan, loops: list[tuple[str, int]],
+    tree: LoopTree, b: Builder, p: StagedCopy, loops: list[tuple[str, int]],
     what: tuple[Index, Valid, Index], vector: tuple[str, int],
 ) -> None:  # fmt: skip
     offset, valid, target = what

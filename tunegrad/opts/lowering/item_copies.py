@@ -24,13 +24,13 @@ from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import For, If
 
-from ..staging import CopyPlan
+from ..staging import StagedCopy
 from .builder import Builder
 
 __all__ = ["copy_by_items"]
 
 
-def copy_by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]) -> None:
+def copy_by_items(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) -> None:
     """Vector ``q`` of the source's order is copied by work-item ``q % items``."""
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
     items, me = _me(tree)
@@ -55,13 +55,13 @@ def copy_by_items(tree: LoopTree, b: Builder, p: CopyPlan, env: dict[str, Index]
         b.add(instr)
 
 
-def _source_order(p: CopyPlan, offset: Index) -> list[tuple[str, int]]:
+def _source_order(p: StagedCopy, offset: Index) -> list[tuple[str, int]]:
     """The variables of a copy, those that move furthest in the source first."""
     return sorted(p.variables, key=lambda x: -abs(offset.coefficient(x[0]) or 0))
 
 
 def _width(
-    tree: LoopTree, p: CopyPlan, ordered: Sequence[tuple[str, int]], offset: Index, valid: Valid
+    tree: LoopTree, p: StagedCopy, ordered: Sequence[tuple[str, int]], offset: Index, valid: Valid
 ) -> int:  # fmt: skip
     """Neighbours that are so in the source and in the copy, alike inside or outside: a vector."""
     if not ordered or ordered[-1] != p.variables[-1]:
@@ -103,7 +103,7 @@ def _digits(
     return found, Range(digit, 0, step)
 
 
-def _target(p: CopyPlan, at: dict[str, Index]) -> Index:
+def _target(p: StagedCopy, at: dict[str, Index]) -> Index:
     target = as_index(0)
     for (n, _), stride in zip(reversed(p.variables), reversed(p.strides), strict=True):
         target = target + at[n] * stride

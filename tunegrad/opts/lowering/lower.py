@@ -13,7 +13,7 @@ from math import prod
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Buffer, For, Pack, Program
 
-from ..staging import CopyPlan, copy_plan
+from ..staging import StagedCopy, staged_copy
 from .builder import Builder
 from .copies import emit_copies
 from .region import Region
@@ -27,9 +27,9 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
 
     Raises IllegalAction when a staged copy no longer fits the loops.
     """
-    plans: dict[tuple[int, str], CopyPlan] = {}
+    plans: dict[tuple[int, str], StagedCopy] = {}
     for s in tree.staged:
-        plan = copy_plan(tree, s)
+        plan = staged_copy(tree, s)
         plans[(plan.stage, s.param)] = plan
     b = Builder()
     region = Region(tree, b, plans, axis_shapes(tree))
@@ -53,13 +53,13 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
     return Program(name, *buffers, body, threads, tree.items)
 
 
-def _pack(p: CopyPlan) -> Pack:
+def _pack(p: StagedCopy) -> Pack:
     names, extents = tuple(n for n, _ in p.variables), tuple(e for _, e in p.variables)
     return Pack(p.staged.buffer, p.load.param, p.dtype, names, extents, p.offset, p.valid)
 
 
 def _nest(
-    tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str], CopyPlan], at: int
+    tree: LoopTree, b: Builder, region: Region, plans: dict[tuple[int, str], StagedCopy], at: int
 ) -> None:
     outer = tree.outer
     if at == len(outer):

@@ -27,7 +27,7 @@ from tunegrad.ir.program import Alloc, For, If, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
 from ..keeping import kept_of
-from ..staging import CopyPlan
+from ..staging import StagedCopy
 from .builder import Builder, Known
 from .chains import Cut, cut_of, has_wide_partials
 from .copies import emit_copies
@@ -59,7 +59,7 @@ class Region:
         self,
         tree: LoopTree,
         builder: Builder,
-        plans: dict[tuple[int, str], CopyPlan],
+        plans: dict[tuple[int, str], StagedCopy],
         shapes: dict[str, AxisShape],
     ) -> None:
         self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes

@@ -11,7 +11,7 @@ from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopTree
 
 from ..keeping import Kept, kept_of, readers_of
-from ..staging import CopyPlan, tails
+from ..staging import StagedCopy, tails
 from .builder import Builder, Known
 from .over import Over
 from .shape import AxisShape
@@ -32,7 +32,7 @@ class Values:
         self,
         tree: LoopTree,
         builder: Builder,
-        plans: dict[tuple[int, str], CopyPlan],
+        plans: dict[tuple[int, str], StagedCopy],
         shapes: dict[str, AxisShape],
         stage: int,
         env: dict[str, Index],
@@ -232,7 +232,7 @@ class Values:
         return found
 
 
-def plan_buffer(plan: CopyPlan) -> str:
+def plan_buffer(plan: StagedCopy) -> str:
     """The buffer that holds a staged copy."""
     return plan.staged.buffer
 

@@ -72,7 +72,7 @@ class FleetMeasurer:
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
         """Nothing: each machine times beside what it measured first itself."""
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Nothing: the batches of a fleet are measured by its machines."""
 
     def measure(

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import ConstData, Node
 from tunegrad.ir.graph_reference import flat, unflat
 from tunegrad.runtime import Argument
 
 __all__ = ["Missing", "ModelRef", "Packed", "Part", "packed", "unpacked"]
 
-Source = Schedule | tuple[Node, ...]
+Source = LaunchPlan | tuple[Node, ...]
 """A plan, or the outputs of a graph."""
 
 
@@ -66,7 +66,7 @@ def packed(source: Source) -> Packed:
     file = BytesIO()
     packer = _Packer(file, protocol=pickle.HIGHEST_PROTOCOL)
     packer.constants = {}
-    packer.dump(source if isinstance(source, Schedule) else flat(source))
+    packer.dump(source if isinstance(source, LaunchPlan) else flat(source))
     blob = file.getvalue()
     name = hashlib.blake2b(blob, digest_size=16).hexdigest()
     return Packed(name, Part(blob, tuple(packer.constants)), packer.constants)
@@ -77,7 +77,7 @@ def unpacked(part: Part, constants: Mapping[str, ConstData]) -> Any:
     unpacker = _Unpacker(BytesIO(part.blob))
     unpacker.constants = constants
     found = unpacker.load()
-    return found if isinstance(found, Schedule) else unflat(*found)
+    return found if isinstance(found, LaunchPlan) else unflat(*found)
 
 
 class _Packer(pickle.Pickler):

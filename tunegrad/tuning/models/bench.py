@@ -27,7 +27,7 @@ from tunegrad.errors import (
     OutOfResources,
     WrongResult,
 )
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.runtime import Argument
@@ -134,7 +134,7 @@ class LocalBench:
             reply_bytes=_REPLY_BYTES,
         )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
-        self._plans: OrderedDict[int, tuple[Schedule, str, bytes]] = OrderedDict()
+        self._plans: OrderedDict[int, tuple[LaunchPlan, str, bytes]] = OrderedDict()
         self._took_s: dict[Order, float] = {}
         self._graph_s: dict[tuple[Node, ...], float] = {}
         self._evaluate, self._judges = evaluate, dict[tuple[Node, ...], Judge | None]()
@@ -336,7 +336,7 @@ class LocalBench:
             found.append((kernel.key, compiled))
         return found
 
-    def _plan(self, plan: Schedule) -> tuple[str, bytes]:
+    def _plan(self, plan: LaunchPlan) -> tuple[str, bytes]:
         """The digest of a plan, and its bytes; of the last few it is known."""
         if id(plan) not in self._plans:
             self._plans[id(plan)] = plan, *work.plan_blob(plan)

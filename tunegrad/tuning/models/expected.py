@@ -56,7 +56,7 @@ _UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ToleranceTerms:
     """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats
     at all.
     """
@@ -66,7 +66,7 @@ class Facts:
     floats: bool = True
 
     @staticmethod
-    def of(nodes: list[FlatNode]) -> Facts:
+    def of(nodes: list[FlatNode]) -> ToleranceTerms:
         """Of a graph as ``flat`` makes a list of it."""
         sizes = [
             (prod(nodes[srcs[0]][3]), prod(shape))
@@ -75,7 +75,9 @@ class Facts:
         ]
         terms = max((terms // size for terms, size in sizes if size), default=1)
         windows = any(op is GraphOp.WINDOW for op, *_ in nodes)
-        return Facts(terms, windows, any(dtype.is_float or dtype.is_pair for *_, dtype in nodes))
+        return ToleranceTerms(
+            terms, windows, any(dtype.is_float or dtype.is_pair for *_, dtype in nodes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Expected:
     flips: float = 0.0
 
     @staticmethod
-    def of(wide: Array, native: Array, dtype: DType, facts: Facts) -> Expected:
+    def of(wide: Array, native: Array, dtype: DType, facts: ToleranceTerms) -> Expected:
         """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest
         sum in the graph.
 
@@ -244,7 +246,7 @@ def evaluated(
         wide = evaluate(wide_graph, wide_inputs)
     except MemoryError:
         return None
-    facts = Facts.of(nodes)
+    facts = ToleranceTerms.of(nodes)
     return tuple(
         Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts)
         for w, wn, x, n in zip(wide, wide_graph, native, graph, strict=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.runtime import Argument
 
@@ -32,7 +32,7 @@ class WholeModel:
 
     name: str
     graph: tuple[Node, ...]
-    plan: Schedule
+    plan: LaunchPlan
     inputs: tuple[Argument, ...]
     actions: Mapping[str, str]
 

@@ -25,7 +25,7 @@ from tunegrad.devices import Code as Loaded
 from tunegrad.devices import CompiledCandidate, Device, Engine, Memory
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.fusion import Schedule
+from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Runner
 
 from .inputs import SETS, drawn
@@ -83,7 +83,7 @@ class Answer:
     memory: bool = False
 
 
-def plan_blob(plan: Schedule) -> tuple[str, bytes]:
+def plan_blob(plan: LaunchPlan) -> tuple[str, bytes]:
     """A plan without the arrays of its constants, as bytes for a worker, and their digest."""
     empty = np.zeros(0, np.uint8)
     buffers = tuple(
@@ -163,7 +163,7 @@ class _Shelf:
         self._engine = device.open(pin=True)
         self._models: OrderedDict[Order, _Held] = OrderedDict()
         self._code: dict[str, tuple[CompiledCandidate, Loaded]] = {}
-        self._plans: dict[str, Schedule] = {}
+        self._plans: dict[str, LaunchPlan] = {}
         self._arrays: dict[str, Array] = {}
 
     def _clear(self) -> None:
