@@ -5,10 +5,13 @@ challenger.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pytest
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LaunchPlan
+from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.grounds import PlanTrack
 from tunegrad.tuning.race import FAULTS, Pair
 
@@ -56,3 +59,13 @@ class Compared:
 
 def track_of(compare: Compare) -> PlanTrack:
     return lambda blamed: Compared(compare, blamed)
+
+
+def raced_as(monkeypatch: pytest.MonkeyPatch, compare: Compare) -> None:
+    """From now on plans of a session are raced by a test."""
+    grounds = Deciding._grounds
+    monkeypatch.setattr(
+        Deciding,
+        "_grounds",
+        lambda self, work: replace(grounds(self, work), track=track_of(compare)),
+    )

@@ -34,7 +34,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
-from tunegrad.tuning import deciding, plans, session, sites
+from tunegrad.tuning import deciding, session, sites
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
@@ -281,8 +281,7 @@ def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, m
     names, in_races = noted(monkeypatch)
     for name in ("DeviceMeasurer", "LocalBench"):
         monkeypatch.setattr(sites, name, refused)
-    monkeypatch.setattr(plans, "_CLOSE", math.inf)
-    monkeypatch.setattr(deciding, "PLAN_SHARE", 1.0)
+    monkeypatch.setattr(deciding, "RACE_SHARE", 1.0)
     work = workload_of_function(images, (IMAGES,))
     store, heard = tmp_path / "s.db", Listener()
     spec = ModelSpec("images", f"kernels:{work.key}", source="a function")

@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compared import Compared, track_of
+from compared import raced_as, track_of
 from small_models import THREADS, here
 from stored_decisions import decided
 
@@ -25,7 +25,6 @@ from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
-from tunegrad.ir.kernel import Kernel
 from tunegrad.planning.plan import (
     image_forms,
     images_key,
@@ -36,12 +35,10 @@ from tunegrad.planning.plan import (
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding
 from tunegrad.tuning import show as showing
-from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.grounds import Grounds
 from tunegrad.tuning.images import choose_images
 from tunegrad.tuning.rivals import Rivals
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.tracks import least_s
 from tunegrad.tuning.workload import workload_of_function
 
 RNG = np.random.default_rng(8)
@@ -84,10 +81,6 @@ def winning(images: Images) -> Callable[[LaunchPlan, LaunchPlan], Samples]:
     return compare
 
 
-def ones(kernels: Sequence[Kernel]) -> dict[str, float]:
-    return {k.key: 1.0 for k in kernels}
-
-
 def never(*_: object) -> Any:
     raise AssertionError("measured again")
 
@@ -95,7 +88,7 @@ def never(*_: object) -> Any:
 @pytest.fixture(autouse=True)
 def _hopeful(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form is out before it is measured, whatever machine this is."""
-    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", inf)
+    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", inf)
 
 
 @pytest.fixture
@@ -106,26 +99,25 @@ def store() -> Iterator[Store]:
 
 def settled(
     store: Store,
-    measure: Any,
     compare: Any,
     deadline_s: float = inf,
     tell: Any = lambda _: None,
     fusion: Any = FUSION,
 ) -> Images:
-    grounds = Grounds(TARGET, here(), store, "s1", "contract", measure, track_of(compare), tell)
+    grounds = Grounds(TARGET, here(), store, "s1", "contract", track_of(compare), tell)
     return choose_images(fusion, grounds, deadline_s)
 
 
 @pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)
 def test_the_fastest_measured_form_is_picked_and_found_again(store: Store, images: Images) -> None:
-    assert settled(store, ones, winning(images)) == images
+    assert settled(store, winning(images)) == images
     assert stored_images(FUSION, here(), store) == images
-    assert settled(store, never, never) == images
+    assert settled(store, never) == images
 
 
 def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     events: list[Event] = []
-    settled(store, ones, winning(BLOCKS), tell=events.append)
+    settled(store, winning(BLOCKS), tell=events.append)
     rows = store.decisions(KEY, here(), "images")
     assert {d.choice for d in rows} == {"last", str(BLOCKS)}, "what stood, and what came nearest"
     assert all((d.session, d.text) == ("s1", images_text(FUSION)) for d in rows)
@@ -143,17 +135,11 @@ def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     assert store.trials(KEY) == [], "a decision is no trial"
 
 
-def test_a_form_with_a_kernel_that_does_not_run_does_not_win(store: Store) -> None:
-    only = keys(plan(BLOCKS)) - keys(plan(LAST)) - keys(plan(ROWS))
-    broken = lambda kernels: {k.key: inf if k.key in only else 1.0 for k in kernels}  # noqa: E731
-    assert settled(store, broken, winning(BLOCKS)) == LAST
-
-
 def test_a_form_whose_model_fails_has_one_row_that_says_so(store: Store) -> None:
     def wrong(*_: object) -> Samples:
         raise WrongResult("output 0[3]: planted")
 
-    assert settled(store, ones, wrong) == LAST
+    assert settled(store, wrong) == LAST
     rows = store.decisions(KEY, here())
     assert {d.choice for d in rows} == {str(i) for i in image_forms(TARGET) if i != LAST}
     assert len(rows) == len(image_forms(TARGET)) - 1
@@ -166,28 +152,24 @@ def test_a_form_that_does_not_compile_loses(store: Store) -> None:
     def failing(*_: object) -> Samples:
         raise CandidateFailure("planted")
 
-    assert settled(store, ones, failing) == LAST
+    assert settled(store, failing) == LAST
 
 
 def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
-    assert settled(store, never, never) == LAST
+    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", 0.0)
+    assert settled(store, never) == LAST
     assert not store.decisions(KEY, here()), "what was not measured is no row"
 
 
 def test_without_time_nothing_is_settled(store: Store) -> None:
-    assert settled(store, never, never, deadline_s=monotonic()) == LAST
+    assert settled(store, never, deadline_s=monotonic()) == LAST
     assert not store.decisions(KEY, here())
-    assert settled(store, ones, winning(BLOCKS)) == BLOCKS
-
-
-def test_a_race_takes_longer_the_more_it_compiles_and_runs() -> None:
-    assert 0.0 < least_s(2e-3, 3) < least_s(2e-3, 5) < least_s(2.0, 5)
+    assert settled(store, winning(BLOCKS)) == BLOCKS
 
 
 def test_graphs_without_images_have_no_question(store: Store) -> None:
     work = workload_of_function(lambda x: (x @ x).relu(), (X[0, 0],))
-    assert settled(store, never, never, fusion=work.fusion) == LAST
+    assert settled(store, never, fusion=work.fusion) == LAST
 
 
 def stored(path: Path, choice: str) -> Path:
@@ -200,16 +182,16 @@ def stored(path: Path, choice: str) -> Path:
 def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images.HOPELESS", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", 0.0)
     store.record_decision(decided("images", images_text(FUSION), str(ROWS), here(), claimed=True))
     assert stored_images(FUSION, here(), store) == ROWS
-    assert settled(store, ones, winning(LAST)) == LAST
+    assert settled(store, winning(LAST)) == LAST
     assert stored_images(FUSION, here(), store) == LAST
-    assert settled(store, never, never) == LAST
+    assert settled(store, never) == LAST
 
 
 def test_a_store_of_another_machine_decides_nothing(store: Store) -> None:
-    settled(store, ones, winning(BLOCKS))
+    settled(store, winning(BLOCKS))
     other = Fingerprint(tuple((k, "another" if k == "arch" else v) for k, v in here().fields))
     assert stored_images(FUSION, other, store) == LAST
 
@@ -260,12 +242,10 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
     settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
-    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
     monkeypatch.setattr(deciding, "choose_cuts", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
-    monkeypatch.setattr(
-        Deciding, "_track", lambda _self, _work, blamed: Compared(winning(BLOCKS), blamed)
-    )
+    raced_as(monkeypatch, winning(BLOCKS))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:
@@ -278,7 +258,7 @@ def test_a_small_budget_leaves_the_images_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
-    monkeypatch.setattr(deciding, "choose_images", never)
+    monkeypatch.setattr("tunegrad.tuning.grounds.race", never)
     report = run_session(
         TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, []
     )

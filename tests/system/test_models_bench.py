@@ -14,7 +14,7 @@ import planted_variants
 import pytest
 from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
-from test_variants_tune import convolutions, never_void, seconds, workload
+from test_variants_tune import convolutions, seconds, workload
 
 from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
@@ -199,7 +199,7 @@ def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -
         workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3)
     )
     with bench_here(planted_variants.HOOKS) as bench:
-        picks = choose_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1", never_void)
+        picks = choose_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1")
     assert "winograd2" not in picks.values()
     rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
     failed = [d for d in rows if d.status is not Status.OK]
@@ -210,19 +210,15 @@ def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -
     assert "winograd2" not in [d.choice for d in rows if d.status is Status.OK]
 
 
-def test_a_schedule_that_ends_a_contest_of_variants_is_withdrawn_and_no_variant(
-    store: Store,
-) -> None:
+def test_a_variant_whose_schedule_ends_the_race_is_out_and_says_so(store: Store) -> None:
     work: Workload = workload()
     rivals = rivals_of(work, here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
-    voided: list[tuple[str, str]] = []
     use = next(u for u in rivals.kernels if u.key in planted_variants.parts("winograd2"))
     (actions,) = planted_variants.other(use.kernel, TARGET, 1)
     with bench_here(planted_variants.OTHERS) as bench:
         models = Models(store, TARGET, here(), bench)
-        choose_variants(
-            rivals, {use.key: actions}, models, "s1", lambda k, a, _: voided.append((k, a))
-        )
-    assert voided == [(use.key, actions)]
-    rows = [t for k in convolutions() for t in store.trials(k.key, here())]
-    assert all(t.measurement.status is Status.OK for t in rows)
+        picks = choose_variants(rivals, {use.key: actions}, models, "s1")
+    assert "winograd2" not in picks.values()
+    rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
+    failed = {(d.choice, d.status, d.chosen) for d in rows if d.status is not Status.OK}
+    assert failed == {("winograd2", Status.CRASHED, False)}

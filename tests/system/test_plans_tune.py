@@ -4,7 +4,7 @@ loading it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stored_decisions
-from compared import Compared, track_of
+from compared import raced_as, track_of
 from small_models import THREADS, here
 
 import tunegrad as tg
@@ -25,12 +25,10 @@ from tunegrad.errors import CandidateCrashed, CandidateFailure
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, LaunchPlan
-from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.plan import RULES, plan_launches, stored_toggles
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning import deciding, plans
-from tunegrad.tuning.deciding import Deciding
 from tunegrad.tuning.grounds import Grounds
 from tunegrad.tuning.plans import choose_cuts
 from tunegrad.tuning.session import run_session
@@ -58,14 +56,6 @@ def by_name(prefix: str) -> Alternative:
     """What an edge that stores a part of the softmax does, or the first that inlines."""
     found = [a for e, a in FOUND.items() if e.name.startswith(prefix)]
     return next(a for a in found if prefix == "inline" or a.before[-1].name.startswith("softmax"))
-
-
-def seconds(
-    cheap: Sequence[Kernel] = (), broken: Sequence[Kernel] = ()
-) -> Callable[[Sequence[Kernel]], dict[str, float]]:
-    """A second for every kernel, less for some, infinity for others."""
-    special = {k.key: 1e-3 for k in cheap} | {k.key: inf for k in broken}
-    return lambda kernels: {k.key: special.get(k.key, 1.0) for k in kernels}
 
 
 def faster(fast: Callable[[LaunchPlan], bool]) -> Callable[[LaunchPlan, LaunchPlan], Samples]:
@@ -98,10 +88,10 @@ def store() -> Iterator[Store]:
 
 
 def settled(
-    store: Store, measure: Any, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
+    store: Store, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
 ) -> frozenset[int]:
     grounds = Grounds(
-        host_target(THREADS), here(), store, "s1", "contract", measure, track_of(compare), tell
+        host_target(THREADS), here(), store, "s1", "contract", track_of(compare), tell
     )
     return choose_cuts(FUSION, grounds, deadline_s)
 
@@ -109,35 +99,27 @@ def settled(
 @pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])
 def test_the_fastest_measured_plan_is_picked(store: Store, name: str) -> None:
     best = by_name(name)
-    new = [k for k in best.after if k.key not in {b.key for b in best.before}]
-    chosen = settled(store, seconds(cheap=new), faster(has(best)))
+    chosen = settled(store, faster(has(best)))
     assert has(best)(FUSION.toggled(chosen).schedule())
     assert chosen == ALTERNATIVES.toggles([best.edge])
 
 
 def test_the_rules_plan_stays_where_nothing_is_faster(store: Store) -> None:
-    assert (
-        settled(store, seconds(), faster(lambda p: keys(p) == keys(FUSION.schedule())))
-        == frozenset()
-    )
+    assert settled(store, faster(lambda p: keys(p) == keys(FUSION.schedule()))) == frozenset()
 
 
-def test_parts_that_are_slower_are_not_tried_in_the_whole_model(store: Store) -> None:
-    default = [x.kernel for x in FUSION.schedule().launches]
-    assert settled(store, seconds(cheap=default), never) == frozenset()
-
-
-def test_a_plan_of_which_a_kernel_does_not_run_is_not_tried(store: Store) -> None:
-    rules = {x.kernel.key for x in FUSION.schedule().launches}
-    broken = [k for a in FOUND.values() for k in a.after if k.key not in rules]
-    assert settled(store, seconds(broken=broken), never) == frozenset()
+def test_what_is_expected_to_be_hopeless_is_not_tried(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "CONTENDING", 0.0)
+    assert settled(store, never) == frozenset()
 
 
 def test_a_plan_that_does_not_compile_loses(store: Store) -> None:
     def failing(*_: object) -> Samples:
         raise CandidateFailure("planted")
 
-    assert settled(store, seconds(cheap=by_name("store_exp").after), failing) == frozenset()
+    assert settled(store, failing) == frozenset()
 
 
 def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None:
@@ -146,24 +128,23 @@ def test_a_plan_whose_model_fails_has_one_row_that_says_so(store: Store) -> None
     def crashing(*_: object) -> Samples:
         raise CandidateCrashed("planted")
 
-    assert settled(store, seconds(cheap=best.after), crashing) == frozenset()
+    assert settled(store, crashing) == frozenset()
     rows = [d for d in store.decisions(best.edge.key, here(), "cut") if d.status is not Status.OK]
-    assert [(d.choice, d.status, d.chosen) for d in rows] == [
-        (best.edge.name, Status.CRASHED, False)
-    ]
-    assert rows[0].error == "in the whole model: crashed: planted"
+    assert [d.choice for d in rows].count(best.edge.name) == 1
+    assert {(d.status, d.chosen) for d in rows} == {(Status.CRASHED, False)}
+    assert {d.error for d in rows} == {"in the whole model: crashed: planted"}
     assert store.verify() == []
 
 
 def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
     best, events = by_name("store_exp"), list[Event]()
-    settled(store, seconds(cheap=best.after), faster(has(best)), tell=events.append)
+    settled(store, faster(has(best)), tell=events.append)
     rows = store.decisions(best.edge.key, here())
     assert {RULES, best.edge.name} <= {d.choice for d in rows}
     assert all((d.kind, d.session, d.text) == ("cut", "s1", best.edge.region) for d in rows)
     first, last = [d for d in rows if d.chosen]
     assert [d.choice for d in (first, last)] == [RULES, best.edge.name]
-    assert (first.evidence.test, last.evidence.p_value < 0.01) == ("parts", True)
+    assert (first.evidence.test, last.evidence.p_value < 0.01) == ("standing", True)
     assert len(last.evidence.incumbent_samples_s) == len(last.evidence.challenger_samples_s) == 12
     assert store.trials(best.edge.key) == [], "a decision is no trial"
     (event,) = [e for e in events if type(e) is WinnerPromoted]
@@ -173,8 +154,8 @@ def test_a_decision_is_rows_with_evidence_and_an_event(store: Store) -> None:
 
 def test_what_is_settled_is_not_measured(store: Store) -> None:
     best = by_name("store_exp")
-    first = settled(store, seconds(cheap=best.after), faster(has(best)))
-    assert settled(store, never, never) == first
+    first = settled(store, faster(has(best)))
+    assert settled(store, never) == first
 
 
 def claim(store: Store, alternative: Alternative) -> None:
@@ -189,47 +170,45 @@ def test_what_a_file_promoted_is_measured_here_and_loses_where_it_is_slower(stor
     claimed = by_name("store_exp")
     claim(store, claimed)
     assert stored_toggles(FUSION, here(), store) == ALTERNATIVES.toggles([claimed.edge])
-    # Its parts are slower than the rules', which alone would leave it untried.
-    rules = [x.kernel for x in FUSION.schedule().launches]
     asked: list[LaunchPlan] = []
 
     def compare(plan: LaunchPlan, other: LaunchPlan) -> Samples:
         asked.append(other)
         return faster(lambda p: keys(p) == keys(FUSION.schedule()))(plan, other)
 
-    assert settled(store, seconds(cheap=rules), compare) == frozenset()
+    assert settled(store, compare) == frozenset()
     assert any(has(claimed)(plan) for plan in asked)
     assert stored_toggles(FUSION, here(), store) == frozenset()
-    assert settled(store, never, never) == frozenset()
+    assert settled(store, never) == frozenset()
 
 
 def test_what_a_file_promoted_stays_where_this_machine_proves_it(store: Store) -> None:
     claimed = by_name("store_exp")
     claim(store, claimed)
-    chosen = settled(store, seconds(), faster(has(claimed)))
+    chosen = settled(store, faster(has(claimed)))
     assert chosen == ALTERNATIVES.toggles([claimed.edge])
     assert not store.decision("cut", claimed.edge.key, here(), SPACE_VERSION).imported
-    assert settled(store, never, never) == chosen
+    assert settled(store, never) == chosen
 
 
 def test_what_a_file_promoted_stays_a_claim_where_there_is_no_time_to_measure(store: Store) -> None:
     claimed = by_name("store_exp")
     claim(store, claimed)
-    chosen = settled(store, never, never, deadline_s=monotonic() - 1.0)
+    chosen = settled(store, never, deadline_s=monotonic() - 1.0)
     assert chosen == ALTERNATIVES.toggles([claimed.edge])
     assert all(d.imported for d in store.decisions(claimed.edge.key, here()))
 
 
 def test_regions_that_time_does_not_suffice_for_stay_open(store: Store) -> None:
-    assert settled(store, never, never, deadline_s=monotonic() - 1.0) == frozenset()
+    assert settled(store, never, deadline_s=monotonic() - 1.0) == frozenset()
     assert not store.decisions()
     best = by_name("store_exp")
-    assert settled(store, seconds(cheap=best.after), faster(has(best)))
+    assert settled(store, faster(has(best)))
 
 
 def test_a_store_of_another_machine_decides_nothing(store: Store) -> None:
     best = by_name("store_exp")
-    settled(store, seconds(cheap=best.after), faster(has(best)))
+    settled(store, faster(has(best)))
     assert stored_toggles(FUSION, here(), store)
     other = Fingerprint(tuple((k, "another" if k == "arch" else v) for k, v in here().fields))
     assert stored_toggles(FUSION, other, store) == frozenset()
@@ -286,11 +265,8 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = by_name("store_reduce")
-    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
-    monkeypatch.setattr(plans, "_CLOSE", inf)
-    monkeypatch.setattr(
-        Deciding, "_track", lambda _self, _work, blamed: Compared(faster(has(best)), blamed)
-    )
+    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
+    raced_as(monkeypatch, faster(has(best)))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
         rows = store.decisions(None, here(), "cut")
@@ -309,7 +285,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
 def test_a_small_budget_leaves_the_edges_alone(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deciding, "choose_cuts", never)
+    monkeypatch.setattr("tunegrad.tuning.grounds.race", never)
     report = run_session(replace(settings, budget_s=0.3), WORK, [])
     assert {r.key for r in report.rows} == keys(FUSION.schedule())
 
@@ -324,7 +300,7 @@ def test_an_interrupt_while_edges_are_decided_keeps_the_rules_plan(
         os.kill(os.getpid(), signal.SIGINT)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deciding, "PLAN_SHARE", 20.0)
+    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
     monkeypatch.setattr(deciding, "choose_cuts", interrupted)
     report = run_session(settings, WORK, [])
     assert report.interrupted

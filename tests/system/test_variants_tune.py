@@ -21,7 +21,6 @@ import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.errors import CandidateFailure
 from tunegrad.events import CandidateMeasured
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
@@ -35,7 +34,7 @@ from tunegrad.tuning.session import run_session
 from tunegrad.tuning.variants import choose_variants, rivals_of
 from tunegrad.tuning.workload import Workload, workload_of_function
 
-BUDGET_S = 2.0
+BUDGET_S = 6.0
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
 """Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no
@@ -104,7 +103,9 @@ def test_each_convolution_has_the_row_of_what_stands_and_of_what_came_nearest(tu
             assert {(d.session, d.status) for d in rows} == {(tuned.report.session, Status.OK)}
             first, *later = [d for d in rows if d.chosen]
             alone = first.evidence
-            assert (alone.test, alone.incumbent_samples_s) == ("alone", ()), "no direct kernel ran"
+            assert (alone.test, alone.incumbent_samples_s) == ("standing", ()), (
+                "no direct kernel ran"
+            )
             assert all(d.evidence.incumbent_samples_s for d in later), (
                 "it was beaten in whole models"
             )
@@ -207,15 +208,11 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-def never_void(key: str, actions: str, failure: CandidateFailure) -> None:
-    raise AssertionError(f"{actions} of {key}: {failure}")
-
-
 def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
     rivals = rivals_of(workload(), here(), store, measure)
     with bench_here() as bench:
         models = Models(store, host_target(THREADS), here(), bench)
-        return choose_variants(rivals, {}, models, "s1", never_void, **more)
+        return choose_variants(rivals, {}, models, "s1", **more)
 
 
 @pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
@@ -339,9 +336,7 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
     place = here(numerics)
     rivals = rivals_of(work, place, store, measure, numerics)
     with bench_here() as bench:
-        picks = choose_variants(
-            rivals, {}, Models(store, host_target(THREADS), place, bench), "s1", never_void
-        )
+        picks = choose_variants(rivals, {}, Models(store, host_target(THREADS), place, bench), "s1")
     (row,) = store.decisions(kernel.key, place)
     assert (row.choice, row.kind, row.status) == (best, "variant", Status.OK)
     assert store.trials(kernel.key) == []

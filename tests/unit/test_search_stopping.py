@@ -35,7 +35,8 @@ from tunegrad.search import (
     StopRule,
     make_searcher,
 )
-from tunegrad.search.stopping import LEAST_GAIN, potential
+from tunegrad.search.promote import LEAST_EFFECT
+from tunegrad.search.stopping import potential
 from tunegrad.trial import Policy, Status
 from tunegrad.tuning.search_bench import find_spaces
 
@@ -121,7 +122,7 @@ def test_stopping_potential_falls_and_is_spent_in_the_end() -> None:
     values = [potential(n) for n in range(400)]
     assert values == sorted(values, reverse=True)
     assert 0.1 < values[0] < 1.0
-    assert values[100] > LEAST_GAIN > values[-1] > 0.0
+    assert values[100] > LEAST_EFFECT > values[-1] > 0.0
 
 
 class Case:

@@ -106,7 +106,7 @@ def test_the_fastest_of_each_choice_wins_by_samples_of_a_fresh_process() -> None
     assert won(found) == {"k": "b", "l": "c"}
     stands, mine = found["k"].samples
     assert (min(stands), min(mine), len(mine)) == (1.0, 0.6, PROOF_TURNS)
-    assert found["k"].verdict.p_value < 0.05 / 3
+    assert found["k"].comparison.p_value < 0.05 / 3
     assert track.started == 1
     assert track.ran[-1] == [{"k": "b", "l": "c"}], "all that are ahead are proved at once"
 
@@ -114,7 +114,7 @@ def test_the_fastest_of_each_choice_wins_by_samples_of_a_fresh_process() -> None
 def test_who_is_faster_in_one_process_only_does_not_win() -> None:
     found = race([choice("k", "a")], Track({"a": 0.5}, later={"a": 1.0}))
     assert won(found) == {}
-    assert found["k"].verdict.ratio == pytest.approx(1.0)
+    assert found["k"].comparison.ratio == pytest.approx(1.0)
 
 
 def test_a_tie_needs_no_proof_and_is_told() -> None:

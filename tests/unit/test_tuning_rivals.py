@@ -56,7 +56,7 @@ def test_the_model_of_this_test_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("variant", [DIRECT, W2, W4])
 def test_one_variant_each_has_the_kernels_and_uses_of_the_rewritten_model(variant: str) -> None:
-    alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), direct_ran=False),))
+    alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), variant),))
     assert alone.kernels == alone.favourite.kernels
     assert (
         alone.favourite.kernels == with_variants(WORK, dict.fromkeys(GROUP.keys, variant)).kernels
@@ -80,14 +80,14 @@ def test_a_direct_kernel_that_is_behind_stays_to_be_beaten() -> None:
     found = RIVALS.narrowed(times(direct=9.0, winograd2=1.0, winograd4=9.0), 1.6)
     assert {u.key for u in found.kernels} == parts(DIRECT, W2) | {SUM.key}
     assert not found.competing
-    assert found.lineups == [dict.fromkeys(GROUP.keys, W2), dict.fromkeys(GROUP.keys, DIRECT)]
+    assert (found.groups[0].stands, found.groups[0].others) == (DIRECT, (W2,))
 
 
 def test_sums_are_of_all_launches_and_the_near_ones_are_kept_fastest_first() -> None:
     found = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=0.9), 1.6)
     assert found.seconds(GROUP) == pytest.approx({DIRECT: 1.5, W2: 1.0, W4: 0.9})
     assert found.groups[0].variants == (W4, W2)
-    assert found.groups[0].lineup == (W4, W2, DIRECT)
+    assert (found.groups[0].stands, found.groups[0].others) == (DIRECT, (W4, W2))
     assert found.favourites == dict.fromkeys(GROUP.keys, W4)
 
 
@@ -100,7 +100,7 @@ def test_times_are_only_replaced_by_better_ones() -> None:
 
 def test_a_variant_that_does_not_run_is_out_and_direct_is_left_where_none_does() -> None:
     found = RIVALS.narrowed(times(direct=inf, winograd2=1.0, winograd4=inf), 1.6)
-    assert found.groups[0].lineup == found.groups[0].variants == (W2,)
+    assert found.groups[0].variants == (W2,)
     assert (found.groups[0].stands, found.groups[0].others) == (W2, ())
     nothing = RIVALS.narrowed({}, 1.6)
     assert nothing.groups[0].variants == (DIRECT,)

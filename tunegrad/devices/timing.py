@@ -26,14 +26,6 @@ _MAX_INNER = 4096
 _LEAST_S = 1e-9
 """A tick of the clock: nothing is shorter."""
 
-_TRIES = 4
-_TRYING = 0.3
-"""Launches before something is losing alone, and the part of its budget that they may take.
-
-The first ones find caches, and threads, as what ran before them left them: a kernel of 12 us took
-280 at first. Beside another program, which meets the same, two turns are enough.
-"""
-
 
 @dataclass(slots=True)
 class Pairs:
@@ -155,9 +147,9 @@ def sample_pairs(
     is losing.
 
     ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran
-    before it. Losing: the turns so far say more than ``losing_s``, and there were several, but of a
-    long one two. Unless ``alone``, the first turn calibrates and is kept only where nothing follows
-    it. ``standing_s``: what is beside it stands for.
+    before it. Losing: two turns say more than ``losing_s``. Unless ``alone``, the first turn
+    calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands
+    for.
 
     Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
     more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
@@ -174,15 +166,10 @@ def _sample(
 ) -> None:
     start = clock()
     turns.take(1)
-    tries = _TRIES if turns.beside is None else 2
-    while turns.pairs.value_s > losing_s and len(turns.pairs.samples_s) < tries:
-        if len(turns.pairs.samples_s) > 1 and clock() - start > _TRYING * policy.budget_s:
-            break
+    if turns.pairs.value_s > losing_s:
         turns.take(1)
     late = turns.beside is None and clock() - start > policy.budget_s
     if late or turns.pairs.value_s > losing_s:
-        taken = len(turns.pairs.samples_s)
-        turns.pairs = turns.pairs.latest(taken - 1) if taken == _TRIES else turns.pairs
         return
     turns.calibrate()
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:

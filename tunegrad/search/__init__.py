@@ -18,7 +18,6 @@ from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winne
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
-from tunegrad.search.lending import Lending, taken_over
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
@@ -68,7 +67,6 @@ __all__ = [
     "Features",
     "GpSearcher",
     "KernelSearch",
-    "Lending",
     "Lessons",
     "Measured",
     "Measurer",
@@ -113,7 +111,6 @@ __all__ = [
     "score",
     "searcher_names",
     "seeds_from",
-    "taken_over",
     "tree_features",
     "trials_within",
     "usable_searchers",

@@ -35,8 +35,8 @@ from heapq import heapify, heappop, heappush
 from tunegrad.events import BudgetSpent, Event
 
 from .driver import Begun, KernelSearch, SearchTask, Step
-from .lending import Lending
-from .stopping import NOTABLE, StopReason, StopRule, Watch
+from .promote import LEAST_EFFECT
+from .stopping import StopReason, StopRule, Watch
 
 __all__ = ["BudgetPolicy", "ModelSearch"]
 
@@ -51,17 +51,15 @@ class BudgetPolicy:
     ``reserve`` is the share left for what comes after the search: timing the finalists again.
 
     ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's
-    headroom that its first batch is expected to save; an improvement below ``notable`` counts as
-    none. ``charge_resumed``: rows of resumed sessions count against the budget with what they cost
-    then, so that a run that was cut short ends where it would have. New batches are begun while
-    fewer than ``in_flight`` proposals are unanswered, for ``machines`` measuring at once.
+    headroom that its first batch is expected to save. ``charge_resumed``: rows of resumed sessions
+    count against the budget with what they cost then, so that a run that was cut short ends where
+    it would have. New batches are begun while fewer than ``in_flight`` proposals are unanswered,
+    for ``machines`` measuring at once.
     """
 
     batch: int = 8
     reserve: float = 0.1
     optimism: float = 0.5
-    least_headroom: float = 0.01
-    notable: float = NOTABLE
     charge_resumed: bool = True
     in_flight: int = 1
     machines: int = 1
@@ -85,9 +83,7 @@ class _Prospect:
         if step.results:
             self.trial_cost_s = 0.5 * (self.trial_cost_s + _trial_cost_s(step))
         self.recent = 0.5 * (self.recent + step.improvement)
-        self.stale = (
-            0.5 * self.stale if step.improvement >= self.policy.notable else self.stale + 1.0
-        )
+        self.stale = 0.5 * self.stale if step.improvement >= LEAST_EFFECT else self.stale + 1.0
 
     def gain_s(self, current_s: float, ahead: int = 0) -> float:
         """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain
@@ -95,9 +91,7 @@ class _Prospect:
         """
         current_s = current_s if current_s < math.inf else self.task.guess_s
         headroom = (
-            max(self.policy.least_headroom, 1.0 - self.task.floor_s / current_s)
-            if current_s > 0.0
-            else 0.0
+            max(LEAST_EFFECT, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
         )
         prior = self.policy.optimism * headroom / (1.0 + self.stale + ahead)
         return self.task.uses * current_s * min(headroom, max(prior, self.recent * 0.5**ahead))
@@ -110,9 +104,8 @@ class ModelSearch:
     ideas. However small the budget, every kernel has a ``winner`` afterwards: the default,
     unmeasured, if nothing else; that of the heaviest is measured where there is a budget at all.
     ``run`` may be interrupted anywhere (KeyboardInterrupt passes through): what was measured is
-    stored, and the winners are those found so far. With ``lending`` batches bring what alike
-    kernels found. ``stopped`` says why it ended, ``searches`` are those of the kernels that did not
-    ``leave``.
+    stored, and the winners are those found so far. ``stopped`` says why it ended, ``searches`` are
+    those of the kernels that did not ``leave``.
     """
 
     def __init__(
@@ -123,9 +116,7 @@ class ModelSearch:
         observe: Callable[[Event], None],
         policy: BudgetPolicy | None = None,
         rule: StopRule | None = None,
-        lending: Lending | None = None,
     ) -> None:
-        self._lending = lending
         self._all, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
         self._clock, self._observe = clock, observe
         self._started_s = clock()
@@ -301,8 +292,7 @@ class ModelSearch:
     def _batch(self, i: int) -> None:
         self._served.add(i)
         count = max(1, min(self.policy.batch, self._affordable(i)))
-        lent = self._lending.due(i, count) if self._lending is not None else ()
-        self._under_way.append((i, self._all[i].begin(count, lent)))
+        self._under_way.append((i, self._all[i].begin(count)))
         self._settle(self.policy.in_flight)
 
     def _settle(self, below: int) -> None:

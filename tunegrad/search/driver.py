@@ -27,13 +27,10 @@ from tunegrad.trial import Measurement, Trial
 from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
 from .trial_log import TrialLog, different
 
-__all__ = ["LENT", "SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
+__all__ = ["SEED", "Begun", "KernelSearch", "Result", "SearchTask", "Step", "Winner"]
 
 SEED = "seed"
 """Who proposed what a nearest kernel of the store lent."""
-
-LENT = "lent"
-"""Who proposed what an alike kernel of the session lent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,17 +310,16 @@ class KernelSearch:
         self._seeds = tuple
         return self._begin(proposals[: int(min(most, len(proposals)))], self._programs.keys())
 
-    def begin(self, count: int, lent: Sequence[Schedule] = ()) -> Begun:
+    def begin(self, count: int) -> Begun:
         """Ask for ``count`` proposals and hand them to the measurer, or the defaults where they
         were not measured yet.
 
-        What alike kernels have ``lent`` comes first, and is counted. Several may be begun before
-        the first is finished: then they know nothing of each other's results.
+        Several may be begun before the first is finished: then they know nothing of each other's
+        results.
         """
         if not self.defaults_measured:
             return self.begin_defaults()
-        first = [Proposal(s, LENT) for s in lent]
-        return self._begin([*first, *self.searcher.ask(count - len(first))], self._programs.keys())
+        return self._begin(self.searcher.ask(count), self._programs.keys())
 
     def finish(self, begun: Begun) -> Step:
         """Take the results: commit and tell them in the order in which they were proposed, whenever

@@ -21,19 +21,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .driver import KernelSearch, Step
+from .promote import LEAST_EFFECT
 
-__all__ = ["LEAST_GAIN", "NOTABLE", "StopReason", "StopRule", "Watch", "potential"]
+__all__ = ["StopReason", "StopRule", "Watch", "potential"]
 
 StopReason = Literal["budget", "gain", "patience", "trials", "target", "exhausted", "interrupted"]
 """Why a search ended. ``budget``: its time was up. ``exhausted``: no searcher had anything left
 to propose.
 """
-
-NOTABLE = 0.01
-"""A saving below this part counts as none."""
-
-LEAST_GAIN = 0.01
-"""The part of the model's time that must still be expected, for a search to go on."""
 
 _AT_ONCE = 0.24
 _HALVED = 8.0
@@ -72,7 +67,7 @@ class _Vain:
     trials: int = 0
 
     def observe(self, trials: int, seconds: float) -> None:
-        if seconds < (1.0 - NOTABLE) * self.mark_s or (
+        if seconds < (1.0 - LEAST_EFFECT) * self.mark_s or (
             self.mark_s == math.inf and seconds < math.inf
         ):
             self.mark_s, self.trials = seconds, 0
@@ -147,7 +142,7 @@ class Watch:
         match self.rule.patience:
             case None:
                 current_s = sum(s.task.uses * _current_s(s) for s, _ in self._left)
-                return "gain" if self.expected_s < LEAST_GAIN * current_s else None
+                return "gain" if self.expected_s < LEAST_EFFECT * current_s else None
             case 0:
                 return None
             case patience:

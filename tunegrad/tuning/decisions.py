@@ -25,10 +25,9 @@ from tunegrad.errors import (
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.search import Comparison
 from tunegrad.trial import Fingerprint, Policy, Status
 
-from .contest import CONTEST_POLICY
+from .race import PROOF_TURNS, Met
 
 _STATUS = {
     CandidateCrashed: Status.CRASHED,
@@ -39,12 +38,19 @@ _STATUS = {
 
 __all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
 
+_STANDING = "standing"
+"""The test of what was there first, which met nobody."""
 
-def evidence_of(verdict: Comparison, samples: tuple[Sequence[float], Sequence[float]]) -> Evidence:
-    """A contest as the store keeps it: samples of the incumbent and of the challenger, with warm
+_POLICY = Policy(cache="warm", min_samples=PROOF_TURNS, max_samples=PROOF_TURNS)
+"""In turns, in whole models."""
+
+
+def evidence_of(met: Met[object]) -> Evidence:
+    """A race as the store keeps it: samples of the incumbent and of the challenger, with warm
     caches.
     """
-    return Evidence(verdict.test, verdict.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
+    found, (stands_s, others_s) = met.comparison, met.samples
+    return Evidence(found.test, found.p_value, tuple(stands_s), tuple(others_s), cold=False)
 
 
 def in_model(failure: CandidateFailure) -> str:
@@ -69,34 +75,25 @@ class DecisionRows:
     session: str
     kind: Question
 
-    def stands(
-        self, text: str, choice: str, policy: Policy, samples_s: Sequence[float], test: str
-    ) -> None:
-        """What was there first, chosen by ``test``, which compared it with nothing."""
-        evidence = Evidence(test, 1.0, (), tuple(samples_s), cold=False)
-        self._record(text, choice, evidence, policy, chosen=True)
+    def stands(self, text: str, choice: str, samples_s: Sequence[float]) -> None:
+        """What was there first, chosen without a contest."""
+        evidence = Evidence(_STANDING, 1.0, (), tuple(samples_s), cold=False)
+        self._record(text, choice, evidence, chosen=True)
 
     def challenged(
         self,
         text: str,
         choice: str,
-        evidence: Evidence,
-        won: bool,
+        met: Met[object],
         tell: Callable[[Event], None] | None = None,
     ) -> None:
         """A challenger with its samples, chosen where it won; then ``tell`` hears of it."""
-        self._record(text, choice, evidence, CONTEST_POLICY, chosen=won)
-        if won and tell is not None:
+        self._record(text, choice, evidence_of(met), chosen=met.won)
+        if met.won and tell is not None:
             key = key_of(text)
-            best_s, previous_s = (
-                median(evidence.challenger_samples_s),
-                median(evidence.incumbent_samples_s),
-            )
-            tell(
-                WinnerPromoted(
-                    self.store.kernel_name(key), key, choice, best_s, previous_s, self.kind
-                )
-            )
+            before_s, after_s = map(median, met.samples)
+            name = self.store.kernel_name(key)
+            tell(WinnerPromoted(name, key, choice, after_s, before_s, self.kind))
 
     def failed(self, text: str, choice: str, failure: CandidateFailure) -> None:
         """A challenger that ended the contest, or whose model computes something else, twice in
@@ -104,16 +101,13 @@ class DecisionRows:
         """
         nothing = Evidence("failed", 1.0, (), (), cold=False)
         error, status = in_model(failure), status_of(failure)
-        self._record(
-            text, choice, nothing, CONTEST_POLICY, chosen=False, status=status, error=error
-        )
+        self._record(text, choice, nothing, chosen=False, status=status, error=error)
 
     def _record(
         self,
         text: str,
         choice: str,
         evidence: Evidence,
-        policy: Policy,
         *,
         chosen: bool,
         status: Status = Status.OK,
@@ -123,6 +117,6 @@ class DecisionRows:
             Decision(
                 self.kind, text, choice, chosen, evidence, self.here, SPACE_VERSION, self.session,
                 time(), status,
-                error, policy.text,
+                error, _POLICY.text,
             )
         )  # fmt: skip

@@ -12,14 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunegrad.config import TuneSettings
-from tunegrad.search import KernelSearch
+from tunegrad.search import LEAST_EFFECT, KernelSearch
 
 __all__ = ["Goal", "goal_of"]
-
-_AGAIN = 1.02
-"""After a measurement that failed, the kernels have to become faster by this much before the
-next one.
-"""
 
 
 @dataclass(slots=True)
@@ -47,7 +42,7 @@ class Goal:
         seconds = self.measure()
         self.measured += 1
         if seconds == math.inf:
-            self.factor = _AGAIN * self.target_s / predicted_s
+            self.factor = (1.0 + LEAST_EFFECT) * self.target_s / predicted_s
         else:
             self.factor = seconds / predicted_s if predicted_s > 0.0 else 1.0
         return seconds <= self.target_s

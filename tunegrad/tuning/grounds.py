@@ -1,37 +1,48 @@
-"""What decisions about a graph rest on: measured parts, a race of whole plans, and the store that
-keeps them.
+"""A question about a model's graph, and how it is decided: a race of whole plans, and its rows.
+
+what stands, named others     -->   least hopeful last
+a race of whole models        -->   what is proved faster runs from now on
+                              -->   a row of what stands, and one of what came nearest
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 from tunegrad.config import Numerics
 from tunegrad.db import Question, Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
+from tunegrad.planning.plan import expected_plan_s
 from tunegrad.trial import Fingerprint
 
 from .decisions import DecisionRows
-from .race import Choice, Met, Track, race
+from .race import Choice, Track, race
+from .tracks import Blamed, least_s
 
-__all__ = ["HOPELESS", "SLOWER", "Grounds", "Measure", "PlanTrack"]
+__all__ = ["Grounds", "PlanQuestion", "PlanTrack"]
 
-HOPELESS = 1.25
-"""Alternatives that are expected to take this much longer are not measured."""
-
-SLOWER = 2.0
-"""What default schedules take, about, in times of what a model of the machine expects."""
-
-Measure = Callable[[Sequence[Kernel]], dict[str, float]]
-"""Verifies and times default schedules: seconds by key, infinity where none ran."""
-
-PlanTrack = Callable[[Callable[[str, LaunchPlan, CandidateFailure], None]], Track[LaunchPlan]]
+PlanTrack = Callable[[Blamed[LaunchPlan]], Track[LaunchPlan]]
 """Where plans of a model are raced; the function is told which one ended a race."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQuestion:
+    """Which of several plans of a model runs.
+
+    ``text`` is what the decision is about, and ``title`` names it; ``others`` may take the place
+    of ``stands``, the most hopeful first.
+    """
+
+    kind: Question
+    text: str
+    title: str
+    stands: tuple[str, LaunchPlan]
+    others: Mapping[str, LaunchPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +54,41 @@ class Grounds:
     store: Store
     session: str
     numerics: Numerics
-    measure: Measure
     track: PlanTrack
     tell: Callable[[Event], None]
 
-    def rows(self, kind: Question) -> DecisionRows:
-        """Where decisions of one kind are written."""
-        return DecisionRows(self.store, self.here, self.session, kind)
+    def decided(self, question: PlanQuestion, deadline_s: float) -> str | None:
+        """The name of the plan that runs from now on; None where none could be measured.
 
-    def raced(
-        self,
-        kind: Question,
-        text: str,
-        stands: LaunchPlan,
-        others: dict[str, LaunchPlan],
-        deadline_s: float,
-    ) -> tuple[str, Met[LaunchPlan]] | None:
-        """The name of the plan that came nearest, and what was found of it.
-
-        None where no other one ran.
-
-        A plan that ends the race has a row that says so. Raises CandidateFailure where what stands
-        does not run.
+        A plan that ends the race has a row that says so.
         """
-        names = {id(plan): name for name, plan in others.items()}
+        name, stands = question.stands
+        slowest = max(question.others.values(), key=self.expected_s, default=None)
+        if slowest is None or not self.fits((stands, slowest), deadline_s):
+            return None
+        rows = DecisionRows(self.store, self.here, self.session, question.kind)
+        names = {id(plan): other for other, plan in question.others.items()}
 
         def failed(_: str, plan: LaunchPlan, error: CandidateFailure) -> None:
-            self.rows(kind).failed(text, names[id(plan)], error)
+            rows.failed(question.text, names[id(plan)], error)
 
-        met = race(
-            [Choice(kind, stands, tuple(others.values()))], self.track(failed), deadline_s
-        ).get(kind)
-        return None if met is None else (names[id(met.alternative)], met)
+        choice = Choice("plan", stands, tuple(question.others.values()))
+        try:
+            met = race([choice], self.track(failed), deadline_s).get(choice.key)
+        except CandidateFailure:
+            return None
+        if met is None:
+            return None
+        # What stands has the first row, so that a question without a better answer is settled.
+        self.store.name_kernel(question.text, question.title)
+        rows.stands(question.text, name, met.samples[0])
+        rows.challenged(question.text, names[id(met.alternative)], met, self.tell)
+        return names[id(met.alternative)] if met.won else name
+
+    def fits(self, both: tuple[LaunchPlan, LaunchPlan], deadline_s: float) -> bool:
+        """Whether the least race of two plans is expected to end in time."""
+        return monotonic() + least_s(sum(map(self.expected_s, both))) <= deadline_s
+
+    def expected_s(self, plan: LaunchPlan) -> float:
+        """Seconds that a model of the machine expects a plan to take."""
+        return expected_plan_s(plan, self.target, self.numerics)

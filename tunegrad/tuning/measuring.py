@@ -9,8 +9,7 @@ wait their turn.
 
 Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one
 batch ahead of their measuring, and computes their references, so that short batches leave no core
-idle. The code of each kernel's first and fastest few is kept for a race of kernels alone.
-Candidates are timed in turns with what ``references`` says.
+idle. Candidates are timed in turns with what ``references`` says.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Cache, Measurement, Policy, Status
+from tunegrad.trial import Cache, Measurement, Policy
 
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
@@ -45,7 +44,6 @@ Samples = tuple[tuple[float, ...], tuple[float, ...]]
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
-_KEPT = 4
 
 
 class SessionMeasurer(Measurer, Protocol):
@@ -91,14 +89,12 @@ class CandidateMeasurer:
         self.references = References()
         self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
-        self._first: dict[str, tuple[str, CompiledCandidate]] = {}
-        self._fastest: dict[str, list[tuple[float, str, CompiledCandidate]]] = {}
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Compile in one batch what will be asked for soon, and what it must compute; what is there
         is left alone.
         """
-        fresh = [(k, s) for k, s in work if self._found(k.key, s.text) is None]
+        fresh = [(k, s) for k, s in work if (k.key, s.text) not in self._primed]
         candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
         compiled = self._compile(candidates, ())
         pairs = zip(candidates, compiled, strict=True)
@@ -208,7 +204,6 @@ class CandidateMeasurer:
             )
         self.references.learn(kernel.key, code, measurement)
         self._charge(window, kernel.key, measurement)
-        self._keep(kernel.key, schedule.text, code, measurement)
         for batch in self._queue:
             batch.learn(kernel.key, code.program_hash, measurement.seconds)
         return measurement
@@ -226,7 +221,7 @@ class CandidateMeasurer:
     # ---- code
 
     def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
-        found = self._found(kernel.key, schedule.text)
+        found = self._primed.get((kernel.key, schedule.text))
         if isinstance(found, CompiledCandidate):
             return found
         raise CandidateFailure(
@@ -256,23 +251,6 @@ class CandidateMeasurer:
         if key not in self._referenced:
             self._referenced.add(key)
             window.divide({"verifying": window.seconds})
-
-    def _found(self, key: str, text: str) -> CompiledCandidate | Outcome | None:
-        """Code that is at hand: primed, or kept."""
-        primed = self._primed.get((key, text))
-        if primed is not None:
-            return primed
-        first = self._first.get(key)
-        if first is not None and first[0] == text:
-            return first[1]
-        return next((code for _, name, code in self._fastest.get(key, ()) if name == text), None)
-
-    def _keep(self, key: str, text: str, code: CompiledCandidate, measurement: Measurement) -> None:
-        if measurement.status is not Status.OK:
-            return
-        self._first.setdefault(key, (text, code))
-        kept = [*self._fastest.get(key, ()), (measurement.seconds, text, code)]
-        self._fastest[key] = sorted(kept, key=lambda entry: entry[0])[:_KEPT]
 
     def _candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
         return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.device))

@@ -18,7 +18,7 @@ still fit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 from time import monotonic
@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
 
 AT_ONCE = 8
@@ -73,20 +74,20 @@ class Choice(Generic[A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Met(Generic[A]):
+class Met(Generic[A_co]):
     """The alternative that came nearest, and what was found of it.
 
     It takes the place where that is ``promoted``.
     """
 
-    alternative: A
-    verdict: Comparison
+    alternative: A_co
+    comparison: Comparison
     samples: Pair
 
     @property
     def won(self) -> bool:
         """Whether it is proved to be faster."""
-        return self.verdict.promoted
+        return self.comparison.promoted
 
 
 class Track(Protocol[A_contra]):
@@ -222,7 +223,7 @@ class _Race(Generic[A]):
                 for key, i in ahead.items()
                 if key in taken
             }
-            if not any(found[key].verdict.undecided for key in ahead):
+            if not any(found[key].comparison.undecided for key in ahead):
                 break
         slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
         lost = {key for key in ahead if key not in proof}
@@ -240,9 +241,10 @@ class _Race(Generic[A]):
 
     def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
         """What a test says of samples, at one of so many looks; 0: they prove nothing."""
-        v = decide(*samples, looks or 1)
-        verdict = v if looks else Comparison(False, v.p_value, v.ratio, v.n, v.test, False)
-        return Met(self._others[key][i], verdict, (tuple(samples[0]), tuple(samples[1])))
+        found = decide(*samples, looks or 1)
+        if not looks:
+            found = replace(found, promoted=False, undecided=False)
+        return Met(self._others[key][i], found, (tuple(samples[0]), tuple(samples[1])))
 
     # ---- turns, and who ends them
 

@@ -206,8 +206,8 @@ class Schedules:
             met = found.get(field.key)
             if met is None or not met.won:
                 continue
-            trial, evidence = met.alternative, evidence_of(met.verdict, met.samples)
-            evidence = replace(evidence, cold=alone and _cold(field))
+            trial = met.alternative
+            evidence = replace(evidence_of(met), cold=alone and _cold(field))
             self._promote(trial, evidence)
             seconds, previous_s = (
                 median(evidence.challenger_samples_s),

@@ -17,19 +17,16 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.search import (
     BudgetPolicy,
     KernelSearch,
-    Lending,
     ModelSearch,
-    SearchSpace,
     SearchTask,
     StopRule,
     TrialLog,
-    taken_over,
 )
 from tunegrad.trial import Policy
 
 from .account import sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
-from .deciding import OutOfTrialsError
+from .deciding import RACE_SHARE, OutOfTrialsError
 from .lessons import Teacher, learns
 from .progress import Progress
 from .references import standing
@@ -38,18 +35,10 @@ from .seeding import Seeding
 from .sites import Site
 from .workload import KernelUse
 
-__all__ = ["BATCH", "RESERVE", "Searching"]
+__all__ = ["BATCH", "Searching"]
 
-RESERVE = 0.1
-"""The part of a budget that is kept for the race of schedules."""
-
-BATCH, _SHORT_BATCH = 16, 8
-"""Candidates between two decisions; the second where the budget is short for the number of
-kernels.
-"""
-
-_SHORT_S = 2.0
-"""Seconds a kernel below which a budget is short."""
+BATCH = 16
+"""Candidates between two decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +94,6 @@ class Searching:
         with self.costs.part("asking"):
             return seeding.seeds(kernel, space)
 
-    def _taken_over(self, space: SearchSpace, schedule: Schedule) -> Schedule | None:
-        with self.costs.part("asking"):
-            return taken_over(space, schedule)
-
     def _task(self, use: KernelUse) -> SearchTask:
         k = use.kernel
         floor_s = self.progress.roofline.bound_s(k)
@@ -120,18 +105,14 @@ class Searching:
 
     def begin(self, searches: Sequence[KernelSearch], left_s: float, rule: StopRule) -> ModelSearch:
         """A search of all these kernels, of which nothing was asked yet."""
-        batch = _SHORT_BATCH if left_s < _SHORT_S * len(searches) else BATCH
         policy = BudgetPolicy(
-            batch=batch,
-            reserve=RESERVE,
+            batch=BATCH,
+            reserve=RACE_SHARE,
             charge_resumed=False,
-            in_flight=self.site.in_flight(batch),
+            in_flight=self.site.in_flight(BATCH),
             machines=self.site.machines,
         )
-        lending = Lending(searches, self._taken_over)
-        return ModelSearch(
-            searches, left_s, time.monotonic, self.progress.tell, policy, rule, lending
-        )
+        return ModelSearch(searches, left_s, time.monotonic, self.progress.tell, policy, rule)
 
     def prepare(self, searches: Sequence[KernelSearch]) -> None:
         """Have code of the defaults at hand, and of what earlier sessions timed candidates

@@ -26,7 +26,7 @@ from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
 from .costs import Costs
-from .deciding import Deciding
+from .deciding import RACE_SHARE, Deciding
 from .goal import goal_of
 from .interrupt import Interrupt
 from .lessons import missing_model
@@ -35,7 +35,7 @@ from .progress import Progress
 from .report import Finish, report_of
 from .rivals import Rivals, leave_but, narrowed_in_rounds
 from .schedules import Schedules
-from .searching import RESERVE, Searching
+from .searching import Searching
 from .sites import Site
 from .whole import Whole, latency_s, measured_whole
 from .withdrawals import Withdrawals
@@ -43,10 +43,8 @@ from .workload import Workload, shared_kernels
 
 __all__ = ["Stages"]
 
-_ROUNDS_SHARE, _VARIANTS_SHARE = 0.25, 0.1
-"""The parts of a budget in which near variants are searched, and in which whole models choose among
-them.
-"""
+_ROUNDS_SHARE = 0.25
+"""The part of a budget in which near variants are searched."""
 
 
 @dataclass(slots=True)
@@ -145,7 +143,7 @@ class Stages:
             self.searching.prepare(searches)
             search.open()
             rivals = narrowed_in_rounds(search, rivals, time.monotonic() + _ROUNDS_SHARE * left_s)
-            self.workloads = self._variants(rivals, search.searches, _VARIANTS_SHARE * left_s)
+            self.workloads = self._variants(rivals, search.searches, left_s)
             leave_but(search, self.workloads)
             search.run()
         except KeyboardInterrupt:
@@ -157,7 +155,7 @@ class Stages:
         return search.stopped
 
     def _variants(
-        self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], share_s: float
+        self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], left_s: float
     ) -> list[Workload]:
         """Models as races of their variants decide, with the fastest schedules so far.
 
@@ -166,7 +164,7 @@ class Stages:
         fastest = {s.task.key: s.winner.actions for s in searches}
         self.site.measurer.wait_idle()
         with self.costs.part("plans"):
-            return [self._deciding.decided(r, fastest, share_s / len(rivals)) for r in rivals]
+            return [self._deciding.decided(r, fastest, left_s / len(rivals)) for r in rivals]
 
     def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
         """Of the model with the fastest schedules so far, in seconds; infinity where it does not
@@ -181,7 +179,7 @@ class Stages:
 
     def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
         """Settle the winner of every kernel."""
-        share_s = 0.0 if self.interrupt.requested else RESERVE * self.settings.budget_s
+        share_s = 0.0 if self.interrupt.requested else RACE_SHARE * self.settings.budget_s
         models = self._models
         void, tell = self._withdrawals.trial, self._progress.tell
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
@@ -266,7 +264,6 @@ class Stages:
             self.searching.session,
             self.settings.numerics,
             self._models,
-            self._withdrawals.actions,
             partial(self.searching.default_seconds, spared),
             self.interrupt,
             self._progress.tell,

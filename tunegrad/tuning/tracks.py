@@ -15,19 +15,19 @@ from tunegrad.trial import Cache, Trial
 
 from .measuring import SessionMeasurer
 from .models import ModelBench, Turns, WholeModel
-from .models.work import RUNS
+from .models.work import MOST_BYTES, RUNS
 from .race import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
 from .workload import Workload
 
-__all__ = ["KernelTrack", "ModelTrack", "Places", "least_s", "most_at_once"]
+__all__ = ["Blamed", "KernelTrack", "ModelTrack", "Places", "least_s", "most_at_once"]
 
 A = TypeVar("A")
 
-_MOST_BYTES = 4 << 30
-"""Of the constants of all models together; the worker keeps as much."""
+_LEAST_S = 0.5
+"""A race of models starts a process, compiles, and checks what models compute: about so long."""
 
-_COMPILE_S = 0.03
-"""Of a kernel on one core; assumed (0.02 was measured)."""
+Blamed = Callable[[str, A, CandidateFailure], None]
+"""Is told which alternative, of which choice, ended a race, and how."""
 
 Places = Mapping[str, Sequence[slice]]
 """Where the launches of each choice are in a model, use by use."""
@@ -36,16 +36,14 @@ Places = Mapping[str, Sequence[slice]]
 def most_at_once(work: Workload) -> int:
     """How many models run beside the first, for the memory of their constants; at least one."""
     constants = sum(b.nbytes for b in work.plan.buffers if b.role == "const")
-    return max(1, min(AT_ONCE, _MOST_BYTES // max(1, constants) - 1))
+    return max(1, min(AT_ONCE, MOST_BYTES // max(1, constants) - 1))
 
 
-def least_s(both_s: float, kernels: int = 0) -> float:
+def least_s(both_s: float) -> float:
     """Seconds that the least race of models takes, about: one heat and one look at a proof of two
-    models.
-
-    ``both_s`` is what they are expected to take together, ``kernels`` how many compile first.
+    models, which are expected to take ``both_s`` together.
     """
-    return (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s + _COMPILE_S * kernels
+    return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
 
 
 @dataclass(slots=True)
@@ -60,7 +58,7 @@ class ModelTrack(Generic[A]):
     bench: ModelBench
     made: Callable[[Sequence[Mapping[str, A]]], Sequence[WholeModel | None]]
     places: Callable[[Mapping[str, A]], Places]
-    blamed: Callable[[str, A, CandidateFailure], None]
+    blamed: Blamed[A]
     most: int = AT_ONCE
     _models: list[WholeModel | None] = field(default_factory=list)
 

@@ -27,21 +27,14 @@ from tunegrad.planning.variants import allowed
 from tunegrad.trial import Fingerprint
 
 from .claims import decided_here, measured_here
-from .contest import PARTS_POLICY
-from .decisions import DecisionRows, evidence_of
-from .models import Models, WholeModel, culprit
-from .race import FAULTS, PROOF_TURNS, Choice, Pair, race
+from .decisions import DecisionRows
+from .models import Models, WholeModel
+from .race import Choice, race
 from .rivals import NEAR, Group, Rivals
-from .tracks import ModelTrack, least_s, most_at_once
+from .tracks import Blamed, ModelTrack, least_s, most_at_once
 from .workload import Workload, with_variants
 
-__all__ = ["Void", "choose_variants", "rivals_of"]
-
-_ALONE = "alone"
-"""What stands for a test where there is nothing to compare the fastest variant with."""
-
-Void = Callable[[str, str, CandidateFailure], None]
-"""Withdraws the actions of a kernel, by its key, for what they did in the whole model."""
+__all__ = ["choose_variants", "rivals_of"]
 
 _Picks = Mapping[str, str]
 """A variant for each group, by the key of its first kernel."""
@@ -80,7 +73,6 @@ def choose_variants(
     actions: Mapping[str, str],
     models: Models,
     session: str,
-    void: Void,
     deadline_s: float = inf,
 ) -> dict[str, str]:
     """A variant by key for every kernel that has several, raced in whole models of these
@@ -88,8 +80,8 @@ def choose_variants(
 
     Kernels without actions run as the store or their defaults have them. Where ``deadline_s``
     leaves no time for whole models, or they do not run, the favourites are picked, and nothing is
-    settled. Actions that end a race, alone and twice, are told to ``void``; a variant that does so
-    with default schedules has a row that says it.
+    settled. A variant that ends a race, alone and twice, has a row that says it; actions that do so
+    end the race, and are found where schedules are raced.
     """
     groups = {g.keys[0]: g for g in rivals.groups if g.others or g.stands != DIRECT}
     both_s = sum(rivals.seconds(g)[v] for g in groups.values() for v in (g.stands, *g.others[:1]))
@@ -101,11 +93,9 @@ def choose_variants(
     def blamed(key: str, variant: str, failure: CandidateFailure) -> None:
         rows.failed(texts[key], variant, failure)
 
-    track = _Track(rivals, groups, models, dict(actions), void, blamed)
+    choices = [Choice(key, g.stands, g.others) for key, g in groups.items()]
     try:
-        found = race(
-            [Choice(key, g.stands, g.others) for key, g in groups.items()], track, deadline_s
-        )
+        found = race(choices, _track(rivals, groups, models, actions, blamed), deadline_s)
     except CandidateFailure:
         return rivals.favourites
     picks = dict(rivals.favourites)
@@ -115,13 +105,51 @@ def choose_variants(
         picks |= dict.fromkeys(group.keys, won)
         for key in group.keys:
             if group.stands != DIRECT:
-                took_s = (rivals.seconds(group)[group.stands],)
-                rows.stands(texts[key], group.stands, PARTS_POLICY, took_s, _ALONE)
+                rows.stands(texts[key], group.stands, (rivals.seconds(group)[group.stands],))
             if met is not None:
-                rows.challenged(
-                    texts[key], met.alternative, evidence_of(met.verdict, met.samples), met.won
-                )
+                rows.challenged(texts[key], met.alternative, met)
     return picks
+
+
+def _track(
+    rivals: Rivals,
+    groups: Mapping[str, Group],
+    models: Models,
+    actions: Mapping[str, str],
+    blamed: Blamed[str],
+) -> ModelTrack[str]:
+    """Whole models in which each group runs as one of its variants, the others as picked."""
+
+    def picks_of(lineup: _Picks) -> dict[str, str]:
+        raced = {key: variant for first, variant in lineup.items() for key in groups[first].keys}
+        return {**rivals.favourites, **raced}
+
+    def model(lineup: _Picks) -> WholeModel | None:
+        work = with_variants(rivals.work, picks_of(lineup))
+        try:
+            return models.of(
+                work, {u.key: actions[u.key] for u in work.kernels if u.key in actions}
+            )
+        except CandidateFailure:
+            return None
+
+    def places(lineup: _Picks) -> dict[str, list[slice]]:
+        """Where the parts of every use of the groups' kernels are among the launches."""
+        picks, at = picks_of(lineup), 0
+        group_of = {key: first for first in lineup for key in groups[first].keys}
+        found: dict[str, list[slice]] = {}
+        for launch in rivals.work.plan.launches:
+            key = launch.kernel.key
+            count = len(parts_of(launch.kernel, picks.get(key, DIRECT)))
+            if key in group_of:
+                found.setdefault(group_of[key], []).append(slice(at, at + count))
+            at += count
+        return found
+
+    return ModelTrack(
+        models.bench, lambda lineups: [model(x) for x in lineups], places, blamed,
+        most_at_once(rivals.work),
+    )  # fmt: skip
 
 
 def _settled(
@@ -147,100 +175,3 @@ def _work_of(kernel: Kernel) -> tuple[str, ...]:
     return tuple(
         p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces
     )
-
-
-class _Track(ModelTrack[str]):
-    """Whole models in which each group runs as one of its variants, the others as picked.
-
-    Actions may be at fault.
-    """
-
-    def __init__(
-        self,
-        rivals: Rivals,
-        groups: Mapping[str, Group],
-        models: Models,
-        actions: dict[str, str],
-        void: Void,
-        blamed: Callable[[str, str, CandidateFailure], None],
-    ) -> None:
-        super().__init__(models.bench, self._made, self._places, blamed, most_at_once(rivals.work))
-        self._rivals, self._groups, self._all = rivals, groups, models
-        self._actions, self._void = actions, void
-
-    def ready(self, stands: _Picks, lineups: Sequence[_Picks]) -> None:
-        """See ``Track``."""
-        while True:
-            try:
-                return super().ready(stands, lineups)
-            except FAULTS:
-                if not self._withdrawn(stands, lineups):
-                    raise
-
-    def turns(
-        self, stands: _Picks, lineups: Sequence[_Picks], rounds: int
-    ) -> list[dict[str, Pair]]:
-        """See ``Track``."""
-        while True:
-            try:
-                return super().turns(stands, lineups, rounds)
-            except FAULTS:
-                if not self._withdrawn(stands, lineups):
-                    raise
-                self.ready(stands, lineups)
-
-    def _withdrawn(self, stands: _Picks, lineups: Sequence[_Picks]) -> bool:
-        """Whether one of the actions is at fault, alone and twice, and no variant.
-
-        It is withdrawn then.
-        """
-
-        def fails(keys: Sequence[str]) -> CandidateFailure | None:
-            self.bench.renew()
-            mine = {key: self._actions[key] for key in keys}
-            made = [self._model({**stands, **x}, mine, stored=False) for x in ({}, *lineups)]
-            try:
-                self.bench.profiled([m for m in made if m is not None], PROOF_TURNS)
-            except FAULTS as error:
-                return error
-            return None
-
-        found = None if fails([]) is not None else culprit(list(self._actions), fails)
-        if found is None:
-            return False
-        key, failure = found
-        self._void(key, self._actions.pop(key), failure)
-        return True
-
-    def _made(self, lineups: Sequence[_Picks]) -> list[WholeModel | None]:
-        return [self._model(x, self._actions) for x in lineups]
-
-    def _model(
-        self, lineup: _Picks, actions: Mapping[str, str], stored: bool = True
-    ) -> WholeModel | None:
-        work = with_variants(self._rivals.work, self._picks(lineup))
-        mine = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
-        try:
-            return self._all.of(work, mine, stored)
-        except CandidateFailure:
-            return None
-
-    def _picks(self, lineup: _Picks) -> dict[str, str]:
-        """The variant of every kernel."""
-        raced = {
-            key: variant for first, variant in lineup.items() for key in self._groups[first].keys
-        }
-        return {**self._rivals.favourites, **raced}
-
-    def _places(self, lineup: _Picks) -> dict[str, list[slice]]:
-        """Where the parts of every use of the groups' kernels are among the launches."""
-        picks, at = self._picks(lineup), 0
-        group_of = {key: first for first in lineup for key in self._groups[first].keys}
-        places: dict[str, list[slice]] = {}
-        for launch in self._rivals.work.plan.launches:
-            key = launch.kernel.key
-            count = len(parts_of(launch.kernel, picks.get(key, DIRECT)))
-            if key in group_of:
-                places.setdefault(group_of[key], []).append(slice(at, at + count))
-            at += count
-        return places

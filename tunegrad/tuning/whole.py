@@ -15,17 +15,12 @@ from tunegrad.events import Event, Warned
 from .conditions import record_latency
 from .interrupt import Interrupt
 from .models import Models, Turns
+from .race import PROOF_TURNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
 
 __all__ = ["Weighed", "Whole", "latency_s", "measured_whole"]
-
-_WEIGHED = 9
-"""Turns of all kernels, by default and as they won."""
-
-_LATENCY_RUNS = 20
-"""Of the whole model, where a latency is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ def measured_whole(
                 )
             )
         tuned, default = models.of(work), models.of(work, stored=False)
-        pair = models.bench.profiled([default, tuned], 1 if interrupt.requested else _WEIGHED)
+        pair = models.bench.profiled([default, tuned], 1 if interrupt.requested else PROOF_TURNS)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
         samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else 2.0)
@@ -95,7 +90,7 @@ def latency_s(
     """
     used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
     try:
-        return median(models.bench.latencies(models.of(work, used), _LATENCY_RUNS))
+        return median(models.bench.latencies(models.of(work, used), PROOF_TURNS))
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
         return inf
