@@ -63,6 +63,9 @@ class Memory(np.ndarray[Any, np.dtype[np.uint8]]):
     def read(self, dtype: str) -> Array:
         return np.asarray(self).view(dtype_of(dtype).numpy)
 
+    def damage(self) -> str:
+        return ""
+
 
 class Engine:
     """Memory of this process that is counted; kernels of a schedule run by the interpreter."""

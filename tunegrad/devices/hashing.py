@@ -1,14 +1,18 @@
-"""What tells two generated programs apart: the one definition for workers, stored rows, and models
-that are loaded.
+"""What tells two generated programs, and two contents of memory, apart: the one definition for
+workers, stored rows, and models that are loaded.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tunegrad.devices.job import Lowered
 
-__all__ = ["program_hash"]
+__all__ = ["contents_digest", "program_hash"]
 
 
 def program_hash(lowered: Lowered) -> str:
@@ -23,3 +27,12 @@ def program_hash(lowered: Lowered) -> str:
         words += [g.items, *scratch]
     text = f"{' '.join(map(str, words))} {lowered.io.packs}\n{lowered.text}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def contents_digest(contents: Iterable[NDArray[np.uint8]]) -> str:
+    """32 hex digits of the BLAKE2 hash of bytes, array by array, each after its size."""
+    whole = hashlib.blake2b(digest_size=16)
+    for data in contents:
+        whole.update(f"{data.nbytes} ".encode())
+        whole.update(data.tobytes())
+    return whole.hexdigest()

@@ -13,7 +13,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["EXIT_WROTE", "MOST_TOLD", "Ran", "Samples", "Timed", "Verdict", "digest", "identity"]
+__all__ = [
+    "EXIT_WROTE",
+    "MOST_TOLD",
+    "WROTE_READ_ONLY",
+    "Ran",
+    "Samples",
+    "Timed",
+    "Verdict",
+    "digest",
+    "identity",
+]
 
 EXIT_WROTE = 128
 """The exit code of a process whose candidate wrote to what is watched first; the next ones are of
@@ -26,6 +36,10 @@ Text = Annotated[str, Meta(max_length=8192)]
 Seconds = Annotated[float, Meta(ge=0.0, lt=1e9)]
 Digest = Annotated[str, Meta(max_length=64)]
 Samples = Annotated[tuple[Seconds, ...], Meta(max_length=65536)]
+
+
+WROTE_READ_ONLY = "the candidate wrote to this buffer, which it may only read"
+"""The damage of memory that was protected."""
 
 
 def digest(image: bytes) -> bytes:

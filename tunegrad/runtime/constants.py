@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tunegrad.ir.fusion import Buffer
 from tunegrad.ir.program import Pack
 
-from .engine import Engine
+from .engine import Engine, Memory
 
 __all__ = ["Constants"]
 
@@ -37,6 +37,7 @@ class Constants:
     def __init__(self, engine: Engine, untouched: bool = False) -> None:
         self._engine, self._touched = engine, not untouched
         self._known: dict[object, Any] = {}
+        self._allocated: list[Memory] = []
         self._slab: Any = None
         self._used = 0
 
@@ -44,6 +45,10 @@ class Constants:
     def nbytes(self) -> int:
         """Bytes of all memory; arrays that are used where they lie are not counted."""
         return sum(memory.nbytes for memory in self._known.values())
+
+    def damage(self) -> str:
+        """What was written outside of their memory, in words; '' where nothing was."""
+        return next((found for m in self._allocated if (found := m.damage())), "")
 
     def flat(self, buffer: Buffer) -> Any:
         """A constant's memory, where kernels read it as it is: the caller's own array, if the
@@ -83,12 +88,16 @@ class Constants:
     def _take(self, nbytes: int) -> Any:
         """Memory of its own for large ones, a part of a slab for small ones."""
         if nbytes > _SLAB_BYTES // 4:
-            return self._engine.allocate(nbytes, self._touched)
+            return self._allocate(nbytes)
         if self._slab is None or self._used + nbytes > _SLAB_BYTES:
-            self._slab, self._used = self._engine.allocate(_SLAB_BYTES, self._touched), 0
+            self._slab, self._used = self._allocate(_SLAB_BYTES), 0
         start, align = self._used, self._engine.align
         self._used = -(-(start + nbytes) // align) * align
         return self._engine.part(self._slab, start, nbytes)
+
+    def _allocate(self, nbytes: int) -> Any:
+        self._allocated.append(self._engine.allocate(nbytes, self._touched))
+        return self._allocated[-1]
 
 
 def _rows(buffer: Buffer) -> Array:

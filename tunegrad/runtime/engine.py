@@ -26,6 +26,11 @@ class Memory(Protocol):
     def read(self, dtype: str) -> Array:
         """Its content as an array, which may be a view."""
 
+    def damage(self) -> str:
+        """What was written outside of it, or to it while it was protected, in words; '' where
+        nothing was.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Code:

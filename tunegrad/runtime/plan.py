@@ -88,6 +88,12 @@ class Runner:
         scratch = sum(int(memory.nbytes) for memory in self._scratch)
         return self.arena_bytes + scratch + self._constants.nbytes + own
 
+    def damage(self) -> str:
+        """What was written outside of the plan's memory, in words; '' where nothing was."""
+        memories = (self._arena, self._nowhere, *self._scratch, *self._own.values())
+        found = (m.damage() for m in memories)
+        return next(filter(None, found), "") or self._constants.damage()
+
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """The outputs, in memory that nobody else has.
 

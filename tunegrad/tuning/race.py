@@ -49,9 +49,9 @@ A_contra = TypeVar("A_contra", contravariant=True)
 AT_ONCE = 8
 """Alternatives in a heat: more of them are seconds apart from what stands beside them."""
 
-HEAT_TURNS, PROOF_TURNS = 4, 12
-"""Turns of a heat, and of one look at a proof: at least 9 are needed to be sure at one of three
-looks.
+HEAT_TURNS, PROOF_TURNS, FEWEST_TURNS = 4, 12, 5
+"""Turns of a heat, of one look at a proof, and of the only look where there is no time for more: at
+least 9 are needed to be sure at one of three looks, 5 at the only one.
 """
 
 TOTAL = ""
@@ -213,9 +213,9 @@ class _Race(Generic[A]):
         proof: dict[str, tuple[list[float], list[float]]] = {}
         if ahead:
             self._track.fresh()
-        looks = self._looks()
+        looks, turns = self._looks()
         for _ in range(looks if ahead else 0):
-            (taken,) = self._turns([ahead], PROOF_TURNS)
+            (taken,) = self._turns([ahead], turns)
             for key, pair in taken.items():
                 _extend(proof.setdefault(key, ([], [])), pair)
             found |= {
@@ -232,12 +232,14 @@ class _Race(Generic[A]):
             for key, met in found.items()
         }
 
-    def _looks(self) -> int:
-        """As many looks at a proof as there is time for, said before the first one."""
+    def _looks(self) -> tuple[int, int]:
+        """As many looks at a proof as there is time for, and the turns of each, said before the
+        first one.
+        """
         left_s = self._deadline_s - monotonic()
-        return next(
-            (n for n in range(LOOKS, 1, -1) if left_s >= n * 2 * PROOF_TURNS * self._turn_s), 1
-        )
+        look_s = 2 * PROOF_TURNS * self._turn_s
+        fit = int(min(LOOKS, max(0.0, left_s) / look_s)) if look_s > 0.0 else LOOKS
+        return (fit, PROOF_TURNS) if fit else (1, FEWEST_TURNS)
 
     def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
         """What a test says of samples, at one of so many looks; 0: they prove nothing."""

@@ -15,12 +15,17 @@ from tunegrad.events import Event, Warned
 from .conditions import record_latency
 from .interrupt import Interrupt
 from .models import Models, Turns
+from .models.work import RUNS
 from .race import PROOF_TURNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
 
 __all__ = ["Weighed", "Whole", "latency_s", "measured_whole"]
+
+
+_PAIRED_S = 2.0
+"""Of the tuned model and its defaults in turns, and of their kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +72,12 @@ def measured_whole(
                 )
             )
         tuned, default = models.of(work), models.of(work, stored=False)
-        pair = models.bench.profiled([default, tuned], 1 if interrupt.requested else PROOF_TURNS)
+        samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else _PAIRED_S)
+        turn_s = RUNS * sum(map(median, samples))
+        turns = 1 if interrupt.requested else max(1, min(PROOF_TURNS, int(_PAIRED_S / turn_s)))
+        pair = models.bench.profiled([default, tuned], turns)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
-        samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else 2.0)
         record_latency(models.store, work, models.here, withdrawals.session, samples)
         return Whole(median(samples[1]), median(samples[0]), sound, weighed)
     except CandidateFailure as error:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.host.buffers import GUARD
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.opencl.device import OpenClDevice, opened
 from tunegrad.devices.opencl.peak import measure_limits
+from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
@@ -63,7 +65,7 @@ class ClMemory:
 
     def damage(self) -> str:
         if self._digest and self._digest != self._content():
-            return "the candidate wrote to this buffer, which it may only read"
+            return WROTE_READ_ONLY
         if self.whole is None:
             return ""
         data = self._engine.read_bytes(self.whole, self._engine.whole_bytes(self.nbytes))
@@ -177,11 +179,7 @@ class OpenClEngine:
                 self.queue.finish()
 
     def digest(self, memories: Sequence[ClMemory]) -> str:
-        whole = hashlib.blake2b(digest_size=16)
-        for m in memories:
-            whole.update(f"{m.nbytes} ".encode())
-            whole.update(self.read_bytes(m.raw, m.nbytes).data)
-        return whole.hexdigest()
+        return contents_digest(self.read_bytes(m.raw, m.nbytes) for m in memories)
 
     def watch(self, memories: Sequence[ClMemory | None]) -> None:
         """Protected memory is compared when somebody asks for its damage."""

@@ -5,7 +5,6 @@ It says what programs mean, slowly.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
 import time
@@ -16,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret_program import interpret
@@ -114,7 +115,7 @@ class HostMemory:
 
     def damage(self) -> str:
         written = bool(self._protected) and self._protected != self.data.tobytes()
-        return "the candidate wrote to this buffer, which it may only read" if written else ""
+        return WROTE_READ_ONLY if written else ""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -167,11 +168,7 @@ class ReferenceEngine:
         memory.data.fill(byte)
 
     def digest(self, memories: Sequence[HostMemory]) -> str:
-        whole = hashlib.blake2b(digest_size=16)
-        for m in memories:
-            whole.update(f"{m.nbytes} ".encode())
-            whole.update(m.data.tobytes())
-        return whole.hexdigest()
+        return contents_digest(m.data for m in memories)
 
     def watch(self, memories: Sequence[HostMemory | None]) -> None:
         """Protected memory is compared when somebody asks for its damage."""

@@ -15,18 +15,18 @@ import hashlib
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices import Code as Loaded
-from tunegrad.devices import CompiledCandidate, Device, Engine, Memory
+from tunegrad.devices import CompiledCandidate, Device
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.runtime import Argument, BoundPlan, Code, Constants, Runner
+from tunegrad.runtime import Argument, Code, Constants, Runner
 
 from .inputs import SETS, drawn
 from .turns import turn_order
@@ -93,53 +93,11 @@ def plan_blob(plan: LaunchPlan) -> tuple[str, bytes]:
     return hashlib.blake2b(blob, digest_size=16).hexdigest(), blob
 
 
-@dataclass(slots=True)
-class _Engine:
-    """An engine whose memory of one model can be looked at for damage. Mutable."""
-
-    engine: Engine
-    memories: list[Memory] = field(default_factory=list)
-
-    @property
-    def align(self) -> int:
-        return self.engine.align
-
-    def allocate(self, nbytes: int, touched: bool = True) -> Memory:
-        self.memories.append(self.engine.allocate(nbytes, touched))
-        return self.memories[-1]
-
-    def part(self, memory: Memory, start: int, nbytes: int) -> Memory:
-        return self.engine.part(memory, start, nbytes)
-
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
-        return self.engine.fresh(nbytes)
-
-    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
-        return self.engine.borrow(array, anywhere)
-
-    def write(self, memory: Memory, values: Array) -> None:
-        self.engine.write(memory, values)
-
-    def fill(self, memory: Memory, byte: int) -> None:
-        self.engine.fill(memory, byte)
-
-    def launch(self, code: Loaded, memories: Sequence[Memory], scratch: Sequence[Memory]) -> object:
-        return self.engine.launch(code, memories, scratch)
-
-    def bind(self, launches: Sequence[object]) -> BoundPlan:
-        return self.engine.bind(launches)
-
-    def damage(self) -> str:
-        """The first guard zone that was written to, in words; empty where none was."""
-        return next((found for m in self.memories if (found := m.damage())), "")
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A model that is bound to memory."""
 
     runner: Runner
-    engine: _Engine
     sets: tuple[dict[str, Array], ...]
 
     def seconds(self, samples: int) -> tuple[float, ...]:
@@ -238,12 +196,10 @@ class _Shelf:
             else replace(b, data=replace(b.data, array=self._arrays[b.data.digest]))
             for b in plan.buffers
         )
-        engine = _Engine(self._engine)
+        constants = Constants(self._engine, untouched=True)
         codes = {key: self._linked(program) for key, program in order.programs}
-        runner = Runner(
-            replace(plan, buffers=buffers), codes, engine, Constants(engine, untouched=True)
-        )
-        return _Held(runner, engine, tuple(drawn(order.inputs, i) for i in range(SETS)))
+        runner = Runner(replace(plan, buffers=buffers), codes, self._engine, constants)
+        return _Held(runner, tuple(drawn(order.inputs, i) for i in range(SETS)))
 
     def _linked(self, program: str) -> Code:
         compiled, loaded = self._code[program]
@@ -333,7 +289,7 @@ def _asked(orders: Sequence[Order], work: Callable[[Sequence[_Held]], Answer]) -
     except MemoryError as error:
         return Answer(fault=f"memory: {error}", memory=True)
     for at, model in enumerate(models):
-        if damage := model.engine.damage():
+        if damage := model.runner.damage():
             return Answer(fault=damage, at=at)
     return answer
 
