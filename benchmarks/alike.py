@@ -23,11 +23,12 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search import LOOKS
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.measuring import CandidateMeasurer
 from tunegrad.tuning.models import LocalBench, Models, WholeModel, expected_of
 from tunegrad.tuning.policies import search_policy
-from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.race import race
 from tunegrad.tuning.tracks import KernelTrack, ModelTrack
 from tunegrad.tuning.workload import Workload, workload_of_spec
 

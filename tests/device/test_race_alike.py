@@ -10,9 +10,10 @@ from tunegrad.devices import DeviceMeasurer, host_device, usable_cores
 from tunegrad.errors import CandidateFailure
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.measuring import CandidateMeasurer
 from tunegrad.tuning.policies import SEARCH_POLICY
-from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.race import race
 from tunegrad.tuning.tracks import KernelTrack
 from tunegrad.tuning.workload import workload_of_spec
 

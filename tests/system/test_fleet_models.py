@@ -19,9 +19,10 @@ from tunegrad.ir.fusion import Alternatives
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
+from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.models import Models, WholeModel
-from tunegrad.tuning.race import Choice, race
+from tunegrad.tuning.race import race
 from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
 

@@ -35,10 +35,10 @@ from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
 from tunegrad.tuning import deciding, session, sites
+from tunegrad.tuning.choices import PROOF_TURNS
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
-from tunegrad.tuning.race import PROOF_TURNS
 from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.workload import workload_of_function
 

@@ -13,7 +13,7 @@ import pytest
 
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.tuning import race as racing
-from tunegrad.tuning.race import (
+from tunegrad.tuning.choices import (
     AT_ONCE,
     FEWEST_TURNS,
     HEAT_TURNS,
@@ -22,8 +22,8 @@ from tunegrad.tuning.race import (
     Choice,
     Met,
     Pair,
-    race,
 )
+from tunegrad.tuning.race import race
 
 Lineup = Mapping[str, str]
 

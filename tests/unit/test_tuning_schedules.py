@@ -19,8 +19,8 @@ from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.tuning.choices import PROOF_TURNS
 from tunegrad.tuning.measuring import Samples
-from tunegrad.tuning.race import PROOF_TURNS
 from tunegrad.tuning.schedules import Schedules
 
 HERE = Fingerprint((("device", "cpu"),))

@@ -27,7 +27,7 @@ from tunegrad.ir.keys import key_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Policy, Status
 
-from .race import PROOF_TURNS, Met
+from .choices import PROOF_TURNS, Met
 
 _STATUS = {
     CandidateCrashed: Status.CRASHED,

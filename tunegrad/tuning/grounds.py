@@ -20,8 +20,9 @@ from tunegrad.ir.target import Target
 from tunegrad.planning.plan import expected_plan_s
 from tunegrad.trial import Fingerprint
 
+from .choices import Choice, Track
 from .decisions import DecisionRows
-from .race import Choice, Track, race
+from .race import race
 from .tracks import Blamed, least_s
 
 __all__ = ["Grounds", "PlanQuestion", "PlanTrack"]

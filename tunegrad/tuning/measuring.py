@@ -14,16 +14,14 @@ idle. Candidates are timed in turns with what ``references`` says.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import (
     Candidate,
     CompiledCandidate,
-    Compiling,
     DeviceMeasurer,
     Outcome,
     usable_cores,
@@ -34,6 +32,7 @@ from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Measurer
 from tunegrad.trial import Cache, Measurement, Policy
 
+from .batches import Batch, Making
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
 from .references import References
@@ -85,7 +84,7 @@ class CandidateMeasurer:
     ) -> None:
         self.device, self.policy = device, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
-        self._queue: list[_Batch] = []
+        self._queue: list[Batch] = []
         self.references = References()
         self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
@@ -113,7 +112,7 @@ class CandidateMeasurer:
 
         The batch compiles from now on, or once those that were begun before it have been read.
         """
-        batch = _Batch(self, kernel, schedules, best_s, known)
+        batch = Batch(self, kernel, schedules, best_s, known)
         self._queue.append(batch)
         self._queue[0].start()
         return batch
@@ -171,7 +170,7 @@ class CandidateMeasurer:
 
     def begin(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
-    ) -> _Making:
+    ) -> Making:
         """Compile in the background what is not primed; programs that are known are left out."""
         ready = {
             s.text: r
@@ -183,9 +182,9 @@ class CandidateMeasurer:
             under_way = self.device.begin_compile(
                 [self._candidate(kernel, s) for s in fresh], known
             )
-        return _Making(ready, fresh, under_way)
+        return Making(ready, fresh, under_way)
 
-    def made(self, making: _Making) -> dict[str, CompiledCandidate | Outcome]:
+    def made(self, making: Making) -> dict[str, CompiledCandidate | Outcome]:
         """The code of a batch by text, waited for."""
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = making.compiling.wait()
@@ -208,7 +207,7 @@ class CandidateMeasurer:
             batch.learn(kernel.key, code.program_hash, measurement.seconds)
         return measurement
 
-    def leave(self, batch: _Batch) -> None:
+    def leave(self, batch: Batch) -> None:
         """A batch is over, or given up."""
         if batch in self._queue:
             self._queue.remove(batch)
@@ -258,87 +257,3 @@ class CandidateMeasurer:
     def _limited(self, best_s: float) -> Policy:
         limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
         return replace(self.policy, timeout_s=limit_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Making:
-    """The code of a batch: what is ready by text, and what compiles."""
-
-    ready: dict[str, CompiledCandidate | Outcome]
-    fresh: list[Schedule]
-    compiling: Compiling
-
-
-class _Batch:
-    """The results of one call of ``measure``, in order. Mutable: what was read is gone.
-
-        begun --start--> compiling --first result--> timed, one after the other --last result--> the
-        next one starts
-
-    A batch that is closed starts nothing, since those behind it are given up with it; one that is
-    read all the same compiles then.
-    """
-
-    def __init__(
-        self,
-        measurer: CandidateMeasurer,
-        kernel: Kernel,
-        schedules: Sequence[Schedule],
-        best_s: float,
-        known: Collection[str],
-    ) -> None:
-        self._measurer, self._kernel, self._schedules = measurer, kernel, tuple(schedules)
-        self._best_s, self._seen = best_s, set(known)
-        self._making: _Making | None = None
-        self._left: deque[tuple[Schedule, CompiledCandidate | Outcome]] | None = None
-
-    def __iter__(self) -> Iterator[Measured | None]:
-        return self
-
-    def __next__(self) -> Measured | None:
-        try:
-            left = self._compiled()
-            if not left:
-                raise StopIteration
-            found = self._result(*left.popleft())
-        except BaseException:
-            self.close()
-            raise
-        if not left:
-            self._measurer.leave(self)
-            self._measurer.go_on()
-        return found
-
-    def start(self) -> _Making:
-        """Compile in the background, unless it does already."""
-        if self._making is None:
-            self._making = self._measurer.begin(self._kernel, self._schedules, self._seen)
-        return self._making
-
-    def learn(self, key: str, program: str, seconds: float) -> None:
-        """A program of a kernel was measured since this batch was begun."""
-        if key == self._kernel.key:
-            self._seen.add(program)
-            self._best_s = min(self._best_s, seconds)
-
-    def close(self) -> None:
-        """Give up what was not read; nothing of it goes on compiling."""
-        self._measurer.leave(self)
-        if self._making is not None and self._left is None:
-            self._making.compiling.close()
-        self._left = deque()
-
-    def _compiled(self) -> deque[tuple[Schedule, CompiledCandidate | Outcome]]:
-        """What is left to read, once all of it has compiled."""
-        if self._left is None:
-            code = self._measurer.made(self.start())
-            self._left = deque((s, code[s.text]) for s in self._schedules)
-        return self._left
-
-    def _result(self, schedule: Schedule, code: CompiledCandidate | Outcome) -> Measured | None:
-        if isinstance(code, Outcome):
-            return Measured(code.program_hash, code.measurement)
-        if code.program_hash in self._seen:
-            return None
-        measurement = self._measurer.timed(self._kernel, schedule, code, self._best_s)
-        return Measured(code.program_hash, measurement)

@@ -30,11 +30,12 @@ from tunegrad.opts import Schedule
 from tunegrad.search import KernelSearch
 from tunegrad.trial import Cache, Fingerprint, Trial
 
+from .choices import Choice, Met
 from .claims import claimed, measured_here
 from .decisions import evidence_of
 from .measuring import SessionMeasurer
 from .models import Models, WholeModel
-from .race import Choice, Met, race
+from .race import race
 from .tracks import KernelTrack, ModelTrack, most_at_once
 from .workload import Workload
 

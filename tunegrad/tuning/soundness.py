@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from tunegrad.errors import CandidateFailure
 
+from .choices import FAULTS
 from .decisions import in_model
 from .models import Models, culprit
-from .race import FAULTS
 from .workload import Workload
 
 __all__ = ["Soundness", "made_sound"]

@@ -13,10 +13,10 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.trial import Cache, Trial
 
+from .choices import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
 from .measuring import SessionMeasurer
 from .models import ModelBench, Turns, WholeModel
 from .models.work import MOST_BYTES, RUNS
-from .race import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
 from .workload import Workload
 
 __all__ = ["Blamed", "KernelTrack", "ModelTrack", "Places", "least_s", "most_at_once"]

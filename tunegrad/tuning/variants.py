@@ -26,10 +26,11 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.variants import allowed
 from tunegrad.trial import Fingerprint
 
+from .choices import Choice
 from .claims import decided_here, measured_here
 from .decisions import DecisionRows
 from .models import Models, WholeModel
-from .race import Choice, race
+from .race import race
 from .rivals import NEAR, Group, Rivals
 from .tracks import Blamed, ModelTrack, least_s, most_at_once
 from .workload import Workload, with_variants

@@ -12,11 +12,11 @@ from statistics import median
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
 
+from .choices import PROOF_TURNS
 from .conditions import record_latency
 from .interrupt import Interrupt
 from .models import Models, Turns
 from .models.work import RUNS
-from .race import PROOF_TURNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
