@@ -28,7 +28,7 @@ from statistics import fmean, median
 
 from benchmarks.machine import describe
 from benchmarks.ours import function_of
-from benchmarks.plain_beam import PlainBeam
+from benchmarks.plain_beam import BareBeam, PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.db import Store, open_store
@@ -55,6 +55,8 @@ _LONGEST = ("gemm 2048", "add 16M", "copy 64 MB", "sum 2^26", "column sum 2^24x4
 
 COLD, WARM = "alone", "with store"
 """The searcher without, and with rows of other kernels."""
+
+_RIVALS = {rival.origin: rival for rival in (PlainBeam, BareBeam)}
 
 _SIGNS = {1: " faster", 0: "", -1: " slower"}
 
@@ -109,8 +111,8 @@ class Arena:
         )
         rng = Random(f"{self.seed} {kernel.key}")
         asked: Searcher = (
-            PlainBeam(space, rng)
-            if searcher == PlainBeam.origin
+            _RIVALS[searcher](space, rng)
+            if searcher in _RIVALS
             else make_searcher(searcher, space, rng, features_of(space), lessons)
         )
         seeding = Seeding(memory, self.here, SEARCH_POLICY, frozenset({session}))
@@ -232,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--other",
         default="beam",
-        help=f"a searcher, or {PlainBeam.origin!r}: one that learns nothing",
+        help=f"a searcher, or one that learns nothing: {', '.join(map(repr, _RIVALS))}",
     )
     parser.add_argument("--only", nargs="*", default=[], help="workloads of the suite kernels")
     parser.add_argument("--threads", type=int, default=2)

@@ -9,9 +9,11 @@ from random import Random
 import pytest
 from search_surface import played, separable
 
-from benchmarks.plain_beam import PlainBeam
+from benchmarks.hand_schedules import AVX512, gemm
+from benchmarks.plain_beam import BareBeam, PlainBeam
 from benchmarks.searchers import Played, Row, copied, kernel_of, summary
 from benchmarks.workloads import select
+from tunegrad.opts import Schedule, Space
 from tunegrad.search import Proposal
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
@@ -78,3 +80,23 @@ def test_plain_beam_measures_every_neighbour_and_ends_at_the_best_of_a_separable
         for name, size in space.sizes.items()
     )
     assert min(map(surface.seconds, later)) == pytest.approx(fastest)
+
+
+def test_bare_beam_begins_without_a_schedule_and_adds_one_action_at_a_time():
+    space = Space(gemm(16, 16, 16), AVX512)
+    beam = BareBeam(space, Random(0), width=2)
+    (default, *_) = space.defaults()
+    beam.tell(Proposal(default, "default"), Measurement(Status.OK, (1e-9,)))
+    (bare,) = beam.ask(5)
+    assert (bare.schedule.text, beam.done) == ("", True)
+    beam.tell(bare, Measurement(Status.OK, (1.0,)))
+    steps = list(space.actions(Schedule(())))
+    level = beam.ask(len(steps) + 1)
+    assert sorted(p.schedule.text for p in level) == sorted(Schedule((a,)).text for a in steps)
+    for place, p in enumerate(level):
+        beam.tell(p, Measurement(Status.OK, (0.5 + 0.01 * place,)))
+    parents = {level[0].schedule.actions, level[1].schedule.actions}
+    later = beam.ask(20)
+    assert len(later) == 20
+    assert {p.schedule.actions[:1] for p in later} == parents
+    assert all(len(p.schedule.actions) == 2 for p in later)

@@ -26,22 +26,26 @@ def choose_images(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> 
     here = decided_here(grounds.store, "images", images_key(fusion), grounds.here)
     if not fusion.has_images or here is not None:
         return known
+    last = fusion.storing(LAST).schedule()
+    if not grounds.fits((last, last), deadline_s):
+        return known
     question = PlanQuestion(
         "images",
         images_text(fusion),
         f"images of {len(fusion.drafts.drafts)} kernels",
-        (str(LAST), fusion.storing(LAST).schedule()),
-        {str(i): plan for i, plan in _others(fusion, grounds, known).items()},
+        (str(LAST), last),
+        {str(i): plan for i, plan in _others(fusion, grounds, last, known).items()},
     )
     name = grounds.decided(question, deadline_s)
     return known if name is None else Images.parse(name) or LAST
 
 
-def _others(fusion: Fusion, grounds: Grounds, known: Images) -> dict[Images, LaunchPlan]:
+def _others(
+    fusion: Fusion, grounds: Grounds, last: LaunchPlan, known: Images
+) -> dict[Images, LaunchPlan]:
     """The plans of forms that may beat channels-last: what a file claims, then the most hopeful
     first.
     """
-    last = fusion.storing(LAST).schedule()
     plans = {i: fusion.storing(i).schedule() for i in image_forms(grounds.target)}
     hopes = {
         i: grounds.expected_s(plan)

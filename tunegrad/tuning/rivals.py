@@ -116,9 +116,8 @@ class Rivals:
         return frozenset(p.key for kernel, v in sides for p in parts_of(kernel, v))
 
     def seconds(self, group: Group) -> dict[str, float]:
-        """What all launches of a group take together, by variant.
-
-        Infinity where a part did not run.
+        """What all launches of a group take together, by variant; infinity where a part did not
+        run.
         """
         mine = [u for u in self.work.kernels if u.key in group.keys]
 

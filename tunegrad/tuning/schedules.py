@@ -98,9 +98,8 @@ class Schedules:
     def promote_proved(
         self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf
     ) -> None:
-        """Promote what is proved faster, of every kernel of which something changed.
-
-        In the first model that has it.
+        """Promote what is proved faster, of every kernel of which something changed, in the
+        first model that has it.
         """
         fields = [self._verified(f) for s in searches if (f := self._field(s)) is not None]
         fields.sort(key=lambda f: f.model_s, reverse=True)
@@ -125,9 +124,8 @@ class Schedules:
     # ---- who is raced
 
     def _field(self, search: KernelSearch) -> _Field | None:
-        """Who meets whom.
-
-        None where nothing ran, and where nothing new could take the place of what stands.
+        """Who meets whom; None where nothing ran, and where nothing new could take the place of
+        what stands.
         """
         ranked = search.finalists(1 << 30)
         if not ranked:

@@ -126,9 +126,8 @@ class Searching:
             self._prime(searches)
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
-        """Seconds of default schedules by key, verified and with their rows.
-
-        Infinity where none ran.
+        """Seconds of default schedules by key, verified and with their rows; infinity where
+        none ran.
 
         Raises OutOfTrialsError where too few trials would be left for ``spared`` kernels that will
         be searched.

@@ -40,9 +40,8 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole model: seconds with default schedules and with winners, None where it did not run.
-
-    And its outputs.
+    """The whole model: seconds with default schedules and with winners, None where it did not run;
+    and its outputs.
 
     ``weighed`` are its kernels, by key.
     """

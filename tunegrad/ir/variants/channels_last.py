@@ -42,9 +42,8 @@ class ChannelsLast:
 
 
 def channels_last(kernel: Kernel) -> ChannelsLast | None:
-    """The parts for a dense sum of products with constant weights.
-
-    None where it is no such kernel, or has its channels last already.
+    """The parts for a dense sum of products with constant weights; None where it is no such kernel,
+    or has its channels last already.
     """
     if (
         len(kernel.reduces) != 1
