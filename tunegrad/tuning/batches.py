@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tunegrad.devices import CompiledCandidate, Compiling, Outcome
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
+from tunegrad.trial import Measurement
 
-if TYPE_CHECKING:
-    from .measuring import CandidateMeasurer
-
-__all__ = ["Batch", "Making"]
+__all__ = ["Batch", "BatchMaker", "Making"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +23,29 @@ class Making:
     ready: dict[str, CompiledCandidate | Outcome]
     fresh: list[Schedule]
     compiling: Compiling
+
+
+class BatchMaker(Protocol):
+    """What a batch asks of who began it."""
+
+    def begin(
+        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
+    ) -> Making:
+        """Compile in the background what is not there; programs that are known are left out."""
+
+    def made(self, making: Making) -> dict[str, CompiledCandidate | Outcome]:
+        """The code of a batch by text, waited for."""
+
+    def timed(
+        self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float
+    ) -> Measurement:
+        """Verify and time one candidate; every batch of its kernel learns of it."""
+
+    def leave(self, batch: Batch) -> None:
+        """A batch is over, or given up."""
+
+    def go_on(self) -> None:
+        """Let the batch that is read next compile."""
 
 
 class Batch:
@@ -39,13 +60,13 @@ class Batch:
 
     def __init__(
         self,
-        measurer: CandidateMeasurer,
+        maker: BatchMaker,
         kernel: Kernel,
         schedules: Sequence[Schedule],
         best_s: float,
         known: Collection[str],
     ) -> None:
-        self._measurer, self._kernel, self._schedules = measurer, kernel, tuple(schedules)
+        self._maker, self._kernel, self._schedules = maker, kernel, tuple(schedules)
         self._best_s, self._seen = best_s, set(known)
         self._making: Making | None = None
         self._left: deque[tuple[Schedule, CompiledCandidate | Outcome]] | None = None
@@ -63,14 +84,14 @@ class Batch:
             self.close()
             raise
         if not left:
-            self._measurer.leave(self)
-            self._measurer.go_on()
+            self._maker.leave(self)
+            self._maker.go_on()
         return found
 
     def start(self) -> Making:
         """Compile in the background, unless it does already."""
         if self._making is None:
-            self._making = self._measurer.begin(self._kernel, self._schedules, self._seen)
+            self._making = self._maker.begin(self._kernel, self._schedules, self._seen)
         return self._making
 
     def learn(self, key: str, program: str, seconds: float) -> None:
@@ -81,7 +102,7 @@ class Batch:
 
     def close(self) -> None:
         """Give up what was not read; nothing of it goes on compiling."""
-        self._measurer.leave(self)
+        self._maker.leave(self)
         if self._making is not None and self._left is None:
             self._making.compiling.close()
         self._left = deque()
@@ -89,7 +110,7 @@ class Batch:
     def _compiled(self) -> deque[tuple[Schedule, CompiledCandidate | Outcome]]:
         """What is left to read, once all of it has compiled."""
         if self._left is None:
-            code = self._measurer.made(self.start())
+            code = self._maker.made(self.start())
             self._left = deque((s, code[s.text]) for s in self._schedules)
         return self._left
 
@@ -98,5 +119,5 @@ class Batch:
             return Measured(code.program_hash, code.measurement)
         if code.program_hash in self._seen:
             return None
-        measurement = self._measurer.timed(self._kernel, schedule, code, self._best_s)
+        measurement = self._maker.timed(self._kernel, schedule, code, self._best_s)
         return Measured(code.program_hash, measurement)

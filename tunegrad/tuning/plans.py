@@ -2,7 +2,7 @@
 about each.
 
 every edge, toggled      -->  kernels that go, kernels that come; equal regions are one
-a model of the machine   -->  what it expects to cost a quarter more is out
+a model of the machine   -->  what can not save a hundredth is out, were it a quarter faster
 a race of whole models   -->  a decision a region: ``NAME`` of an edge, or ``rules``
 """
 
@@ -17,6 +17,7 @@ from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, LaunchPl
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.plan import RULES, expected_s, stored_s, stored_toggles
+from tunegrad.search import LEAST_EFFECT
 
 from .claims import decided_here
 from .grounds import Grounds, PlanQuestion
@@ -64,6 +65,9 @@ class _Cuts:
         first.
         """
         hopes: dict[str, list[tuple[float, Alternative]]] = {}
+        least_s = LEAST_EFFECT * self._expected_s(
+            [x.kernel for x in self.alternatives.launches.values()]
+        )
         for edge in self.edges:
             claimed = self._stored(edge)
             if edge.key in self.here or not (claimed or self._fits(edge)):
@@ -72,8 +76,10 @@ class _Cuts:
             if found is None:
                 continue
             before_s, after_s = self._expected_s(found.before), self._expected_s(found.after)
-            if claimed or after_s <= CONTENDING * before_s:
-                gain_s = inf if claimed else len(edge.places) * (before_s - after_s)
+            # What can not save a hundredth of the model, at the best, can not win a race.
+            places = len(edge.places)
+            if claimed or places * (CONTENDING * before_s - after_s) >= least_s:
+                gain_s = inf if claimed else places * (before_s - after_s)
                 hopes.setdefault(edge.key, []).append((gain_s, found))
         regions = [sorted(found, key=lambda h: -h[0]) for found in hopes.values()]
         return [[a for _, a in found] for found in sorted(regions, key=lambda r: -r[0][0])]

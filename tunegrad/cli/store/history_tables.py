@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.store.tables import plain, when
+from tunegrad.cli.store.tables import decisions_table, plain, when
 from tunegrad.cli.tables import UNKNOWN, ms, table
 
 if TYPE_CHECKING:
-    from tunegrad.db import DecisionRow, History, LatencyRow, MeasurementRow
+    from tunegrad.db import History, LatencyRow, MeasurementRow
 
-__all__ = ["decisions_table", "history_text"]
+__all__ = ["history_text"]
 
 
 def history_text(found: History) -> str:
@@ -82,26 +82,6 @@ def _measurements(rows: tuple[MeasurementRow, ...]) -> str:
     ]
     header = ("measured", "status", "ms", "of reference", "won", "origin", "machine", "actions")
     return table(header, lines, left=("measured", "status", "won", "origin", "machine", "actions"))
-
-
-def decisions_table(rows: tuple[DecisionRow, ...]) -> str:
-    """Alternatives of questions, with their evidence, a line each."""
-    lines = [
-        (
-            when(r.created_s),
-            r.kind,
-            plain(r.choice),
-            "stands since" if r.chosen else "" if r.status == "ok" else str(r.status),
-            plain(r.test),
-            f"{r.p_value:.2g}",
-            ms(r.incumbent_ms),
-            ms(r.challenger_ms),
-            r.machine,
-        )
-        for r in rows
-    ]
-    header = ("decided", "question", "choice", "", "test", "p", "before ms", "after ms", "machine")
-    return table(header, lines, left=("decided", "question", "choice", "", "test", "machine"))
 
 
 def _times(ratio: float | None) -> str:

@@ -12,9 +12,26 @@ from tunegrad.cli.output import printable
 from tunegrad.cli.tables import ms, table
 
 if TYPE_CHECKING:
-    from tunegrad.db import ImportReport, MergeReport, PruneReport, StoreDiff, Why, WinnerFacts
+    from tunegrad.db import (
+        DecisionRow,
+        ImportReport,
+        MergeReport,
+        PruneReport,
+        StoreDiff,
+        Why,
+        WinnerFacts,
+    )
 
-__all__ = ["diff_text", "import_text", "merge_text", "plain", "prune_text", "when", "why_text"]
+__all__ = [
+    "decisions_table",
+    "diff_text",
+    "import_text",
+    "merge_text",
+    "plain",
+    "prune_text",
+    "when",
+    "why_text",
+]
 
 _NONE = "(none)"
 _CELL = 60
@@ -23,6 +40,26 @@ _CELL = 60
 def plain(text: str) -> str:
     """The text on one line, without characters that are not printable."""
     return printable(text).replace("\n", "\\n")
+
+
+def decisions_table(rows: tuple[DecisionRow, ...]) -> str:
+    """Alternatives of questions, with their evidence, a line each."""
+    lines = [
+        (
+            when(r.created_s),
+            r.kind,
+            plain(r.choice),
+            "stands since" if r.chosen else "" if r.status == "ok" else str(r.status),
+            plain(r.test),
+            f"{r.p_value:.2g}",
+            ms(r.incumbent_ms),
+            ms(r.challenger_ms),
+            r.machine,
+        )
+        for r in rows
+    ]
+    header = ("decided", "question", "choice", "", "test", "p", "before ms", "after ms", "machine")
+    return table(header, lines, left=("decided", "question", "choice", "", "test", "machine"))
 
 
 def import_text(report: ImportReport) -> str:
@@ -123,8 +160,6 @@ def why_text(found: Why) -> str:
     if found.promotions:
         blocks.append(_promotions(found))
     if found.decisions:
-        from tunegrad.cli.store.history_tables import decisions_table
-
         blocks.append(f"decisions about it on this machine:\n{decisions_table(found.decisions)}")
     if found.withdrawals:
         lines = [
