@@ -1,9 +1,8 @@
 """What a model's kernels are, decided by measuring: how it stores images, where it is cut, which
 variants it runs.
 
-    rules, store  -->  forms of images measured  -->  edges measured  -->  default schedules of
-    variants measured
-                  -->  near variants searched: ``rivals``  -->  variants raced: the decided plan
+    rules, store  -->  forms of images raced  -->  cuts raced  -->  variants by default schedules
+                  -->  near variants searched: ``rivals``      -->  variants raced: the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -115,13 +114,17 @@ class Deciding:
             except CandidateFailure:
                 return None
 
-        def made(lineups: Sequence[Mapping[str, LaunchPlan]]) -> list[WholeModel | None]:
-            return [planned(plan) for lineup in lineups for plan in lineup.values()]
-
         def places(lineup: Mapping[str, LaunchPlan]) -> dict[str, list[slice]]:
             return {key: [slice(None)] for key in lineup}
 
         def track(blamed: Blamed[LaunchPlan]) -> ModelTrack[LaunchPlan]:
+            known: dict[int, WholeModel | None] = {}  # of plans that live as long as the race
+
+            def made(lineups: Sequence[Mapping[str, LaunchPlan]]) -> list[WholeModel | None]:
+                plans = [plan for lineup in lineups for plan in lineup.values()]
+                known.update({id(p): planned(p) for p in plans if id(p) not in known})
+                return [known[id(p)] for p in plans]
+
             return ModelTrack(self.models.bench, made, places, blamed, most_at_once(work))
 
         return Grounds(
