@@ -21,6 +21,8 @@ from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.workload import Workload, workload_of_spec
 
 THREADS = 1
+PRODUCTS = 2 * (64 * 64 + 64 * 48)
+"""Multiplications and additions that no plan of the model below saves."""
 
 _TEXT = """
 [model]

@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 import pytest
-from small_models import THREADS, model_file, settings_of
+from small_models import PRODUCTS, THREADS, model_file, settings_of
 
 import tunegrad as tg
 from tunegrad import tune as tune_model
@@ -36,11 +36,11 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
             str(a) for a in Schedule.parse(row.actions).actions
         ]
         assert row.steps[-1].after.ms == row.ms  # one program, timed once
-        assert row.executed_flops is not None
-        assert row.executed_flops >= row.flops
+        assert row.executed_flops is not None  # fewer than flops where a stage keeps a producer
         if platform.machine() in ("x86_64", "AMD64"):
             assert row.code is not None
             assert row.code.instructions > 0
+    assert sum(row.executed_flops or 0 for row in report.rows) >= PRODUCTS
 
 
 def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None:
