@@ -75,7 +75,7 @@ class _Cuts:
             found = self.alternatives.alternative(edge)
             if found is None:
                 continue
-            before_s, after_s = self._expected_s(found.before), self._expected_s(found.after)
+            before_s, after_s = self._differing_s(found)
             # What can not save a hundredth of the model, at the best, can not win a race.
             places = len(edge.places)
             if claimed or places * (CONTENDING * before_s - after_s) >= least_s:
@@ -113,8 +113,21 @@ class _Cuts:
         region_s = self._expected_s([x.kernel for x in self.alternatives.region(edge)])
         return stored_s(edge, self.grounds.target) <= CONTENDING * region_s
 
+    def _differing_s(self, found: Alternative) -> tuple[float, float]:
+        """Seconds of kernels that go and of those that come, less what both have.
+
+        That is the heaviest kernel of either side, a product say, with another edge: the model of
+        the machine errs on both alike.
+        """
+        before, after = map(self._each_s, (found.before, found.after))
+        common_s = min(max(before, default=0.0), max(after, default=0.0))
+        return sum(before) - common_s, sum(after) - common_s
+
     def _expected_s(self, kernels: Sequence[Kernel]) -> float:
-        return sum(expected_s(k, self.grounds.target, self.grounds.numerics) for k in kernels)
+        return sum(self._each_s(kernels))
+
+    def _each_s(self, kernels: Sequence[Kernel]) -> list[float]:
+        return [expected_s(k, self.grounds.target, self.grounds.numerics) for k in kernels]
 
     def _plan(self, toggles: frozenset[int]) -> LaunchPlan:
         return self.fusion.toggled(toggles).schedule()
