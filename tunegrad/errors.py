@@ -18,6 +18,7 @@
     │   ├── CandidateTimeout    it ran, or compiled, for too long
     │   ├── OutOfResources      too many registers, too much memory, too large a program
     │   └── WrongResult         it disagrees with the reference, or wrote outside its buffers
+    ├── DeviceFault             a kernel ended the device's work in this process
     └── InternalError           a broken invariant of tunegrad itself: a bug, with full context
         └── VerifyError         a form of a program breaks the rules of its form
 
@@ -34,6 +35,7 @@ __all__ = [
     "ConfigError",
     "DTypeError",
     "DeviceError",
+    "DeviceFault",
     "IllegalAction",
     "InternalError",
     "KernelTextError",
@@ -127,6 +129,13 @@ class OutOfResources(CandidateFailure):
 
 class WrongResult(CandidateFailure):
     """The candidate's outputs disagree with the reference, or it wrote outside its buffers."""
+
+
+class DeviceFault(TunegradError):
+    """A kernel ended the device's work in this process: an address that is none, a trap.
+
+    Nothing works on the device in this process any more.
+    """
 
 
 class InternalError(TunegradError):

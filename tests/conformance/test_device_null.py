@@ -4,8 +4,10 @@ import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm
 
+from tunegrad import devices
+from tunegrad.devices.cuda.nvrtc import version
 from tunegrad.devices.null.device import NullDevice
-from tunegrad.errors import VerifyError
+from tunegrad.errors import DeviceError, VerifyError
 from tunegrad.ir.target import Target
 
 GPU = Target("gfx", "gpu", "any", shared_bytes=48 << 10, max_local=1024)
@@ -18,6 +20,18 @@ class TestNullGpu(DeviceSuite):
     @pytest.fixture
     def opened(self):
         return NullDevice(GPU)
+
+
+class TestNullCuda(DeviceSuite):
+    programs = (group_add(), tiled_gemm(), row_sum())
+
+    @pytest.fixture
+    def opened(self):
+        try:
+            version()
+        except DeviceError as error:
+            pytest.skip(str(error))
+        return devices.open("null:sm_90a")
 
 
 class TestNullCpu(DeviceSuite):

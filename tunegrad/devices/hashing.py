@@ -22,9 +22,11 @@ def program_hash(lowered: Lowered) -> str:
     objects in their key.
     """
     g, scratch = lowered.geometry, lowered.scratch_bytes
-    words = [lowered.entry, sum(scratch), g.groups]
+    words: list[object] = [lowered.entry, sum(scratch), g.groups]
     if g.items > 1 or len(scratch) > 1:
         words += [g.items, *scratch]
+    if g.shared_bytes:
+        words.append(f"shared {g.shared_bytes}")
     text = f"{' '.join(map(str, words))} {lowered.io.packs}\n{lowered.text}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -79,11 +79,13 @@ def io_of(program: Program) -> KernelIO:
 class Geometry:
     """How a program is launched: so many groups that run in any order, each of so many items.
 
-    A group is a thread of a CPU, where it has one item, or a work-group of a GPU.
+    A group is a thread of a CPU, where it has one item, or a work-group of a GPU. It shares
+    ``shared_bytes`` beyond what the kernel declares by itself.
     """
 
     groups: int = 1
     items: int = 1
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The one place where devices are named: what stands after ``--device``, and where it comes from.
 
-    cpu    opencl    opencl:1    opencl:pocl
+    cpu    opencl:1    opencl:pocl    cuda    cuda:1    cuda:h100    null:sm_90a
 
 A further device is a folder, a line here, and an extra in pyproject.toml.
 """
@@ -28,8 +28,7 @@ def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gz
     family, colon, part = name.partition(":")
     maker = _FAMILIES.get(family)
     if maker is None:
-        planned = " can not be used in this version" if family in _PLANNED else " is unknown"
-        raise DeviceError(f"device {name!r}{planned}; valid: {', '.join(known())}")
+        raise DeviceError(f"device {name!r} is unknown; valid: {', '.join(known())}")
     if colon and not part:
         raise DeviceError(f"device {name!r}: a number or a name must follow the colon")
     return maker(part, threads)
@@ -48,19 +47,22 @@ def host_device(threads: int = 1) -> Device:
 def found() -> list[tuple[str, Device | DeviceError]]:
     """Every device of this machine, or why a family has none."""
     rows: list[tuple[str, Device | DeviceError]] = []
-    for name in known():
+    for name, all_of in _FOUND.items():
         try:
-            devices: list[Device] = _all(name)
-            rows += [(d.name, d) for d in devices]
+            rows += [(d.name, d) for d in all_of()]
         except DeviceError as error:
             rows.append((name, error))
     return rows
 
 
-def _all(family: str) -> list[Device]:
-    if family != "opencl":
-        return [open(family)]
+def _all_opencl() -> list[Device]:
     from tunegrad.devices.opencl.device import found, select
+
+    return list(cast("list[Device]", found())) or [select("")]
+
+
+def _all_cuda() -> list[Device]:
+    from tunegrad.devices.cuda.device import found, select
 
     return list(cast("list[Device]", found())) or [select("")]
 
@@ -81,8 +83,26 @@ def _opencl(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its un
     return select(part)
 
 
+def _cuda(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its units are what they are
+    from tunegrad.devices.cuda.device import select
+
+    return select(part)
+
+
+def _null(part: str, threads: int | None) -> Device:  # noqa: ARG001  # nothing runs
+    from tunegrad.devices.cuda.absent import absent
+
+    return absent(part)
+
+
 _FAMILIES: dict[str, Callable[[str, int | None], Device]] = {
     "cpu": _cpu,
     "opencl": _opencl,
+    "cuda": _cuda,
+    "null": _null,
 }
-_PLANNED = ("cuda",)
+_FOUND: dict[str, Callable[[], list[Device]]] = {
+    "cpu": lambda: [host_device()],
+    "opencl": _all_opencl,
+    "cuda": _all_cuda,
+}

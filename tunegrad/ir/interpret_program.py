@@ -29,6 +29,7 @@ from .dtypes import BOOL
 from .expr import Op
 from .interpret_access import Step, Values, load_step, store_step
 from .interpret_index import Env, IndexCompiler, Number
+from .interpret_matrices import multiply
 from .interpret_memory import Memory, Tracker
 from .interpret_values import constant, converter, folder, operation
 from .program import Instr, Program, VType
@@ -99,6 +100,7 @@ class _Machine:
         self._parameters(buffers)
         self._allocations()
         self.barriers = 0
+        self.collectives: dict[int, Callable[[list[Values]], None]] = {}
         self.body = self._walk_block(program.body) if _waits(program.body) else None
         self.steps = () if self.body else self._block(program.body)
 
@@ -155,14 +157,15 @@ class _Machine:
                         step(values, env)
                     env[_COUNT] += len(self.steps)
             else:
-                self._meet([self.body(values, env) for values, env in team])
+                walks = [self.body(values, env) for values, env in team]
+                self._meet(walks, [values for values, _ in team])
             total += sum(env[_COUNT] for _, env in team)
             self._advance()
             for m in self.shared:
                 m.forget()
         return total
 
-    def _meet(self, walks: list[Generator[int, None, None]]) -> None:
+    def _meet(self, walks: list[Generator[int, None, None]], team: list[Values]) -> None:
         while True:
             at = [next(w, -1) for w in walks]
             if any(a != at[0] for a in at):
@@ -176,7 +179,10 @@ class _Machine:
                 )
             if at[0] < 0:
                 return
-            self._advance()
+            if at[0] in self.collectives:
+                self.collectives[at[0]](team)
+            else:
+                self._advance()
 
     def _advance(self) -> None:
         for t in self.trackers:
@@ -239,6 +245,8 @@ class _Machine:
                 yield number
 
             return wait
+        if isinstance(i, p.MatMul):
+            return self._together(i)
         if isinstance(i, p.If):
             test, yes, no = (
                 self.names.valid(i.valid),
@@ -256,6 +264,28 @@ class _Machine:
             e[slot] = None
 
         return loop
+
+    def _together(self, i: p.MatMul) -> Walk:
+        """Everybody meets, and then all warps multiply at once."""
+        number = self.barriers
+        self.barriers += 1
+        operands = [[self.value(x) for x in side] for side in (i.a, i.b, i.c)]
+        results = [self.value(x) for x in i.ids]
+        self.types |= dict.fromkeys(i.ids, i.vtype)
+
+        def work(team: list[Values]) -> None:
+            held = [np.array([[v[x] for x in side] for v in team]) for side in operands]
+            made = multiply(i.unit, *held)
+            for v, mine in zip(team, made, strict=True):
+                for place, value in zip(results, mine, strict=True):
+                    v[place] = value
+
+        self.collectives[number] = work
+
+        def wait(_v: Values, _e: Env) -> Generator[int, None, None]:
+            yield number
+
+        return wait
 
     def _trips(self, i: p.For) -> Callable[[Env], range]:
         """The iterations of a loop that one thread or work-item runs."""
@@ -448,7 +478,7 @@ def _position(d: int, at: Number, kind: np.dtype[Any], lanes: int) -> Step:
 
 
 def _waits(body: tuple[Instr, ...]) -> bool:
-    return any(isinstance(i, p.Barrier) for i in p.walk(body))
+    return any(isinstance(i, p.Barrier | p.MatMul) for i in p.walk(body))
 
 
 def _checked(

@@ -36,9 +36,18 @@ from tunegrad.errors import IllegalAction
 from .expr import Load
 from .index import Index
 from .kernel import Kernel, Reduce, Stage, loads
-from .target import Target
+from .target import MatrixUnit, Target
 
-__all__ = ["Loop", "LoopKind", "LoopTree", "Staged", "accumulators", "loop_tree", "operand"]
+__all__ = [
+    "Loop",
+    "LoopKind",
+    "LoopTree",
+    "MatrixTile",
+    "Staged",
+    "accumulators",
+    "loop_tree",
+    "operand",
+]
 
 
 class LoopKind(StrEnum):
@@ -51,12 +60,13 @@ class LoopKind(StrEnum):
     GROUP = "group"
     THREAD = "thread"
     LOCAL = "local"
+    MATRIX = "matrix"
 
     is_register: bool
     """Whether its iterations are instructions or lanes rather than trips of a loop."""
 
     def __init__(self, text: str) -> None:
-        self.is_register = text in ("unroll", "upcast", "vector", "group")
+        self.is_register = text in ("unroll", "upcast", "vector", "group", "matrix")
 
 
 _LANES = (LoopKind.VECTOR, LoopKind.GROUP)
@@ -110,6 +120,20 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixTile:
+    """Which loops a matrix unit runs: of m ``high`` registers and ``row`` work-items, of n
+    ``column`` work-items and a ``pair`` of registers, and all of k.
+    """
+
+    unit: MatrixUnit
+    high: str
+    row: str
+    column: str
+    pair: str
+    k: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopTree:
     """A schedule's state.
 
@@ -125,6 +149,7 @@ class LoopTree:
     kept: tuple[int, ...] = ()
     streamed: tuple[str, ...] = ()
     prefetched: tuple[tuple[str, int], ...] = ()
+    matrix: MatrixTile | None = None
     _region: int = field(default=-1, init=False, repr=False, compare=False)
 
     def loop(self, name: str) -> Loop:
@@ -168,7 +193,7 @@ class LoopTree:
         """The tree with other loops, and the axes as sums over them; all else stays."""
         return LoopTree(  # many a microsecond faster than replace()
             self.kernel, self.target, loops, self.index if index is None else index,
-            self.staged, self.padded, self.kept, self.streamed, self.prefetched,
+            self.staged, self.padded, self.kept, self.streamed, self.prefetched, self.matrix,
         )  # fmt: skip
 
     @property
@@ -256,6 +281,7 @@ class LoopTree:
         _check_lanes(self)
         _check_items(self)
         _check_partial(self)
+        _check_matrix(self)
         return self
 
     def __str__(self) -> str:
@@ -364,6 +390,24 @@ def _check_partial(t: LoopTree) -> None:
         raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
 
 
+def _check_matrix(t: LoopTree) -> None:
+    """The items of a matrix unit are the innermost ones, and nothing of it is a vector."""
+    m = t.matrix
+    if m is None:
+        return
+    local = [x.name for x in t.loops if x.kind is LoopKind.LOCAL]
+    if local[-2:] != [m.row, m.column] or any(
+        x.kind is LoopKind.LOCAL and x.stage >= 0 for x in t.loops
+    ):
+        raise IllegalAction(
+            f"loops {m.row} and {m.column} are the items of a matrix unit; local loops stand "
+            "around them"
+        )
+    lanes = [x.name for x in t.loops if x.kind in _LANES]
+    if lanes:
+        raise IllegalAction(f"loop {lanes[0]} can not be vector lanes beside a matrix unit")
+
+
 def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
     """The first stage that loads ``param`` and its one load there, which staging replaces; other
     stages keep theirs.
@@ -383,6 +427,9 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
 
 
 def _lines(t: LoopTree) -> Iterator[str]:
+    if t.matrix is not None:
+        m = t.matrix
+        yield f"{m.unit} on {m.high}, {m.row} x {m.column}, {m.pair} x {m.k}"
     yield from (f"prefetch {name}, {ahead} bytes ahead" for name, ahead in t.prefetched)
     yield from (f"stream {name}" for name in t.streamed)
     yield from (f"keep the values of stage {i}" for i in t.kept)

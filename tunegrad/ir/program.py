@@ -39,6 +39,7 @@ from .dtypes import DType
 from .expr import Op
 from .index import Index, Valid
 from .keys import key_of
+from .target import MatrixUnit
 
 __all__ = [
     "Alloc",
@@ -51,6 +52,7 @@ __all__ = [
     "If",
     "Instr",
     "Load",
+    "MatMul",
     "Number",
     "Pack",
     "Position",
@@ -328,6 +330,23 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
+class MatMul:
+    """``ids`` = ``c`` + a * b, small matrices that the items of a warp hold together.
+
+    ``unit`` says which item holds what: registers of ``a`` step by step, those of a step by rows;
+    registers of ``b`` step by step; ``c``, and so ``ids``, row by row, neighbours in pairs. Everybody
+    in the group runs it. ``vtype`` is that of one result.
+    """
+
+    ids: tuple[int, ...]
+    unit: MatrixUnit
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
 class Register:
     """Declares the mutable register variable ``name``; its first use writes it."""
 
@@ -386,7 +405,7 @@ class Barrier:
 
 Instr = (
     Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
-    | Register | Read | Write | For | If | Barrier
+    | MatMul | Register | Read | Write | For | If | Barrier
 )  # fmt: skip
 
 
@@ -505,6 +524,9 @@ def _line(i: Instr) -> str:
             return f"%{id} = position {index} {t}{f' lane {lane}' if lane else ''}"
         case Test(id, valid, lanes, lane):
             return f"%{id} = test {valid} x{lanes}{f' lane {lane}' if lane else ''}"
+        case MatMul(ids, unit, a, b, c, _):
+            parts = (" ".join(f"%{x}" for x in given) for given in (a, b, c))
+            return f"{' '.join(f'%{x}' for x in ids)} = matmul {unit} {', '.join(parts)}"
         case Register(name, t):
             return f"register {name} {t}"
         case Read(id, name, t):

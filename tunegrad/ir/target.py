@@ -52,16 +52,44 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
-    """A product of small matrices in one instruction: (m, n, k); dtypes of operands and result."""
+    """A product of small matrices by 32 work-items together: (m, n, k); dtypes of operands, result.
+
+    Operands are kept ``packed`` to a register of 32 bits (one of 64 bits is one). Item ``l`` is
+    (``r``, ``c``) = (``l // 4``, ``l % 4``), and holds, for every h, j and p
+
+        A[8*h + r, packed*c + j + 4*packed*s]       h < m/8, j < packed, s < steps
+        B[packed*c + j + 4*packed*s, r]
+        C[8*h + r, 2*c + p]                         p < 2
+
+    as instructions of the form mma.sync have it, whatever their types.
+    """
 
     shape: tuple[int, int, int]
     dtypes: tuple[str, str]
+    packed: int = 1
+
+    items = 32
+    rows, columns, pair = 8, 4, 2
+    """Work-items along m and along n, and neighbouring results of one."""
+
+    @property
+    def highs(self) -> int:
+        """Rows of one work-item."""
+        return self.shape[0] // self.rows
+
+    @property
+    def steps(self) -> int:
+        """Registers of one row of A, or of one column of B, that a work-item holds."""
+        return self.shape[2] // (self.columns * self.packed)
 
     @property
     def name(self) -> str:
         """As an action writes it: ``m16n8k16_f16_f32``."""
         m, n, k = self.shape
         return f"m{m}n{n}k{k}_{'_'.join(self.dtypes)}"
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +172,11 @@ class Target:
     def avx512(self) -> bool:
         """Whether code may use the instructions of AVX-512F."""
         return "+avx512f" in self.features
+
+    @property
+    def matrix_units(self) -> dict[str, MatrixUnit]:
+        """The shapes of its matrix unit by name."""
+        return {u.name: u for u in self.units}
 
     @property
     def bf16_dot(self) -> bool:

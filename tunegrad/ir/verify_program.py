@@ -28,7 +28,7 @@ from typing import Never
 from tunegrad.errors import VerifyError
 
 from . import program as p
-from .dtypes import BOOL, DType
+from .dtypes import BOOL, DTYPES, DType
 from .expr import Op
 from .index import Index, Valid, var
 from .op_types import fold_takes, result_type
@@ -284,6 +284,8 @@ class _Verifier:
                 for r in valid:
                     self._names(i, r.index, s, lane, lanes)
                 s.tests[i.id] = valid
+            case p.MatMul():
+                self._matrices(i, s)
             case p.Read(_, name, t):
                 self._register(i, name, t, s)
                 if name not in self.written:
@@ -302,10 +304,34 @@ class _Verifier:
         t = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
         if t.lanes < 1:
             self._broken(i, f"{t.lanes} lanes: at least 1")
-        if i.id in self.ids:
-            self._broken(i, f"%{i.id} is defined twice")
-        self.ids.add(i.id)
-        s.types[i.id] = t
+        for made in i.ids if isinstance(i, p.MatMul) else (i.id,):
+            if made in self.ids:
+                self._broken(i, f"%{made} is defined twice")
+            self.ids.add(made)
+            s.types[made] = t
+
+    def _matrices(self, i: p.MatMul, s: _Scope) -> None:
+        """Whole warps run it together, and everybody holds what the unit says."""
+        unit, (taken, gives) = i.unit, i.unit.dtypes
+        if s.alone:
+            self._broken(i, f"inside {s.alone}, where not everybody arrives")
+        if self.program.local % unit.items:
+            self._broken(
+                i, f"groups of {self.program.local} work-items: it takes {unit.items} together"
+            )
+        if self.target is not None and unit not in self.target.units:
+            self._broken(i, f"target {self.target.name} has no {unit}")
+        operand = VType(DTYPES[taken], unit.packed)
+        counts = unit.highs * unit.steps, unit.steps, unit.highs * unit.pair
+        for name, values, count in zip("abc", (i.a, i.b, i.c), counts, strict=True):
+            if len(values) != count:
+                self._broken(i, f"{len(values)} registers of {name}: {unit} takes {count}")
+            for value in values:
+                want = i.vtype if name == "c" else operand
+                self._same(i, f"%{value}", self._use(i, value, s), want)
+        self._same(i, "the result", i.vtype, VType(DTYPES[gives]))
+        if len(i.ids) != len(i.c):
+            self._broken(i, f"{len(i.ids)} results of {len(i.c)} sums")
 
     def _use(self, i: Instr, value: int, s: _Scope) -> VType:
         t = s.types.get(value)

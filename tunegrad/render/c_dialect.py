@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tunegrad.ir.dtypes import DType
+from tunegrad.ir.target import MatrixUnit
 
 __all__ = ["Dialect"]
 
@@ -16,6 +17,8 @@ __all__ = ["Dialect"]
 class Dialect:
     """One language. The printer asks it for every word that is not plain C.
 
+    A dtype that has no vectors as values may be moved as vectors all the same.
+
     ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are
     the lane counts that have a vector type; other lane counts, vectors past ``vector_bytes``, and
     dtypes not in ``vector_dtypes`` become one variable a lane.
@@ -23,6 +26,7 @@ class Dialect:
 
     name: str
     kernel: str
+    """What stands before a kernel's name; ITEMS are the work-items of a group."""
     global_space: str
     restrict: str
     shared_space: str
@@ -46,7 +50,9 @@ class Dialect:
     build: Callable[[str, int, list[str]], str]
     """(C type, lanes, lane expressions or one for all) to a vector expression."""
     load: Callable[[str, int, str, str], str]
-    """(C type, lanes, buffer, offset) to a vector of neighbours."""
+    """(C type, lanes, buffer, offset) to a vector of neighbours; of aligned ones without
+    ``unaligned``.
+    """
     store: Callable[[str, int, str, str, str], str]
     """(C type, lanes, buffer, offset, value) to a statement that stores neighbours."""
     wide: Callable[[str, str, str, str], str]
@@ -58,6 +64,20 @@ class Dialect:
     function: Callable[[str, DType], str]
     """(operation, dtype) to the function of that name: exp to exp, or to expf."""
     prologue: str = ""
+    declared_shared_bytes: int = 1 << 40
+    """The most that a group may share by declarations; where it shares more, all of it is one
+    array, given by the launch.
+    """
+    shared_array: str = ""
+    """The declaration of that array: bytes, ``tg_shared``."""
+    matrices: Callable[[MatrixUnit], tuple[str, str]] | None = None
+    """A unit to the name and the text of the function that multiplies by it: of an array of sums,
+    which it adds to, and arrays of the registers of both operands. None where there are no units.
+    """
+    register: Callable[[str, list[str]], tuple[str, str]] = lambda c, parts: (c, parts[0])
+    """(C type, values that share a register) to its type and its value."""
+    unaligned: bool = True
+    """Whether ``load`` and ``store`` move neighbours that are not aligned."""
 
     def is_vector(self, dtype: DType, lanes: int) -> bool:
         """Whether values of that type are one vector variable."""

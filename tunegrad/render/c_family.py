@@ -25,7 +25,7 @@ from tunegrad.ir.verify_program import is_grouped
 from .c_dialect import Dialect
 from .c_index import IndexPrinter, fits_32_bits
 
-__all__ = ["arguments", "kernel_name", "render_c"]
+__all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
 
 _INFIX = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
@@ -48,6 +48,17 @@ def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
 def kernel_name(program: Program) -> str:
     """The name of the kernel function; helpers begin with tg_, which no program's name does."""
     return f"kernel_{_word(program.name)}"
+
+
+def launched_bytes(program: Program, dialect: Dialect) -> int:
+    """Bytes that a group shares and that the launch must give; 0 where the text declares them."""
+    total = sum(_padded(a, dialect) for a in program.allocs if a.space == "shared")
+    return total if total > dialect.declared_shared_bytes else 0
+
+
+def _padded(a: Alloc, dialect: Dialect) -> int:
+    """Bytes of an array, up to where a vector may begin."""
+    return -(-a.size * a.dtype.itemsize // dialect.vector_bytes) * dialect.vector_bytes
 
 
 def render_c(program: Program, dialect: Dialect) -> str:
@@ -87,6 +98,7 @@ class _Printer:
     def __init__(self, program: Program, dialect: Dialect) -> None:
         self.program, self.dialect = program, dialect
         self.used: set[str] = set()
+        self.units: dict[str, str] = {}
         narrow = fits_32_bits(program)
         self.index_type = "int" if narrow else dialect.long_type
         self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
@@ -102,15 +114,24 @@ class _Printer:
     def text(self) -> str:
         d = self.dialect
         declared = [self._argument(a) for a in arguments(self.program)]
+        launched = launched_bytes(self.program, d)
+        if launched:
+            self._line(d.shared_array)
+        at = 0
         for a in self.program.allocs:
-            if a.space != "team":
+            if a.space == "shared" and launched:
+                self._line(self._part(a, at))
+                at += _padded(a, d)
+            elif a.space != "team":
                 self._line(self._scratch(a))
         self._line(f"const {self.index_type} group = ({self.index_type}){d.group_id};")
         self._line(f"const {self.index_type} item = ({self.index_type}){d.local_id};")
         self._line("(void)group; (void)item;")
         self._block(self.program.body)
-        head = f"{d.kernel} {kernel_name(self.program)}({', '.join(declared)})"
+        kernel = d.kernel.replace("ITEMS", str(self.program.local))
+        head = f"{kernel} {kernel_name(self.program)}({', '.join(declared)})"
         helpers = [d.helpers[name].replace("INDEX", self.index_type) for name in sorted(self.used)]
+        helpers += [self.units[name] for name in sorted(self.units)]
         parts = [d.prologue] if d.prologue else []
         return "\n".join([*parts, *helpers, head, "{", *self.lines, "}", ""])
 
@@ -122,6 +143,12 @@ class _Printer:
             return f"{stored} {name};"
         self.spaces[a.name] = d.shared_space
         return f"{d.shared_space} {stored} {name} __attribute__((aligned({d.vector_bytes})));"
+
+    def _part(self, a: Alloc, start: int) -> str:
+        """The declaration of a part of the array that the launch gives."""
+        d, stored = self.dialect, self.dialect.stored[a.dtype.name]
+        self.spaces[a.name] = d.shared_space
+        return f"{stored} *const {self.buffers[a.name]} = ({stored} *)(tg_shared + {start});"
 
     def _argument(self, a: Buffer | Pack | Alloc) -> str:
         self.spaces[a.name] = self.dialect.global_space
@@ -283,6 +310,8 @@ class _Printer:
             valid.substitute({lane: as_index(k)}) if lane else valid
         ),
                 )  # fmt: skip
+            case p.MatMul():
+                self._matrices(i)
             case p.Read(id, name, t):
                 parts = self._parts(self.registers[name], t)
                 self._define(id, t, lambda k: parts[k], parts[0])
@@ -384,6 +413,24 @@ class _Printer:
             case _:
                 raise InternalError(f"{self.dialect.name} has no text for {op} on {dtype}")
 
+    def _matrices(self, i: p.MatMul) -> None:
+        """A product of a matrix unit: registers of operands in, sums in and out of an array."""
+        d, word = self.dialect, f"m{i.ids[0]}"
+        if d.matrices is None:
+            raise InternalError(f"{d.name} has no text for {i!r}")
+        call, text = d.matrices(i.unit)
+        self.units[call] = text
+        stored = d.stored[self.types[i.a[0]].dtype.name]
+        for name, values in (("a", i.a), ("b", i.b)):
+            lanes = ([self._lane(v, k) for k in range(i.unit.packed)] for v in values)
+            kinds, held = zip(*(d.register(stored, x) for x in lanes), strict=True)
+            self._line(f"const {kinds[0]} {word}{name}[{len(held)}] = {{{', '.join(held)}}};")
+        sums = ", ".join(f"v{c}" for c in i.c)
+        self._line(f"{self._c_type(i.vtype)} {word}[{len(i.c)}] = {{{sums}}};")
+        self._line(f"{call}({word}, {word}a, {word}b);")
+        for k, new in enumerate(i.ids):
+            self._define(new, i.vtype, lambda _, k=k: f"{word}[{k}]")  # type: ignore[misc]
+
     # memory
 
     def _load(self, i: p.Load) -> None:
@@ -400,54 +447,86 @@ class _Printer:
             )
 
         whole = ""
-        if self._is_packed(i):
-            kind, word = self.dialect.stored[t.dtype.name], f"w{i.id}"
-            wide = self._neighbours(i, "const")
-            wide = wide or self.dialect.load(kind, t.lanes, b, self._start(i))
-            self._line(f"const {self.dialect.vector(kind, t.lanes)} {word} = {wide};")
-            self._define(i.id, t, lambda k: self.dialect.lane(word, k))
-            return
         if i.mask is None and self._is_vector(t):
             if step == 1:
-                whole = self._neighbours(i, "const") or self.dialect.load(
-                    self.dialect.values[t.dtype.name], t.lanes, b, self._start(i)
-                )
+                whole = self._vector_load(i, 0, t.lanes)
             elif step == 0:
                 whole = self._splat(lane(0), t)
+        elif pieces := self._pieces(i):
+            self._load_pieces(i, pieces)
+            return
         self._define(i.id, t, lane, whole)
 
-    def _is_packed(self, i: p.Load | p.Store) -> bool:
-        """Whether it moves neighbours of 16 bits, no vector as values, as one in memory."""
+    def _pieces(self, i: p.Load | p.Store) -> range:
+        """First lanes of the vectors in memory that neighbours are, which are no vector as values.
+
+        One a step of the range; empty where they are moved one by one.
+        """
         t, d = i.vtype, self.dialect
-        fits = t.lanes in d.widths and t.lanes * t.dtype.itemsize <= d.vector_bytes
-        beside = i.mask is None and t.lanes > 1 and i.offset.coefficient(i.lane) == 1
-        return beside and fits and t.dtype.bits == 16 and not self._is_vector(t)
+        if i.mask is not None or t.dtype.is_bool or i.offset.coefficient(i.lane) != 1:
+            return range(0)
+        for lanes in sorted(d.widths, reverse=True):
+            fits = lanes * t.dtype.itemsize <= d.vector_bytes and t.lanes % lanes == 0
+            if fits and (d.unaligned or self._is_aligned(i, lanes)):
+                return range(0, t.lanes, lanes)
+        return range(0)
 
-    def _start(self, i: p.Load | p.Store) -> str:
-        return self.at.sum(_fixed(i.offset, i.lane, 0))
+    def _is_aligned(self, i: p.Load | p.Store, lanes: int) -> bool:
+        """Whether the first neighbour always lies at a multiple of so many elements."""
+        first = _fixed(i.offset, i.lane, 0)
+        known = i.buffer in self.spaces
+        return known and not (first.const % lanes or any(c % lanes for _, c in first.terms))
 
-    def _neighbours(self, i: p.Load | p.Store, qualifier: str = "") -> str:
-        """The vector in memory that an access is; '' where it may not be aligned."""
-        first, lanes = _fixed(i.offset, i.lane, 0), i.vtype.lanes
-        space = self.spaces.get(i.buffer)
-        if space is None or first.const % lanes or any(c % lanes for _, c in first.terms):
-            return ""
-        vector = self.dialect.vector(self.dialect.stored[i.vtype.dtype.name], i.vtype.lanes)
-        where = f"{space} {qualifier}".strip()
-        return self.dialect.wide(where, vector, self.buffers[i.buffer], self._start(i))
+    def _load_pieces(self, i: p.Load, pieces: range) -> None:
+        kind, lanes = self.dialect.stored[i.vtype.dtype.name], pieces.step
+        words = [f"w{i.id}_{k}" if len(pieces) > 1 else f"w{i.id}" for k in pieces]
+        for k, word in zip(pieces, words, strict=True):
+            vector = self.dialect.vector(kind, lanes)
+            self._line(f"const {vector} {word} = {self._vector_load(i, k, lanes)};")
+        self._define(
+            i.id, i.vtype, lambda k: self.dialect.lane(words[k // lanes], k % lanes)
+        )
+
+    def _vector_load(self, i: p.Load, first: int, lanes: int) -> str:
+        """So many neighbours from lane ``first`` on, as a vector."""
+        kind, b, at = self._moved(i, first)
+        if self._is_aligned(i, lanes):
+            return self._wide(i, "const", lanes, at)
+        return self.dialect.load(kind, lanes, b, at)
+
+    def _vector_store(self, i: p.Store, first: int, lanes: int, value: str) -> None:
+        """Store so many neighbours from lane ``first`` on."""
+        kind, b, at = self._moved(i, first)
+        if self._is_aligned(i, lanes):
+            self._line(f"{self._wide(i, '', lanes, at)} = {value};")
+        else:
+            self._line(self.dialect.store(kind, lanes, b, at, value))
+
+    def _moved(self, i: p.Load | p.Store, first: int) -> tuple[str, str, str]:
+        """The type in memory, the buffer and the offset of lane ``first``, as text."""
+        at = self.at.sum(_fixed(i.offset, i.lane, first))
+        return self.dialect.stored[i.vtype.dtype.name], self.buffers[i.buffer], at
+
+    def _wide(self, i: p.Load | p.Store, qualifier: str, lanes: int, at: str) -> str:
+        """So many neighbours at ``at``, which is aligned."""
+        vector = self.dialect.vector(self.dialect.stored[i.vtype.dtype.name], lanes)
+        where = f"{self.spaces[i.buffer]} {qualifier}".strip()
+        return self.dialect.wide(where, vector, self.buffers[i.buffer], at)
 
     def _literal_zero(self, dtype: DType) -> str:
         return "0" if dtype.bits == 16 else self._literal(0, dtype)
 
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
-        whole = i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1
-        if whole or self._is_packed(i):
-            wide, kind = self._neighbours(i), self.dialect.stored[t.dtype.name]
-            lanes = [self._lane(i.value, k) for k in range(t.lanes)]
-            value = f"v{i.value}" if whole else self.dialect.build(kind, t.lanes, lanes)
-            store = f"{wide} = {value};" if wide else ""
-            self._line(store or self.dialect.store(kind, t.lanes, b, self._start(i), value))
+        if i.mask is None and self._is_vector(t) and i.offset.coefficient(i.lane) == 1:
+            self._vector_store(i, 0, t.lanes, f"v{i.value}")
+            return
+        if pieces := self._pieces(i):
+            for first in pieces:
+                lanes = [self._lane(i.value, first + k) for k in range(pieces.step)]
+                kind = self.dialect.stored[t.dtype.name]
+                built = self.dialect.build(kind, pieces.step, lanes)
+                self._vector_store(i, first, pieces.step, built)
             return
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "

@@ -10,6 +10,7 @@ from .prefetch import Prefetch
 from .reorder import Reorder
 from .stage import Stage
 from .stream import Stream
+from .tensorcore import Tensorcore
 from .thread import Thread
 from .tile import Tile
 from .unroll import Unroll
@@ -28,6 +29,7 @@ __all__ = [
     "Reorder",
     "Stage",
     "Stream",
+    "Tensorcore",
     "Thread",
     "Tile",
     "Unroll",

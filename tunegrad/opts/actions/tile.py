@@ -42,6 +42,8 @@ class Tile(Action):
             )
         if tree.staged:
             raise self.fail(tree, "loops can not be tiled once something is staged")
+        if tree.matrix is not None:
+            raise self.fail(tree, "loops can not be tiled beside a matrix unit")
         if self.size < 1:
             raise self.fail(tree, "the size must be at least 1")
         if self.size > 1 and loop.extent == 1:

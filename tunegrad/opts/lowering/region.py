@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -23,7 +24,7 @@ from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
-from tunegrad.ir.program import Alloc, For, If, Read, Register, VType, Write
+from tunegrad.ir.program import Alloc, For, If, MatMul, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
 from ..keeping import kept_of
@@ -31,6 +32,7 @@ from ..staging import StagedCopy
 from .builder import Builder, Known
 from .chains import Cut, cut_of, has_wide_partials
 from .copies import emit_copies
+from .fragments import Fragments
 from .over import Over
 from .shape import AxisShape, loop_stops
 from .shares import Shares, on_items
@@ -393,6 +395,9 @@ class Region:
             b.add(Write(name, b.convert(total(name), s.dtype)[0], vtype))
 
     def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
+        if self.tree.matrix is not None:
+            self._by_unit(i, s, env, vtype)
+            return
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
         values = self._values(i, env)
         own = [x for x in tree.own(i) if x.kind.is_register]
@@ -419,6 +424,23 @@ class Region:
                 mask = b.test(held, values.lane, values.lanes)
                 new = b.select(mask, new, (old, vtype.lanes), s.dtype)
             b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
+
+    def _by_unit(self, i: int, s: Reduce, env: Env, vtype: VType) -> None:
+        """One product of a matrix unit for every point of the other registers."""
+        tree, b = self.tree, self.b
+        unit = Fragments(tree, b, partial(self._new_values, i), env)
+        registers = (x for x in (*tree.own(i), *tree.shared_registers) if x.kind.is_register)
+        for p in self._points([x for x in registers if unit.is_free(x)], {}, None):
+            a, c = unit.rows(p), unit.columns(p)
+            names = [_register(s.name, unit.placed(p, *at)) for at in unit.places()]
+            held = []
+            for name in names:
+                held.append(b.new())
+                b.add(Read(held[-1], name, vtype))
+            made = tuple(b.new() for _ in names)
+            b.add(MatMul(made, unit.unit, a, c, tuple(held), vtype))
+            for name, new in zip(names, made, strict=True):
+                b.add(Write(name, new, vtype))
 
     def _fold_in(
         self, values: Values, s: Reduce, old: Known, p: Point, active: int | None

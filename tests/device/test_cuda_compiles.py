@@ -1,0 +1,104 @@
+"""CUDA C++ of the corpus compiles for GPUs that are not here, and says what it takes.
+
+NVRTC is a library in a wheel; skips where it is missing.
+"""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hand_programs import group_add, row_sum, tiled_gemm, vector_add
+from kernel_corpus import NAMES, corpus_kernel
+from test_opencl_schedules import random_schedule
+
+from tunegrad import devices
+from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
+from tunegrad.ir.program import Alloc
+from tunegrad.opts import Schedule, Space
+
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90a")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nvrtc():
+    try:
+        version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def built(device, program):
+    lowered = device.lower(program)
+    return build(lowered.text, lowered.entry, device.target.arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", NAMES)
+def test_default_and_a_random_schedule_compile_without_a_warning(name, arch):
+    device = absent(arch)
+    space = Space(corpus_kernel(name), device.target)
+    for schedule in (space.defaults()[0], random_schedule(space, f"cuda {name}")):
+        found = built(device, space.lower(schedule))
+        assert found.image[:4] == b"\x7fELF"
+        assert found.warnings == ""
+        assert found.registers > 0
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_hand_written_programs_spill_nothing(arch):
+    device = absent(arch)
+    for program in (vector_add(), group_add(), tiled_gemm(), row_sum()):
+        found = built(device, program)
+        assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+
+
+def test_compiler_tells_what_a_group_shares():
+    found = built(absent("sm_80"), tiled_gemm(16, 8, 4))
+    assert found.shared_bytes == sum(4 * a.size for a in tiled_gemm(16, 8, 4).allocs)
+
+
+def gemm_space():
+    return Space(corpus_kernel("gemm_square"), typical("sm_80"))
+
+
+def test_aligned_neighbours_are_one_access():
+    """16 floats in a row of 16 are four accesses of 16 bytes, and one row begins where it may."""
+    text = "thread(axis=a) vectorize(axis=b)"
+    names = [x.name for x in gemm_space().tree(Schedule(())).loops]
+    axes = [n for n in names if not n.startswith("r")]
+    schedule = Schedule.parse(text.replace("=a)", f"={axes[0]})").replace("=b)", f"={axes[1]})"))
+    lowered = absent("sm_80").lower(gemm_space().lower(schedule))
+    assert re.search(r"\*\(tg_vec<float, 4> \*\)\(b_", lowered.text)
+    assert re.search(r"= \*\(const tg_vec<float, 4> \*\)\(b_", lowered.text)
+
+
+def test_more_than_48_kib_are_given_by_the_launch():
+    program = tiled_gemm()
+    big = Alloc("tile", program.allocs[0].dtype, 16 << 10, "shared")  # 64 KiB
+    lowered = absent("sm_90a").lower(replace(program, allocs=(*program.allocs, big)))
+    assert lowered.geometry.shared_bytes == (64 << 10) + sum(4 * a.size for a in program.allocs)
+    assert "TG_SHARED;" in lowered.text
+    assert build(lowered.text, lowered.entry, "sm_90a").warnings == ""
+    small = absent("sm_90a").lower(program)
+    assert small.geometry.shared_bytes == 0
+
+
+def test_what_is_too_large_is_refused_before_it_is_compiled():
+    program = tiled_gemm()
+    huge = Alloc("tile", program.allocs[0].dtype, 60 << 10, "shared")
+    with pytest.raises(OutOfResources, match="bytes shared, sm_80 has 166912"):
+        absent("sm_80").lower(replace(program, allocs=(huge,)))
+
+
+def test_errors_name_the_thing_and_the_rule():
+    with pytest.raises(CompileFailure, match="program broken for sm_80.*error"):
+        build("nonsense", "broken", "sm_80")
+    with pytest.raises(DeviceError, match=r"'sm_12345' is not known.*valid: sm_80"):
+        devices.open("null:sm_12345")
+    with pytest.raises(DeviceError, match="does not compile for sm_35; valid: "):
+        build("", "k", "sm_35")
+    with pytest.raises(DeviceError, match="runs nothing"):
+        devices.open("null:sm_80").open()

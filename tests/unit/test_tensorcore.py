@@ -1,0 +1,146 @@
+"""tensorcore: a tile of a product by a matrix unit, from the action to the text."""
+
+import numpy as np
+import pytest
+
+from tunegrad.devices.cuda.architectures import typical
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.expr import Apply, Cast, Load, Op, Value
+from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
+from tunegrad.ir.looptree import LoopKind
+from tunegrad.ir.program import MatMul, walk
+from tunegrad.ir.verify_looptree import verify_looptree
+from tunegrad.ir.verify_program import verify_program
+from tunegrad.opts import Schedule, Space
+
+TARGET = typical("sm_80")
+F32 = DTYPES["f32"]
+
+
+def gemm(m, n, k, dtype="f16", total="f32", transposed=False):
+    """C[m, n] = A @ B of f16 in f32; B lies as (n, k) where it is ``transposed``."""
+    d, t = DTYPES[dtype], DTYPES[total]
+    a, b, c = Axis("a", m), Axis("b", n), Axis("ra", k)
+    left = Load("p1", (a.index, c.index), d)
+    right = Load("p2", (b.index, c.index) if transposed else (c.index, b.index), d)
+    wide = [x if d == t else Cast(x, t) for x in (left, right)]
+    params = (
+        Param.dense("p0", t, (m, n), "out"),
+        Param.dense("p1", d, (m, k), "in"),
+        Param.dense("p2", d, (n, k) if transposed else (k, n), "in"),
+    )
+    total_ = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, tuple(wide), t), t)
+    return Kernel(params, (a, b), (total_, Store("p0", (a.index, b.index), Value("v0", t))))
+
+
+UNIT = "m16n8k16_f16_f32"
+PLAIN = (
+    f"tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "
+    f"tensorcore(unit={UNIT}, m=a1, n=b1, k=ra1) thread(axis=a0, count=0) thread(axis=b0, count=0)"
+)
+STAGED = (
+    "tile(axis=a, size=32) tile(axis=a1, size=16) tile(axis=b, size=32) tile(axis=b1, size=16) "
+    "tile(axis=b2, size=8) tile(axis=ra, size=32) tile(axis=ra1, size=16) "
+    "reorder(order=(a0, b0, a1, b1, ra0, ra1, b2, a2, b3, ra2)) "
+    "thread(axis=a0, count=0) thread(axis=b0, count=0) local(axis=a1) local(axis=b1) "
+    f"upcast(axis=b2) unroll(axis=ra1) tensorcore(unit={UNIT}, m=a2, n=b3, k=ra2) "
+    "stage(param=p1, at=ra0, layout=()) stage(param=p2, at=ra0, layout=())"
+)
+
+
+def lowered(kernel, text):
+    space = Space(kernel, TARGET)
+    tree = space.tree(Schedule.parse(text))
+    verify_looptree(tree)
+    program = space.lower(Schedule.parse(text))
+    assert verify_program(program, TARGET) == ()
+    return tree, program
+
+
+def test_loops_of_a_unit_become_items_and_registers():
+    tree, program = lowered(gemm(32, 16, 32), PLAIN)
+    kinds = {x.name: x.kind for x in tree.loops}
+    m = tree.matrix
+    assert [kinds[x] for x in (m.high, m.row, m.column, m.pair, m.k)] == [
+        LoopKind.UPCAST, LoopKind.LOCAL, LoopKind.LOCAL, LoopKind.UPCAST, LoopKind.MATRIX
+    ]  # fmt: skip
+    assert (program.threads, program.local) == (4, 32)
+    products = [i for i in walk(program.body) if isinstance(i, MatMul)]
+    assert [(len(i.a), len(i.b), len(i.c)) for i in products] == [(4, 2, 4)]
+
+
+def test_tiles_of_warps_share_what_is_staged():
+    tree, program = lowered(gemm(64, 64, 64), STAGED)
+    assert (program.threads, program.local) == (4, 4 * 32)
+    assert {a.space for a in program.allocs} == {"shared"}
+    products = [i for i in walk(program.body) if isinstance(i, MatMul)]
+    assert len(products) == 2 * 2, "two tiles along n, two steps of k"
+
+
+@pytest.mark.parametrize("text", [PLAIN, STAGED])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_products_are_what_numpy_says(text, transposed, dtype):
+    kernel = gemm(64, 64, 64, dtype, transposed=transposed)
+    _, program = lowered(kernel, text.replace("_f16_", f"_{dtype}_"))
+    rng = np.random.default_rng(0)
+    numpy = DTYPES[dtype].numpy
+    a, b = (rng.standard_normal((64, 64)).astype(numpy) for _ in range(2))
+    out = np.full(64 * 64, np.nan, np.float32)
+    interpret(program, {"p0": out, "p1": a.reshape(-1), "p2": b.reshape(-1)})
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    want = left @ (right.T if transposed else right)
+    np.testing.assert_allclose(out.reshape(64, 64), want, rtol=1e-5, atol=1e-4)
+
+
+def test_doubles_are_multiplied_in_tiles_of_eight():
+    text = (
+        "tile(axis=a, size=8) tile(axis=b, size=8) tile(axis=ra, size=4) "
+        "tensorcore(unit=m8n8k4_f64_f64, m=a1, n=b1, k=ra1) thread(axis=a0, count=0)"
+    )
+    _, program = lowered(gemm(16, 8, 12, "f64", "f64"), text)
+    rng = np.random.default_rng(0)
+    a, b, out = rng.standard_normal((16, 12)), rng.standard_normal((12, 8)), np.zeros(128)
+    interpret(program, {"p0": out, "p1": a.reshape(-1), "p2": b.reshape(-1)})
+    np.testing.assert_allclose(out.reshape(16, 8), a @ b, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (f"tensorcore(unit={UNIT}, m=a, n=b, k=ra)", "m is loop a of extent 32, not 16"),
+        ("tensorcore(unit=m1n1k1, m=a, n=b, k=ra)", "no unit 'm1n1k1'.*m16n8k16_f16_f32"),
+        (
+            "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "
+            "tensorcore(unit=m16n8k16_bf16_f32, m=a1, n=b1, k=ra1)",
+            "a sum of f16 x f16 in f32, the unit's is of bf16 in f32",
+        ),
+        (PLAIN + " local(axis=ra0)", "group"),
+        (PLAIN + " vectorize(axis=ra0)", "."),
+        (PLAIN + " tile(axis=ra0, size=2)", "beside a matrix unit"),
+        (
+            "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) local(axis=b0) "
+            f"tensorcore(unit={UNIT}, m=b1, n=a1, k=ra1)",
+            "m is loop b1 of extent 8",
+        ),
+    ],
+)
+def test_what_a_unit_can_not_do_is_refused(text, rule):
+    with pytest.raises(IllegalAction, match=rule):
+        Space(gemm(32, 16, 32), TARGET).tree(Schedule.parse(text))
+
+
+def test_a_tail_is_refused():
+    with pytest.raises(IllegalAction, match="axis a of 40 has a tail"):
+        Space(gemm(40, 16, 32), TARGET).tree(Schedule.parse(PLAIN))
+
+
+def test_a_space_offers_what_fits():
+    space = Space(gemm(32, 16, 32), TARGET)
+    text = "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16)"
+    from tunegrad.opts.actions import Tensorcore
+
+    offered = list(Tensorcore.options(space.tree(Schedule.parse(text))))
+    assert [str(x) for x in offered] == [f"tensorcore(unit={UNIT}, m=a1, n=b1, k=ra1)"]

@@ -1,0 +1,236 @@
+"""A driver over NVIDIA's own bindings of it (the package cuda-bindings)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.cuda.driver import Function, Resources
+from tunegrad.devices.job import Geometry
+from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
+
+__all__ = ["BindingsDriver", "api", "attributes", "count"]
+
+_INSTALL = "pip install 'tunegrad[cuda]'"
+_REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            "CUDA_ERROR_INVALID_VALUE")  # fmt: skip
+"""What a launch that asks for too much is answered with; nothing is broken by it."""
+
+
+def api() -> Any:
+    """The bindings, initialised. Raises DeviceError where they, or a driver, are missing."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise DeviceError(f"device cuda needs cuda-bindings: {_INSTALL} ({error})") from error
+    try:
+        (code,) = driver.cuInit(0)
+    except Exception as error:  # the bindings do not find libcuda
+        raise DeviceError(
+            "device cuda: no NVIDIA driver was found on this machine (libcuda.so.1); install the "
+            "driver of your GPU, or use --device cuda-host, which runs the same code on the CPU"
+        ) from error
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise DeviceError(f"device cuda: the driver does not start: {code.name}")
+    return driver
+
+
+def count() -> int:
+    """How many GPUs the driver sees. Raises DeviceError as ``api`` does."""
+    cu = api()
+    return int(_checked(cu, cu.cuDeviceGetCount()))
+
+
+def attributes(cu: Any, number: int) -> dict[str, str]:
+    """What the driver says of a GPU that never changes while it is in the machine."""
+    device = _checked(cu, cu.cuDeviceGet(number))
+    kinds = cu.CUdevice_attribute
+
+    def ask(name: str) -> int:
+        kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_checked(cu, cu.cuDeviceGetAttribute(kind, device)))
+
+    name = _checked(cu, cu.cuDeviceGetName(256, device))
+    found = {
+        "name": name.split(b"\0")[0].decode(),
+        "capability": f"{ask('COMPUTE_CAPABILITY_MAJOR')}.{ask('COMPUTE_CAPABILITY_MINOR')}",
+        "units": ask("MULTIPROCESSOR_COUNT"),
+        "clock_khz": ask("CLOCK_RATE"),
+        "memory_clock_khz": ask("MEMORY_CLOCK_RATE"),
+        "memory_bus_bits": ask("GLOBAL_MEMORY_BUS_WIDTH"),
+        "memory": int(_checked(cu, cu.cuDeviceTotalMem(device))),
+        "l2": ask("L2_CACHE_SIZE"),
+        "ecc": ask("ECC_ENABLED"),
+        "driver": int(_checked(cu, cu.cuDriverGetVersion())),
+    }
+    return {key: str(value) for key, value in found.items()}
+
+
+class BindingsDriver:
+    """See ``devices.cuda.driver.Driver``: the primary context of a GPU, and one stream."""
+
+    def __init__(self, number: int) -> None:
+        self._cu = cu = api()
+        self._device = self._ask(cu.cuDeviceGet(number))
+        self._context = self._ask(cu.cuDevicePrimaryCtxRetain(self._device))
+        self._enter()
+        self._stream = self._ask(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
+
+    # ---- memory
+
+    def allocate(self, nbytes: int) -> int:
+        self._enter()
+        code, address = self._cu.cuMemAlloc(max(1, nbytes))
+        if code == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise MemoryError(f"buffer of {nbytes} bytes on a GPU")
+        return int(self._ask((code, address)))
+
+    def free(self, address: int) -> None:
+        self._enter()
+        self._ask(self._cu.cuMemFree(address))
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        self._enter()
+        if nbytes:
+            self._ask(self._cu.cuMemsetD8Async(address, byte, nbytes, self._stream))
+
+    def write(self, address: int, data: NDArray[Any]) -> None:
+        self._enter()
+        if data.nbytes:
+            at = data.ctypes.data
+            self._ask(self._cu.cuMemcpyHtoDAsync(address, at, data.nbytes, self._stream))
+            self.finish()
+
+    def read(self, address: int, data: NDArray[Any]) -> None:
+        self._enter()
+        if data.nbytes:
+            at = data.ctypes.data
+            self._ask(self._cu.cuMemcpyDtoHAsync(at, address, data.nbytes, self._stream))
+            self.finish()
+
+    # ---- code
+
+    def load(self, image: bytes, entry: str) -> Function:
+        self._enter()
+        cu = self._cu
+        code, module = cu.cuModuleLoadData(image)
+        if code != cu.CUresult.CUDA_SUCCESS:
+            raise CompileFailure(f"program {entry}: its image does not load: {code.name}")
+        code, function = cu.cuModuleGetFunction(module, entry.encode())
+        if code != cu.CUresult.CUDA_SUCCESS:
+            cu.cuModuleUnload(module)
+            raise CompileFailure(f"program {entry}: its image lacks the kernel: {code.name}")
+        return module, function
+
+    def resources(self, function: Function) -> Resources:
+        cu, kinds = self._cu, self._cu.CUfunction_attribute
+
+        def ask(name: str) -> int:
+            kind = getattr(kinds, f"CU_FUNC_ATTRIBUTE_{name}")
+            return int(self._ask(cu.cuFuncGetAttribute(kind, function[1])))
+
+        return Resources(
+            ask("NUM_REGS"),
+            ask("LOCAL_SIZE_BYTES"),
+            ask("SHARED_SIZE_BYTES"),
+            ask("MAX_THREADS_PER_BLOCK"),
+        )
+
+    def allow(self, function: Function, shared_bytes: int) -> None:
+        cu = self._cu
+        kind = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (code,) = cu.cuFuncSetAttribute(function[1], kind, shared_bytes)
+        if code != cu.CUresult.CUDA_SUCCESS:
+            raise OutOfResources(f"{shared_bytes} bytes shared by a group: {code.name}")
+
+    def unload(self, function: Function) -> None:
+        self._enter()
+        self._ask(self._cu.cuModuleUnload(function[0]))
+
+    def launch(self, function: Function, geometry: Geometry, addresses: Sequence[int]) -> None:
+        values = np.array(addresses, np.uint64)
+        at = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        self._launch(function, geometry, at, self._stream)
+
+    def _launch(
+        self, function: Function, geometry: Geometry, table: NDArray[np.uint64], stream: Any
+    ) -> None:
+        """One launch; the ``table`` has the addresses of the arguments."""
+        g = geometry
+        (code,) = self._cu.cuLaunchKernel(
+            function[1], g.groups, 1, 1, g.items, 1, 1, g.shared_bytes, stream,
+            int(table.ctypes.data), 0,
+        )  # fmt: skip
+        if code.name in _REFUSED:
+            raise OutOfResources(f"launch of {g.groups} groups of {g.items} items: {code.name}")
+        self._ask((code,))
+
+    def finish(self) -> None:
+        self._ask(self._cu.cuStreamSynchronize(self._stream))
+
+    # ---- time and graphs
+
+    def event(self) -> Any:
+        self._enter()
+        event = self._ask(self._cu.cuEventCreate(0))
+        self._ask(self._cu.cuEventRecord(event, self._stream))
+        return event
+
+    def seconds(self, first: Any, last: Any) -> float:
+        ms = self._ask(self._cu.cuEventElapsedTime(first, last))
+        return float(ms) * 1e-3
+
+    def forget(self, event: Any) -> None:
+        self._cu.cuEventDestroy(event)
+
+    def graph(self, launches: Sequence[tuple[Function, Geometry, Sequence[int]]]) -> Any:
+        self._enter()
+        cu = self._cu
+        mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._ask(cu.cuStreamBeginCapture(self._stream, mode))
+        try:
+            for function, geometry, addresses in launches:
+                self.launch(function, geometry, addresses)
+        finally:
+            code, graph = cu.cuStreamEndCapture(self._stream)
+        self._ask((code,))
+        made = self._ask(cu.cuGraphInstantiate(graph, 0))
+        cu.cuGraphDestroy(graph)
+        return made
+
+    def replay(self, graph: Any) -> None:
+        self._ask(self._cu.cuGraphLaunch(graph, self._stream))
+
+    def drop(self, graph: Any) -> None:
+        self._cu.cuGraphExecDestroy(graph)
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._cu.cuStreamDestroy(self._stream)
+            self._cu.cuDevicePrimaryCtxRelease(self._device)
+            self._context = None
+
+    def _enter(self) -> None:
+        """The context is this thread's from now on."""
+        self._ask(self._cu.cuCtxSetCurrent(self._context))
+
+    def _ask(self, answer: tuple[Any, ...]) -> Any:
+        code, *rest = answer
+        if code != self._cu.CUresult.CUDA_SUCCESS:
+            raise DeviceFault(_words(self._cu, code))
+        return rest[0] if len(rest) == 1 else rest
+
+
+def _words(cu: Any, code: Any) -> str:
+    _, text = cu.cuGetErrorString(code)
+    return f"{code.name}: {(text or b'').decode()}"
+
+
+def _checked(cu: Any, answer: tuple[Any, ...]) -> Any:
+    code, *rest = answer
+    if code != cu.CUresult.CUDA_SUCCESS:
+        raise DeviceError(f"device cuda: {_words(cu, code)}")
+    return rest[0] if len(rest) == 1 else rest

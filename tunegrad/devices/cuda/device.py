@@ -1,0 +1,153 @@
+"""CUDA devices as values: the GPUs of this machine, and how programs become cubins for them.
+
+NVIDIA's bindings are imported when a GPU is looked for or opened. Compiling needs NVRTC and no GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
+from tunegrad.devices.cuda.lowering import lower_cuda
+from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.job import Lowered
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.errors import DeviceError
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import Target
+from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cuda.driver import Driver
+    from tunegrad.devices.cuda.engine import CudaEngine
+    from tunegrad.devices.device import Inspection
+
+__all__ = ["CudaDevice", "found", "select"]
+
+_SETTING = "TUNEGRAD_CUDA_DRIVER"
+"""The environment's word for what loads and launches: ``bindings`` or ``pycuda``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """See ``devices.device.Device``. ``number`` is the driver's, under CUDA_VISIBLE_DEVICES.
+
+    ``identity`` is what the driver says of the GPU, as (field, value).
+    """
+
+    number: int
+    target: Target
+    identity: tuple[tuple[str, str], ...]
+
+    runs = True
+    exclusive = False
+    anywhere = True
+    confinement = Confinement(driver=True)
+
+    @property
+    def name(self) -> str:
+        return f"cuda:{self.number}"
+
+    def describe(self) -> str:
+        about, t = dict(self.identity), self.target
+        return (
+            f"{about['name']}, compute capability {about['capability']}, {t.threads} units, "
+            f"{int(about['memory']) >> 30} GiB"
+        )
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        fields = {
+            "device": "cuda",
+            "arch": self.target.arch,
+            "os": f"{platform.system().lower()}-{platform.machine()}",
+            "compiler": "nvrtc",
+            "compiler_version": self.compiler(),
+            "numerics": numerics,
+            **{f"cuda_{k}": v for k, v in self.identity},
+        }
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def compiler(self) -> str:
+        return version()
+
+    def lower(self, program: Program) -> Lowered:
+        return lower_cuda(program, self.target)
+
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        return build(lowered.text, lowered.entry, self.target.arch).image
+
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        return None
+
+    def open(self, pin: bool = False) -> CudaEngine:
+        from tunegrad.devices.cuda.engine import CudaEngine
+
+        here = _device(self.number)
+        if here.identity != self.identity:
+            raise DeviceError(
+                f"device {self.name}: {self.describe()} is not there; it is {here.describe()}"
+            )
+        return CudaEngine(self, _driver(self.number))
+
+
+def _driver(number: int) -> Driver:
+    """pycuda where a setting asks for it, else NVIDIA's own bindings, which have graphs."""
+    wanted = os.environ.get(_SETTING, "bindings")
+    if wanted == "bindings":
+        from tunegrad.devices.cuda.bindings import BindingsDriver
+
+        return BindingsDriver(number)
+    if wanted == "pycuda":
+        from tunegrad.devices.cuda.pycuda import PycudaDriver
+
+        return PycudaDriver(number)
+    raise DeviceError(f"{_SETTING}={wanted!r}; valid: bindings, pycuda")
+
+
+def found() -> list[CudaDevice]:
+    """The GPUs of this machine. Raises DeviceError where the bindings or a driver are missing."""
+    from tunegrad.devices.cuda.bindings import count
+
+    return [_device(number) for number in range(count())]
+
+
+def select(part: str) -> CudaDevice:
+    """The GPU that stands after ``cuda:``, as a number or a part of its name; '' is the first one.
+
+    Raises DeviceError where there is none, or several have that in their names.
+    """
+    devices = found()
+    if not devices:
+        raise DeviceError("device cuda: the driver sees no GPU; CUDA_VISIBLE_DEVICES may hide it")
+    valid = "; ".join(f"{d.name} ({dict(d.identity)['name']})" for d in devices)
+    if part.isdigit() or not part:
+        number = int(part or 0)
+        if number >= len(devices):
+            raise DeviceError(f"device cuda:{part}: this machine has {len(devices)} GPUs: {valid}")
+        return devices[number]
+    named = [d for d in devices if part.lower() in dict(d.identity)["name"].lower()]
+    if not named:
+        raise DeviceError(f"device cuda:{part}: no GPU has that in the name: {valid}")
+    if len({dict(d.identity)["name"] for d in named}) > 1:
+        raise DeviceError(f"device cuda:{part}: several GPUs have that in the name: {valid}")
+    return named[0]
+
+
+def _device(number: int) -> CudaDevice:
+    from tunegrad.devices.cuda.bindings import api, attributes
+
+    about = attributes(api(), number)
+    major, _, minor = about["capability"].partition(".")
+    # A double data rate: two transfers a cycle.
+    bytes_per_s = 2e3 * int(about["memory_clock_khz"]) * int(about["memory_bus_bits"]) / 8
+    chip = Chip(
+        units=int(about["units"]),
+        cache_bytes=int(about["l2"]),
+        hertz=1e3 * int(about["clock_khz"]),
+        memory_bytes_per_s=bytes_per_s,
+    )
+    target = cuda_target(architecture((int(major), int(minor))), chip)
+    return CudaDevice(number, target, tuple(sorted(about.items())))

@@ -1,0 +1,109 @@
+"""What the engine asks of a CUDA driver: the least that loading, launching and timing take.
+
+    bindings   NVIDIA's own bindings of the driver       a GPU
+    pycuda     pycuda                                    a GPU
+    host       the same CUDA C, built for this CPU       none
+
+One driver is one GPU that is open in this process: its primary context, and one stream in which
+all work is done in order. Addresses are numbers; the engine knows what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from tunegrad.devices.job import Geometry
+
+__all__ = ["Driver", "Event", "Function", "Graph", "Resources"]
+
+Function = Any
+Event = Any
+Graph = Any
+"""A driver's own; they go back to the one that made them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a loaded function takes: registers an item, bytes of an item's stack (spills are there),
+    bytes shared by a group, and the most items of a group that it runs in.
+    """
+
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    most_items: int
+
+
+class Driver(Protocol):
+    """One open GPU. What is said to be enqueued has not happened yet when the call returns.
+
+    A fault of a kernel (an illegal address, a trap) is raised as ``DeviceFault`` by the next call
+    that waits; after it nothing works in this process any more.
+    """
+
+    # ---- memory
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of so many bytes, at a multiple of 256. Raises MemoryError."""
+
+    def free(self, address: int) -> None:
+        """Give back what ``allocate`` gave."""
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Enqueued: set every byte."""
+
+    def write(self, address: int, data: NDArray[Any]) -> None:
+        """Copy a contiguous array there, after what is enqueued; it may be changed afterwards."""
+
+    def read(self, address: int, data: NDArray[Any]) -> None:
+        """Fill a contiguous array from there, after what is enqueued."""
+
+    # ---- code
+
+    def load(self, image: bytes, entry: str) -> Function:
+        """Raises CompileFailure for an image that is none, or lacks the entry."""
+
+    def resources(self, function: Function) -> Resources:
+        """What a loaded function takes."""
+
+    def allow(self, function: Function, shared_bytes: int) -> None:
+        """A group of it may be given so many bytes to share. Raises OutOfResources."""
+
+    def unload(self, function: Function) -> None:
+        """Nothing of it may be running."""
+
+    def launch(self, function: Function, geometry: Geometry, addresses: Sequence[int]) -> None:
+        """Enqueued: one launch, whose arguments are pointers. Raises OutOfResources.
+
+        ``geometry.shared_bytes`` were allowed before.
+        """
+
+    def finish(self) -> None:
+        """Wait for all that is enqueued. Raises DeviceFault."""
+
+    # ---- time and graphs
+
+    def event(self) -> Event:
+        """Enqueued: a mark."""
+
+    def seconds(self, first: Event, last: Event) -> float:
+        """Between two marks that were reached, by the device's clock."""
+
+    def forget(self, event: Event) -> None:
+        """A mark is not needed any more."""
+
+    def graph(self, launches: Sequence[tuple[Function, Geometry, Sequence[int]]]) -> Graph:
+        """Launches, one after the other, as one thing to enqueue."""
+
+    def replay(self, graph: Graph) -> None:
+        """Enqueued: all its launches."""
+
+    def drop(self, graph: Graph) -> None:
+        """A graph is not needed any more."""
+
+    def close(self) -> None:
+        """Give everything back."""

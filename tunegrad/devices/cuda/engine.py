@@ -1,0 +1,341 @@
+"""A CUDA device, open in this process: memory between guard zones, kernels, and one stream.
+
+allocate   guard | data | guard                     all of it the driver's, at multiples of 256
+protect    nothing keeps a kernel from writing: a digest is kept, and compared when asked
+time       events on the device's clock; what is repeated in one sample is a graph
+plan       a graph of all launches, made when it first runs; a new one where it is pointed elsewhere
+
+What drives it is a ``Driver``: a GPU's, or one that runs the same code on the CPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.cuda.driver import Driver, Function, Graph
+from tunegrad.devices.cuda.peak import measure_limits
+from tunegrad.devices.hashing import contents_digest
+from tunegrad.devices.host.buffers import GUARD
+from tunegrad.devices.job import Array, CompiledCandidate, Geometry, Lowered
+from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.replies import WROTE_READ_ONLY
+from tunegrad.errors import InternalError, OutOfResources
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.program import Pack
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cuda.device import CudaDevice
+    from tunegrad.devices.device import BoundPlan
+
+__all__ = ["CudaEngine"]
+
+_GUARD_BYTES = 4096
+_ALIGN = 256
+
+
+class CudaMemory:
+    """See ``devices.device.Memory``. ``address`` is what kernels get."""
+
+    __slots__ = ("__weakref__", "_digest", "_engine", "_guard", "_owner", "address", "nbytes")
+
+    def __init__(
+        self, engine: CudaEngine, address: int, nbytes: int, guard: int | None, owner: object
+    ) -> None:
+        self._engine, self.address, self.nbytes = engine, address, nbytes
+        self._guard, self._owner = guard, owner
+        self._digest = b""
+
+    def view(self, dtype: str) -> Array | None:
+        return None
+
+    def read(self, dtype: str) -> Array:
+        found = self._engine.read_bytes(self.address, self.nbytes)
+        return found.view(buffer_dtype(dtype).numpy)
+
+    def protect(self, on: bool = True) -> None:
+        self._digest = self._content() if on else b""
+
+    def damage(self) -> str:
+        if self._digest and self._digest != self._content():
+            return WROTE_READ_ONLY
+        if self._guard is None:
+            return ""
+        rest = -(-self.nbytes // _ALIGN) * _ALIGN - self.nbytes + _GUARD_BYTES
+        for at, nbytes, place in (
+            (self.address - _GUARD_BYTES, _GUARD_BYTES, "before its start"),
+            (self.address + self.nbytes, rest, "past its end"),
+        ):
+            wrong = int((self._engine.read_bytes(at, nbytes) != self._guard).sum())
+            if wrong:
+                return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
+        return ""
+
+    def _content(self) -> bytes:
+        data = self._engine.read_bytes(self.address, self.nbytes)
+        return hashlib.blake2b(data.data, digest_size=16).digest()
+
+
+class CudaCode:
+    """A loaded kernel and how it is launched."""
+
+    __slots__ = ("__weakref__", "_unload", "function", "geometry")
+
+    def __init__(self, engine: CudaEngine, function: Function, geometry: Geometry) -> None:
+        self.function, self.geometry = function, geometry
+        self._unload = _finally(self, engine, engine.driver.unload, function)
+
+    def close(self) -> None:
+        self._unload()
+
+
+def _finally(owner: object, engine: CudaEngine, give: Callable[..., None], what: Any) -> Any:
+    """Give ``what`` back with the last reference to ``owner``, while the engine is open."""
+
+    def back() -> None:
+        with engine.lock:
+            if engine.is_open:
+                give(what)
+
+    made = weakref.finalize(owner, back)
+    made.atexit = False
+    return made
+
+
+class CudaLaunch:
+    """A kernel with its memory."""
+
+    __slots__ = ("code", "memories")
+
+    def __init__(self, code: CudaCode, memories: list[CudaMemory]) -> None:
+        self.code, self.memories = code, memories
+
+    @property
+    def parts(self) -> tuple[Function, Geometry, tuple[int, ...]]:
+        """What a driver launches."""
+        return self.code.function, self.code.geometry, tuple(m.address for m in self.memories)
+
+
+class CudaEngine:
+    """See ``devices.device.Engine``."""
+
+    align = _ALIGN
+
+    def __init__(self, device: CudaDevice, driver: Driver) -> None:
+        self.device, self.driver = device, driver
+        self.lock = threading.RLock()
+        self._spare: CudaMemory | None = None
+        self.is_open = True
+
+    # ---- memory
+
+    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> CudaMemory:
+        guard, size = GUARD if guard is None else guard, -(-nbytes // _ALIGN) * _ALIGN
+        with self.lock:
+            try:
+                start = self.driver.allocate(size + 2 * _GUARD_BYTES)
+            except MemoryError as error:
+                name = self.device.name
+                raise MemoryError(f"buffer of {nbytes} bytes on {name}: {error}") from error
+            self.driver.fill(start, guard, size + 2 * _GUARD_BYTES)
+            if touched:
+                self.driver.fill(start + _GUARD_BYTES, 0, nbytes)
+        memory = CudaMemory(self, start + _GUARD_BYTES, nbytes, guard, None)
+        _finally(memory, self, self.driver.free, start)
+        return memory
+
+    def part(self, memory: CudaMemory, start: int, nbytes: int) -> CudaMemory:
+        if start % self.align:
+            raise InternalError(
+                f"part at {start} of memory on {self.device.name}: multiples of {self.align}"
+            )
+        return CudaMemory(self, memory.address + start, nbytes, None, memory)
+
+    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+        return np.empty(nbytes, np.uint8)
+
+    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> CudaMemory | None:
+        return None
+
+    def write(self, memory: CudaMemory, values: Array) -> None:
+        with self.lock:
+            self.driver.write(memory.address, np.ascontiguousarray(values))
+
+    def pack(self, pack: Pack, source: Array, memory: CudaMemory, rest: int = 0) -> None:
+        values = pack.run(source).view(np.uint8)
+        filled = np.full(memory.nbytes, rest, np.uint8)
+        filled[: values.size] = values
+        self.write(memory, filled)
+
+    def fill(self, memory: CudaMemory, byte: int) -> None:
+        with self.lock:
+            self.driver.fill(memory.address, byte, memory.nbytes)
+            self.driver.finish()
+
+    def digest(self, memories: Sequence[CudaMemory]) -> str:
+        return contents_digest(self.read_bytes(m.address, m.nbytes) for m in memories)
+
+    def watch(self, memories: Sequence[CudaMemory | None]) -> None:
+        """Protected memory is compared when somebody asks for its damage."""
+
+    def read_bytes(self, address: int, nbytes: int) -> NDArray[np.uint8]:
+        """A copy of what lies there."""
+        data = np.empty(nbytes, np.uint8)
+        with self.lock:
+            self.driver.read(address, data)
+        return data
+
+    # ---- code
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> CudaCode:
+        g, target = compiled.geometry, self.device.target
+        name = f"program {compiled.entry} on {self.device.name}"
+        with self.lock:
+            function = self.driver.load(image, compiled.entry)
+            code = CudaCode(self, function, g)
+            takes = self.driver.resources(function)
+            shared = takes.shared_bytes + g.shared_bytes
+            if shared > target.shared_bytes:
+                raise OutOfResources(
+                    f"{name}: a group shares {shared} bytes, there are {target.shared_bytes}"
+                )
+            if g.items > takes.most_items:
+                raise OutOfResources(
+                    f"{name}: groups of {g.items} work-items, it runs in up to {takes.most_items} "
+                    f"({takes.registers} registers each)"
+                )
+            if g.shared_bytes:
+                self.driver.allow(function, g.shared_bytes)
+        return code
+
+    def launch(
+        self, code: CudaCode, memories: Sequence[CudaMemory], scratch: Sequence[CudaMemory]
+    ) -> CudaLaunch:
+        return CudaLaunch(code, [*memories, *scratch])
+
+    def bind(self, launches: Sequence[CudaLaunch]) -> BoundPlan:
+        return _Plan(self, [CudaLaunch(x.code, list(x.memories)) for x in launches])
+
+    # ---- time
+
+    def time(
+        self, launch: CudaLaunch, samples: int, inner: int = 1, evicted: Sequence[CudaMemory] = ()
+    ) -> tuple[float, ...]:
+        driver, seconds = self.driver, []
+        with self.lock, self._graph([launch.parts] * inner if inner > 1 else []) as graph:
+            for _ in range(samples):
+                if evicted:
+                    self._evict()
+                seconds.append(
+                    self.between(
+                        lambda: driver.launch(*launch.parts)
+                        if graph is None
+                        else driver.replay(graph)
+                    )
+                    / inner
+                )
+        return tuple(seconds)
+
+    def limits(self) -> MachineLimits:
+        with self.lock:
+            return measure_limits(self)
+
+    def close(self) -> None:
+        """Memory that is still held goes back with its last reference, before the driver."""
+        with self.lock:
+            self._spare = None
+            if self.is_open:
+                self.is_open = False
+                self.driver.finish()
+                self.driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _graph(self, launches: Sequence[Any]) -> Iterator[Graph | None]:
+        """Launches as a graph; None where there are none."""
+        graph = self.driver.graph(launches) if launches else None
+        try:
+            yield graph
+        finally:
+            if graph is not None:
+                self.driver.drop(graph)
+
+    def between(self, work: Any) -> float:
+        """Seconds of what is enqueued by ``work``, by the device's clock."""
+        first = self.driver.event()
+        work()
+        last = self.driver.event()
+        self.driver.finish()
+        seconds = self.driver.seconds(first, last)
+        self.driver.forget(first)
+        self.driver.forget(last)
+        return seconds
+
+    def _evict(self) -> None:
+        """Write twice what the device's last cache holds."""
+        if self._spare is None:
+            self._spare = self.allocate(2 * self.device.target.l3_bytes, touched=False)
+        self.driver.fill(self._spare.address, 0, self._spare.nbytes)
+
+
+class _Plan:
+    """Launches as one graph. Mutable: the graph is made when it is needed."""
+
+    def __init__(self, engine: CudaEngine, launches: list[CudaLaunch]) -> None:
+        self._engine, self._launches = engine, launches
+        self._graph: Graph | None = None
+        self._drop: Callable[[], None] | None = None
+
+    def point(self, step: int, argument: int, memory: CudaMemory) -> None:
+        memories = self._launches[step].memories
+        if memories[argument].address != memory.address:
+            self._forget()
+        memories[argument] = memory
+
+    def run(self) -> None:
+        with self._engine.lock:
+            self._replay()
+            self._engine.driver.finish()
+
+    def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Runs are timed as graphs, launches of runs after them one by one."""
+        engine, driver = self._engine, self._engine.driver
+        parts = np.zeros(len(self._launches))
+        with engine.lock:
+            if not self._launches:
+                return (), ()
+            runs = tuple(engine.between(self._replay) for _ in range(samples))
+            for _ in range(samples if each else 0):
+                marks = [driver.event()]
+                for launch in self._launches:
+                    driver.launch(*launch.parts)
+                    marks.append(driver.event())
+                driver.finish()
+                parts += [driver.seconds(a, b) for a, b in zip(marks, marks[1:], strict=False)]
+                for mark in marks:
+                    driver.forget(mark)
+        return runs, tuple((parts / max(1, samples)).tolist()) if each else ()
+
+    def _replay(self) -> None:
+        if self._graph is None and self._launches:
+            self._graph = self._engine.driver.graph([x.parts for x in self._launches])
+            self._drop = _finally(self, self._engine, self._engine.driver.drop, self._graph)
+        if self._graph is not None:
+            self._engine.driver.replay(self._graph)
+
+    def _forget(self) -> None:
+        self._graph = None
+        if self._drop is not None:
+            self._drop()

@@ -1,0 +1,79 @@
+"""Peaks of a CUDA device, measured by kernels written for nothing else: f32 FMA, read and triad."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.devices.job import Geometry, KernelIO, Lowered
+from tunegrad.devices.limits import MachineLimits
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cuda.engine import CudaEngine
+
+__all__ = ["measure_limits"]
+
+_SAMPLES, _ITEMS = 5, 256
+_GROUPS = 8
+"""Groups a unit."""
+_CHAINS, _STEPS = 8, 4096
+_FLOATS = 64 << 20
+"""Of an array in memory, 256 MB: more than the caches of any device hold."""
+
+_HEAD = """
+struct __align__(16) tg_four { float x, y, z, w; };
+"""
+
+_FMA = """
+extern "C" __global__ void __launch_bounds__(ITEMS) peak_fma(float *out) {
+  const int at = blockIdx.x * ITEMS + threadIdx.x;
+  const float s = out[at];
+  float a[CHAINS];
+  for (int c = 0; c < CHAINS; ++c) a[c] = s + c;
+  for (int i = 0; i < STEPS; ++i)
+    for (int c = 0; c < CHAINS; ++c) a[c] = fmaf(a[c], s, s);
+  float sum = 0.0f;
+  for (int c = 0; c < CHAINS; ++c) sum += a[c];
+  out[at] = sum;
+}
+"""
+
+_READ = """
+extern "C" __global__ void __launch_bounds__(ITEMS) peak_read(float *out, const tg_four *a) {
+  const long long n = GRID * (long long)ITEMS, at = blockIdx.x * (long long)ITEMS + threadIdx.x;
+  float sum = 0.0f;
+  for (long long i = at; i < FLOATS / 4; i += n) sum += a[i].x + a[i].y + a[i].z + a[i].w;
+  out[at] = sum;
+}
+"""
+
+_TRIAD = """
+extern "C" __global__ void __launch_bounds__(ITEMS) peak_triad(tg_four *a, const tg_four *b,
+    const tg_four *c) {
+  const long long n = GRID * (long long)ITEMS, at = blockIdx.x * (long long)ITEMS + threadIdx.x;
+  for (long long i = at; i < FLOATS / 4; i += n) {
+    tg_four x = b[i], y = c[i];
+    a[i] = tg_four{x.x + 3.0f * y.x, x.y + 3.0f * y.y, x.z + 3.0f * y.z, x.w + 3.0f * y.w};
+  }
+}
+"""
+
+
+def measure_limits(engine: CudaEngine, floats: int = _FLOATS, steps: int = _STEPS) -> MachineLimits:
+    """By the device's own clock; one figure for the whole device, under the number of its units."""
+    units = engine.device.target.threads
+    grid = units * _GROUPS
+    words = {"ITEMS": _ITEMS, "GRID": grid, "FLOATS": floats, "STEPS": steps, "CHAINS": _CHAINS}
+    head = "".join(f"#define {k} {v}\n" for k, v in words.items()) + _HEAD
+    out = engine.allocate(4 * grid * _ITEMS)
+    arrays = [engine.allocate(4 * floats) for _ in range(3)]
+
+    def best_s(name: str, text: str, *memories: object) -> float:
+        lowered = Lowered(head + text, name, KernelIO(()), (), Geometry(grid, _ITEMS))
+        code = engine.load(lowered, engine.device.compile(lowered))
+        launch = engine.launch(code, memories, ())  # type: ignore[arg-type]
+        return max(1e-9, min(engine.time(launch, _SAMPLES)))
+
+    fma = 2.0 * _CHAINS * steps * grid * _ITEMS / best_s("peak_fma", _FMA, out)
+    read = 4.0 * floats / best_s("peak_read", _READ, out, arrays[0])
+    triad = 12.0 * floats / best_s("peak_triad", _TRIAD, *arrays)
+    return MachineLimits(((units, fma),), ((units, read),), ((units, triad),), (), ())

@@ -1,0 +1,37 @@
+"""What a matrix unit computes, from what each work-item of its warps holds.
+
+    registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .target import MatrixUnit
+
+__all__ = ["multiply"]
+
+Array = NDArray[Any]
+
+
+def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
+    """The results (item, register) of operands (item, register, packed) and sums (item, register).
+
+    Products are exact in the type of the sums, which are added in some order.
+    """
+    warps, u = c.shape[0] // unit.items, unit
+    lanes = (warps, u.rows, u.columns)
+    rows = a.reshape(*lanes, u.steps, u.highs, u.packed).astype(c.dtype)
+    columns = b.reshape(*lanes, u.steps, u.packed).astype(c.dtype)
+    sums = c.reshape(*lanes, u.highs, u.pair)
+    m, n, k = u.shape
+    # A[high, row; step, column, packed], B[step, column, packed; row], C[high, row; column, pair]
+    left = rows.transpose(0, 4, 1, 3, 2, 5).reshape(warps, m, k)
+    right = columns.transpose(0, 3, 2, 4, 1).reshape(warps, k, n)
+    held = sums.transpose(0, 3, 1, 2, 4).reshape(warps, m, n)
+    made = held + np.matmul(left, right)
+    back = made.reshape(warps, u.highs, u.rows, u.columns, u.pair).transpose(0, 2, 3, 1, 4)
+    return back.reshape(c.shape)

@@ -1,0 +1,177 @@
+"""tensorcore: a tile of a product by a matrix unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tunegrad.errors import IllegalAction
+from tunegrad.ir.expr import Apply, Cast, Load, Op
+from tunegrad.ir.kernel import Reduce
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile
+from tunegrad.ir.target import MatrixUnit
+
+from .base import Action
+from .kinds import rechecked, set_items, set_kind
+from .tile import Tile
+
+__all__ = ["Tensorcore", "factors"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorcore(Action):
+    """Multiplies a tile of ``m`` x ``n`` results over ``k`` terms by a matrix unit of the target.
+
+    The three loops have the unit's extents. Its work-items become the innermost local loops, and
+    what one of them holds becomes registers; other local loops are warps. The unit adds in an order
+    of its own: this reassociates the sum.
+
+    rewrite:  tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)
+        for m1 in 16:                           for m2 in 8, n1 in 4 on work-items:
+            for n1 in 8:                            C[2][2] (m1, n2) += the warp's product of
+                for k1 in 16:        -->            A[2][2][2] and B[2][2]
+                    C[m1, n1] += A * B
+    """
+
+    name: ClassVar[str] = "tensorcore"
+    unit: str
+    m: str
+    n: str
+    k: str
+
+    def apply(self, tree: LoopTree) -> LoopTree:
+        unit = self._unit(tree)
+        loops = [tree.loop(name) for name in (self.m, self.n, self.k)]
+        self._check_loops(tree, unit, loops)
+        self._check_product(tree, unit, loops)
+        tiled, high, row = _tiled(tree, self.m, unit.rows)
+        m_names = {high.name, row.name}
+        tiled, column, pair = _tiled(tiled, self.n, unit.pair)
+        if not m_names <= {x.name for x in tiled.loops}:
+            raise self.fail(tree, f"loops {self.m} and {self.n} are of one axis")
+        made = replace(tiled, loops=_inside(tiled.loops, (row, column), (high, pair)))
+        for loop in (high, pair):
+            if loop.extent > 1:
+                made = set_kind(self, made, loop.name, LoopKind.UPCAST)
+        for loop in (row, column):
+            made = set_items(self, made, loop.name)
+        k = made.loop(self.k)
+        made = made.with_loop(k, k.run_as(LoopKind.MATRIX))
+        tile = MatrixTile(unit, high.name, row.name, column.name, pair.name, k.name)
+        return rechecked(replace(made, matrix=tile).checked())
+
+    def _unit(self, tree: LoopTree) -> MatrixUnit:
+        if tree.matrix is not None:
+            raise self.fail(tree, f"{tree.matrix.unit} is used already")
+        found = tree.target.matrix_units.get(self.unit)
+        if found is None:
+            valid = ", ".join(tree.target.matrix_units) or "none"
+            raise self.fail(tree, f"no unit {self.unit!r} on target {tree.target.name}: {valid}")
+        return found
+
+    def _check_loops(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:
+        if tree.staged or tree.kept:
+            raise self.fail(tree, "a matrix unit comes before what is staged or kept")
+        for what, loop, extent in zip("mnk", loops, unit.shape, strict=True):
+            if loop.kind is not LoopKind.SERIAL:
+                raise self.fail(tree, f"loop {loop.name} is already {loop.kind}")
+            if loop.extent != extent:
+                raise self.fail(
+                    tree, f"{what} is loop {loop.name} of extent {loop.extent}, not {extent}"
+                )
+            if loop.reduce != (what == "k") or loop.stage not in (-1, _product_stage(tree)):
+                raise self.fail(tree, f"loop {loop.name} can not be {what}")
+            for axis in loop.axes:
+                if tree.nominal(axis) != tree.extent(axis):
+                    raise self.fail(tree, f"axis {axis} of {tree.extent(axis)} has a tail")
+
+    def _check_product(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:
+        stage = tree.kernel.stages[_product_stage(tree)]
+        a, b = factors(tree, *(x.name for x in loops[:2]))
+        taken, gives = unit.dtypes
+        assert isinstance(stage, Reduce)
+        have = (a.dtype.name, b.dtype.name, stage.dtype.name)
+        if have != (taken, taken, gives):
+            raise self.fail(
+                tree, f"a sum of {have[0]} x {have[1]} in {have[2]}, the unit's is of {taken} in "
+                f"{gives}"
+            )  # fmt: skip
+
+    @classmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:
+        for unit in tree.target.units if tree.matrix is None else ():
+            m, n, k = (
+                [x.name for x in tree.loops if x.extent == e and x.kind is LoopKind.SERIAL]
+                for e in unit.shape
+            )
+            tried = (cls(unit.name, i, j, t) for i in m for j in n for t in k if i != j)
+            yield from cls.legal(tree, tried)
+
+
+def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
+    """The loads of A, which follows loop ``m``, and of B, which follows ``n``.
+
+    Raises IllegalAction where the kernel is no sum of products of such loads.
+    """
+    stage = tree.kernel.stages[_product_stage(tree)]
+    x = stage.expr
+    loads = [_load(y) for y in x.args] if isinstance(x, Apply) and x.op is Op.MUL else []
+    found = [y for y in loads if y is not None]
+    if len(found) != 2:
+        raise IllegalAction(f"tensorcore: kernel {tree.kernel.name} is no sum of products of loads")
+    index = dict(tree.index)
+    used = [
+        {v for i in y.index for v in i.substitute(index).names()}
+        | y.valid.substitute(index).names()
+        for y in found
+    ]
+    for (a, mine), (b, theirs) in (
+        ((found[0], used[0]), (found[1], used[1])),
+        ((found[1], used[1]), (found[0], used[0])),
+    ):
+        if m in mine and n not in mine and n in theirs and m not in theirs:
+            return a, b
+    raise IllegalAction(
+        f"tensorcore: loops {m} and {n} do not each belong to one factor of {tree.kernel.name}"
+    )
+
+
+def _load(x: object) -> Load | None:
+    """A load, or one that is widened to what is summed."""
+    if isinstance(x, Cast):
+        x = x.x
+    return x if isinstance(x, Load) else None
+
+
+def _product_stage(tree: LoopTree) -> int:
+    """The one reduction of a kernel, which must be a sum."""
+    reduces = [i for i, s in enumerate(tree.kernel.stages) if isinstance(s, Reduce)]
+    found = tree.kernel.stages[reduces[0]] if len(reduces) == 1 else None
+    if not isinstance(found, Reduce) or found.op is not Op.ADD:
+        raise IllegalAction(f"tensorcore: kernel {tree.kernel.name} is not one sum")
+    return reduces[0]
+
+
+def _tiled(tree: LoopTree, name: str, size: int) -> tuple[LoopTree, Loop, Loop]:
+    """The tree with a loop in two, and the two."""
+    at = tree.position(name)
+    made = Tile(name, size).apply(tree)
+    return made, made.loops[at], made.loops[at + 1]
+
+
+def _inside(
+    loops: tuple[Loop, ...], items: tuple[Loop, Loop], registers: tuple[Loop, Loop]
+) -> tuple[Loop, ...]:
+    """The loops with ``items`` after all others that stand around the region.
+
+    What becomes ``registers`` runs innermost, wherever it stands.
+    """
+    rest = [x for x in loops if x not in items]
+    around = [
+        i
+        for i, x in enumerate(rest)
+        if x.stage < 0 and not x.kind.is_register and x not in registers
+    ]
+    at = max(around, default=-1) + 1
+    return (*rest[:at], *items, *rest[at:])

@@ -1,0 +1,186 @@
+"""Program to CUDA C++: a block for each iteration of the thread loops, a thread for each of the
+local ones.
+
+    for m0 in 8 thread(8,1):  -->  const int i_m0 = group % 8;
+    %3 = x[4*n0+n1] f32x4  --> const tg_vec<float, 4> w3 = *(const tg_vec<float, 4> *)(b_x + ...);
+                                   const float v3_0 = w3.at[0];
+
+The same text is compiled for a GPU and built for a CPU, where ``TG_HOST`` is defined by a header
+that stands before it and gives the words of CUDA another meaning. No header is needed on a GPU.
+
+CUDA has vectors in memory and none as values: neighbours that are proved to be aligned move as one,
+of up to 16 bytes. A product and a sum are fused exactly where the program says FMA, if the compiler
+is told ``--fmad=false``. f16 and bf16 live in variables as their 16 bits.
+"""
+
+from __future__ import annotations
+
+from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import MatrixUnit
+
+from .c_dialect import Dialect
+from .c_family import render_c
+from .cuda_matrices import mma_text
+
+__all__ = ["CUDA", "render_cuda"]
+
+_REGISTER = "unsigned int"
+_VALUES = {
+    "bool": "bool", "i32": "int", "i64": "long long", "f16": "unsigned short",
+    "bf16": "unsigned short", "f32": "float", "f64": "double", "bf16x2": "unsigned int",
+}  # fmt: skip
+
+_PROLOGUE = """\
+#ifndef TG_HOST
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define TG_SHARED extern __shared__ __align__(1024) char tg_shared[]
+#endif
+template <class T, int N> struct __align__(sizeof(T) * N) tg_vec { T at[N]; };"""
+
+
+def render_cuda(program: Program) -> str:
+    """The program as CUDA C++ text; ``c_family`` says its ``kernel_name`` and ``arguments``."""
+    return render_c(program, CUDA)
+
+
+def _function(c: str, name: str, arguments: str, text: str) -> str:
+    return f"__device__ __forceinline__ {c} tg_{name}({arguments}) {{ {text} }}"
+
+
+def _extreme(op: str, dtype: DType) -> str:
+    c, sign = _VALUES[dtype.name], ">" if op == "max" else "<"
+    test = f"a != a || a {sign} b" if dtype.is_float else f"a {sign} b"
+    return _function(c, f"{op}_{dtype}", f"{c} a, {c} b", f"return ({test}) ? a : b;")
+
+
+def _bits(text: str) -> str:
+    return f"__uint_as_float({text})"
+
+
+def _helpers() -> dict[str, str]:
+    u, s = "unsigned int", "unsigned short"
+    low, high = _bits("{} << 16"), _bits("{} & 0xffff0000u")
+    lows, highs = (", ".join(x.format(n) for n in "ab") for x in (low, high))
+    steps = f"fmaf({lows}, fmaf({highs}, c))"
+    made = {
+        "least": _function("INDEX", "least", "INDEX a, INDEX b", "return a < b ? a : b;"),
+        "index_floordiv": _function(
+            "INDEX", "index_floordiv", "INDEX a, INDEX b", "return a / b - (a % b < 0);"
+        ),
+        "index_mod": _function(
+            "INDEX", "index_mod", "INDEX a, INDEX b", "return a % b + (a % b < 0 ? b : 0);"
+        ),
+        "from_f16": _on_device(
+            _function("float", "from_f16", f"{s} x",
+                      'float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r;')
+        ),
+        "to_f16": _on_device(
+            _function(s, "to_f16", "float x",
+                      f'{s} r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r;')
+        ),
+        "from_bf16": _on_device(
+            _function("float", "from_bf16", f"{s} x", f"return {_bits(f'({u})x << 16')};")
+        ),
+        "to_bf16": _on_device(
+            _function(s, "to_bf16", "float x",
+                      f"const {u} b = __float_as_uint(x); "
+                      f"return x != x ? ({s})0x7fc0 : ({s})((b + 0x7fff + ((b >> 16) & 1)) >> 16);")
+        ),
+        "pair_bf16": _function(u, "pair_bf16", f"{s} a, {s} b", f"return ({u})a | ({u})b << 16;"),
+        "pair_f32": _function(
+            u, "pair_f32", "float a, float b",
+            "return __float_as_uint(a) >> 16 | (__float_as_uint(b) & 0xffff0000u);",
+        ),
+        "low_bf16x2": _function("float", "low_bf16x2", f"{u} a", f"return {low.format('a')};"),
+        "high_bf16x2": _function("float", "high_bf16x2", f"{u} a", f"return {high.format('a')};"),
+        "dot2_bf16x2": _function(
+            "float", "dot2_bf16x2", f"{u} a, {u} b", f"const float c = 0.0f; return {steps};"
+        ),
+        "dot2_add_f32": _function(
+            "float", "dot2_add_f32", f"{u} a, {u} b, float c", f"return {steps};"
+        ),
+    }  # fmt: skip
+    for dtype in DTYPES.values():
+        c = _VALUES[dtype.name]
+        if dtype.bits >= 32:
+            made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
+        if dtype.is_int:
+            two, sign = f"{c} a, {c} b", "(a < 0) != (b < 0)"
+            made[f"abs_{dtype}"] = _function(
+                c, f"abs_{dtype}", f"{c} a", "return a < 0 ? -a : a;"
+            )
+            made[f"floordiv_{dtype}"] = _function(
+                c, f"floordiv_{dtype}", two, f"return a / b - (a % b != 0 && {sign});"
+            )
+            made[f"mod_{dtype}"] = _function(
+                c, f"mod_{dtype}", two,
+                f"const {c} r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0);",
+            )  # fmt: skip
+    return made
+
+
+def _on_device(text: str) -> str:
+    """A helper of which the header for the CPU has a twin."""
+    return f"#ifndef TG_HOST\n{text}\n#endif"
+
+
+def _math(name: str, dtype: DType) -> str:
+    if dtype.bits == 64:
+        return str(name)
+    return "fabsf" if name == "fabs" else f"{name}f"
+
+
+def _wide(space: str, vector: str, buffer: str, at: str) -> str:
+    """Pointers are generic: the compiler knows what they point to."""
+    qualifier = "const " if space.endswith("const") else ""
+    return f"*({qualifier}{vector} *)({buffer} + {at})"
+
+
+def _register(c: str, parts: list[str]) -> tuple[str, str]:
+    """Halves and bytes share 32 bits, the first one lowest; others are alone."""
+    if len(parts) == 1:
+        return c, parts[0]
+    bits = 32 // len(parts)
+    shifted = [f"({_REGISTER})({x}) << {bits * k}" if k else f"({_REGISTER})({x})"
+               for k, x in enumerate(parts)]  # fmt: skip
+    return _REGISTER, " | ".join(shifted)
+
+
+def _matrices(unit: MatrixUnit) -> tuple[str, str]:
+    return f"tg_mma_{unit}", mma_text(unit)
+
+
+CUDA = Dialect(
+    name="cuda",
+    kernel='extern "C" __global__ void __launch_bounds__(ITEMS)',
+    global_space="",
+    restrict="__restrict__",
+    shared_space="__shared__",
+    group_id="blockIdx.x",
+    local_id="threadIdx.x",
+    long_type="long long",
+    long_suffix="LL",
+    values=_VALUES,
+    stored=_VALUES | {"bool": "unsigned char"},
+    widths=(2, 4, 8),
+    vector_bytes=16,
+    vector_dtypes=frozenset(),
+    helpers=_helpers(),
+    barrier=lambda _: "__syncthreads();",
+    vector=lambda c, lanes: f"tg_vec<{c}, {lanes}>",
+    lane=lambda v, k: f"{v}.at[{k}]",
+    build=lambda c, lanes, parts: f"tg_vec<{c}, {lanes}>{{{{{', '.join(parts)}}}}}",
+    load=lambda *_: "",
+    store=lambda *_: "",
+    wide=_wide,
+    vector_max=lambda *_: "",
+    function=_math,
+    prologue=_PROLOGUE,
+    matrices=_matrices,
+    register=_register,
+    declared_shared_bytes=48 << 10,
+    shared_array="TG_SHARED;",
+    unaligned=False,
+)
