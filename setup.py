@@ -7,5 +7,8 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=["tunegrad", "tunegrad.*"]), "tunegrad.configs"],
     package_dir={"tunegrad.configs": "configs"},
-    package_data={"tunegrad": ["py.typed"], "tunegrad.configs": ["*.toml"]},
+    package_data={
+        "tunegrad": ["py.typed", "devices/cuda/host/*.hpp"],
+        "tunegrad.configs": ["*.toml"],
+    },
 )

@@ -9,15 +9,15 @@ mostly with tails in every blocked axis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunegrad.devices.host.cores import declared
-from tunegrad.ir.dtypes import F32
-from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, Value
+from tunegrad.ir.dtypes import F16, F32
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.layout import Layout
-from tunegrad.ir.target import Target
+from tunegrad.ir.target import MatrixUnit, Target
 from tunegrad.opts import Schedule
 
 __all__ = [
@@ -44,6 +44,10 @@ it.
 
 GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=256)
 """The least that OpenCL devices have: groups of 256 work-items, 32 KiB of shared memory."""
+
+
+MATRICES = replace(GPU, units=(MatrixUnit((16, 8, 16), ("f16", "f32"), packed=2),))
+"""The same with a matrix unit for f16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,22 @@ def gemm(rows: int, columns: int, depth: int) -> Kernel:
         Store("C", (m.index, n.index), Value("v0", F32)),
     )
     return Kernel(params, (m, n), stages, f"gemm {rows}x{columns}x{depth}")
+
+
+def half_gemm(rows: int, columns: int, depth: int) -> Kernel:
+    """``gemm`` of f16, summed and stored in f32."""
+    m, n, k = Axis("m", rows), Axis("n", columns), Axis("k", depth)
+    a, b = Load("A", (m.index, k.index), F16), Load("B", (k.index, n.index), F16)
+    params = (
+        Param.dense("C", F32, (rows, columns), "out"),
+        Param.dense("A", F16, (rows, depth), "in"),
+        Param.dense("B", F16, (depth, columns), "in"),
+    )
+    stages = (
+        Reduce("v0", Op.ADD, (k,), _mul(Cast(a, F32), Cast(b, F32)), F32),
+        Store("C", (m.index, n.index), Value("v0", F32)),
+    )
+    return Kernel(params, (m, n), stages, f"gemm {rows}x{columns}x{depth} f16")
 
 
 def conv3x3(channels: int, filters: int, size: int) -> Kernel:

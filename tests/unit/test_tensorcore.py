@@ -10,10 +10,12 @@ from tunegrad.ir.expr import Apply, Cast, Load, Op, Value
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.looptree import LoopKind
+from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.program import MatMul, walk
 from tunegrad.ir.verify_looptree import verify_looptree
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
+from tunegrad.opts.actions import Tensorcore
 
 TARGET = typical("sm_80")
 F32 = DTYPES["f32"]
@@ -72,7 +74,7 @@ def test_loops_of_a_unit_become_items_and_registers():
 
 
 def test_tiles_of_warps_share_what_is_staged():
-    tree, program = lowered(gemm(64, 64, 64), STAGED)
+    _, program = lowered(gemm(64, 64, 64), STAGED)
     assert (program.threads, program.local) == (4, 4 * 32)
     assert {a.space for a in program.allocs} == {"shared"}
     products = [i for i in walk(program.body) if isinstance(i, MatMul)]
@@ -86,11 +88,10 @@ def test_products_are_what_numpy_says(text, transposed, dtype):
     kernel = gemm(64, 64, 64, dtype, transposed=transposed)
     _, program = lowered(kernel, text.replace("_f16_", f"_{dtype}_"))
     rng = np.random.default_rng(0)
-    numpy = DTYPES[dtype].numpy
-    a, b = (rng.standard_normal((64, 64)).astype(numpy) for _ in range(2))
+    a, b = (to_memory(rng.standard_normal((64, 64)), DTYPES[dtype]) for _ in range(2))
     out = np.full(64 * 64, np.nan, np.float32)
     interpret(program, {"p0": out, "p1": a.reshape(-1), "p2": b.reshape(-1)})
-    left, right = a.astype(np.float64), b.astype(np.float64)
+    left, right = (to_compute(x, DTYPES[dtype]).astype(np.float64) for x in (a, b))
     want = left @ (right.T if transposed else right)
     np.testing.assert_allclose(out.reshape(64, 64), want, rtol=1e-5, atol=1e-4)
 
@@ -113,16 +114,20 @@ def test_doubles_are_multiplied_in_tiles_of_eight():
         (f"tensorcore(unit={UNIT}, m=a, n=b, k=ra)", "m is loop a of extent 32, not 16"),
         ("tensorcore(unit=m1n1k1, m=a, n=b, k=ra)", "no unit 'm1n1k1'.*m16n8k16_f16_f32"),
         (
-            "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "
-            "tensorcore(unit=m16n8k16_bf16_f32, m=a1, n=b1, k=ra1)",
+            (
+                "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "
+                "tensorcore(unit=m16n8k16_bf16_f32, m=a1, n=b1, k=ra1)"
+            ),
             "a sum of f16 x f16 in f32, the unit's is of bf16 in f32",
         ),
         (PLAIN + " local(axis=ra0)", "group"),
         (PLAIN + " vectorize(axis=ra0)", "."),
         (PLAIN + " tile(axis=ra0, size=2)", "beside a matrix unit"),
         (
-            "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) local(axis=b0) "
-            f"tensorcore(unit={UNIT}, m=b1, n=a1, k=ra1)",
+            (
+                "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) local(axis=b0) "
+                f"tensorcore(unit={UNIT}, m=b1, n=a1, k=ra1)"
+            ),
             "m is loop b1 of extent 8",
         ),
     ],
@@ -140,7 +145,5 @@ def test_a_tail_is_refused():
 def test_a_space_offers_what_fits():
     space = Space(gemm(32, 16, 32), TARGET)
     text = "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16)"
-    from tunegrad.opts.actions import Tensorcore
-
     offered = list(Tensorcore.options(space.tree(Schedule.parse(text))))
     assert [str(x) for x in offered] == [f"tensorcore(unit={UNIT}, m=a1, n=b1, k=ra1)"]

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import partial
 
-from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
+from benchmarks.hand_schedules import (
+    AVX512,
+    GPU,
+    MATRICES,
+    conv3x3,
+    gemm,
+    half_gemm,
+    row_sum,
+    softmax,
+)
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
@@ -45,6 +54,16 @@ EXAMPLES: dict[str, Example] = {
         ),
     ),
     "stream": (_GEMM, AVX512, "", "stream(param=C)", ("stream(param=A)",)),
+    "tensorcore": (
+        half_gemm(32, 16, 32), MATRICES,
+        "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)",
+        "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)",
+        (
+            "tensorcore(unit=m16n8k16_f16_f32, m=n1, n=m1, k=k1)",
+            "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k0)",
+            "tensorcore(unit=m64n256k16_f16_f32, m=m1, n=n1, k=k1)",
+        ),
+    ),
     "thread": (_GEMM, AVX512, "", "thread(axis=m, count=2)",
         ("thread(axis=m, count=64)", ("thread(axis=k, "
         "count=2)"))),

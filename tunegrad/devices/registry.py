@@ -89,6 +89,12 @@ def _cuda(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its unit
     return select(part)
 
 
+def _cuda_host(part: str, threads: int | None) -> Device:  # noqa: ARG001  # one block at a time
+    from tunegrad.devices.cuda.host.device import cuda_host
+
+    return cuda_host(part)
+
+
 def _null(part: str, threads: int | None) -> Device:  # noqa: ARG001  # nothing runs
     from tunegrad.devices.cuda.absent import absent
 
@@ -99,6 +105,7 @@ _FAMILIES: dict[str, Callable[[str, int | None], Device]] = {
     "cpu": _cpu,
     "opencl": _opencl,
     "cuda": _cuda,
+    "cuda-host": _cuda_host,
     "null": _null,
 }
 _FOUND: dict[str, Callable[[], list[Device]]] = {

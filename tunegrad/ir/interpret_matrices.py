@@ -1,6 +1,6 @@
 """What a matrix unit computes, from what each work-item of its warps holds.
 
-    registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
+registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .dtypes import DTYPES
+from .numeric import to_compute
 from .target import MatrixUnit
 
 __all__ = ["multiply"]
@@ -24,8 +26,10 @@ def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
     """
     warps, u = c.shape[0] // unit.items, unit
     lanes = (warps, u.rows, u.columns)
-    rows = a.reshape(*lanes, u.steps, u.highs, u.packed).astype(c.dtype)
-    columns = b.reshape(*lanes, u.steps, u.packed).astype(c.dtype)
+    taken = DTYPES[u.dtypes[0]]
+    wide_a, wide_b = (to_compute(x, taken).astype(c.dtype, copy=False) for x in (a, b))
+    rows = wide_a.reshape(*lanes, u.steps, u.highs, u.packed)
+    columns = wide_b.reshape(*lanes, u.steps, u.packed)
     sums = c.reshape(*lanes, u.highs, u.pair)
     m, n, k = u.shape
     # A[high, row; step, column, packed], B[step, column, packed; row], C[high, row; column, pair]
@@ -34,4 +38,5 @@ def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
     held = sums.transpose(0, 3, 1, 2, 4).reshape(warps, m, n)
     made = held + np.matmul(left, right)
     back = made.reshape(warps, u.highs, u.rows, u.columns, u.pair).transpose(0, 2, 3, 1, 4)
-    return back.reshape(c.shape)
+    result: Array = back.reshape(c.shape)
+    return result

@@ -351,7 +351,9 @@ class _Machine:
         step = self._make(i)
         if isinstance(i, p.Test):
             self.types[i.id] = VType(BOOL, i.lanes)
-        elif not isinstance(i, p.Store | p.Register | p.Write | p.For | p.If | p.Barrier):
+        elif not isinstance(
+            i, p.Store | p.Register | p.Write | p.For | p.If | p.Barrier | p.MatMul
+        ):
             self.types[i.id] = i.vtype
         return step
 

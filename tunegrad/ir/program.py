@@ -334,8 +334,8 @@ class MatMul:
     """``ids`` = ``c`` + a * b, small matrices that the items of a warp hold together.
 
     ``unit`` says which item holds what: registers of ``a`` step by step, those of a step by rows;
-    registers of ``b`` step by step; ``c``, and so ``ids``, row by row, neighbours in pairs. Everybody
-    in the group runs it. ``vtype`` is that of one result.
+    registers of ``b`` step by step; ``c``, and so ``ids``, row by row, neighbours in pairs.
+    Everybody in the group runs it. ``vtype`` is that of one result.
     """
 
     ids: tuple[int, ...]

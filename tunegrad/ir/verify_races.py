@@ -107,8 +107,18 @@ def _facts_of(around: _Around, mask: Valid | None) -> Callable[[], Facts]:
 
 _Key = tuple[object, ...]
 _PLAIN = frozenset(
-    (p.Compute, p.Read, p.Write, p.Register, p.Number, p.Convert, p.Fold, p.Select, p.Position,
-     p.MatMul)
+    (
+        p.Compute,
+        p.Read,
+        p.Write,
+        p.Register,
+        p.Number,
+        p.Convert,
+        p.Fold,
+        p.Select,
+        p.Position,
+        p.MatMul,
+    )
 )
 """Instructions that touch no memory; most are."""
 

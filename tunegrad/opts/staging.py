@@ -93,8 +93,13 @@ def _reads(tree: LoopTree, staged: Staged, stage: int, load: Load) -> _Reads:
     )
 
 
-_INNERMOST = {LoopKind.VECTOR: 2, LoopKind.GROUP: 2, LoopKind.UPCAST: 1, LoopKind.UNROLL: 1,
-              LoopKind.MATRIX: 1}
+_INNERMOST = {
+    LoopKind.VECTOR: 2,
+    LoopKind.GROUP: 2,
+    LoopKind.UPCAST: 1,
+    LoopKind.UNROLL: 1,
+    LoopKind.MATRIX: 1,
+}
 
 
 def staged_copy(tree: LoopTree, staged: Staged) -> StagedCopy:

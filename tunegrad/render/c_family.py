@@ -483,9 +483,7 @@ class _Printer:
         for k, word in zip(pieces, words, strict=True):
             vector = self.dialect.vector(kind, lanes)
             self._line(f"const {vector} {word} = {self._vector_load(i, k, lanes)};")
-        self._define(
-            i.id, i.vtype, lambda k: self.dialect.lane(words[k // lanes], k % lanes)
-        )
+        self._define(i.id, i.vtype, lambda k: self.dialect.lane(words[k // lanes], k % lanes))
 
     def _vector_load(self, i: p.Load, first: int, lanes: int) -> str:
         """So many neighbours from lane ``first`` on, as a vector."""

@@ -108,9 +108,7 @@ def _helpers() -> dict[str, str]:
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
         if dtype.is_int:
             two, sign = f"{c} a, {c} b", "(a < 0) != (b < 0)"
-            made[f"abs_{dtype}"] = _function(
-                c, f"abs_{dtype}", f"{c} a", "return a < 0 ? -a : a;"
-            )
+            made[f"abs_{dtype}"] = _function(c, f"abs_{dtype}", f"{c} a", "return a < 0 ? -a : a;")
             made[f"floordiv_{dtype}"] = _function(
                 c, f"floordiv_{dtype}", two, f"return a / b - (a % b != 0 && {sign});"
             )

@@ -110,8 +110,7 @@ def cuda_target(arch: str, chip: Chip) -> Target:
 
 
 def typical(arch: str) -> Target:
-    """A target of an architecture for where none is. Raises DeviceError for one that is not known.
-    """
+    """A target of an architecture, for where no GPU is. Raises DeviceError for an unknown one."""
     chip = _TYPICAL.get(arch)
     if chip is None:
         valid = ", ".join(_TYPICAL)

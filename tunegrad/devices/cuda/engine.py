@@ -14,7 +14,8 @@ import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,13 +28,12 @@ from tunegrad.devices.host.buffers import GUARD
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.replies import WROTE_READ_ONLY
-from tunegrad.errors import InternalError, OutOfResources
+from tunegrad.errors import DeviceFault, InternalError, OutOfResources
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
 if TYPE_CHECKING:
-    from tunegrad.devices.cuda.device import CudaDevice
-    from tunegrad.devices.device import BoundPlan
+    from tunegrad.devices.device import BoundPlan, Device
 
 __all__ = ["CudaEngine"]
 
@@ -128,7 +128,7 @@ class CudaEngine:
 
     align = _ALIGN
 
-    def __init__(self, device: CudaDevice, driver: Driver) -> None:
+    def __init__(self, device: Device, driver: Driver) -> None:
         self.device, self.driver = device, driver
         self.lock = threading.RLock()
         self._spare: CudaMemory | None = None
@@ -235,9 +235,9 @@ class CudaEngine:
                     self._evict()
                 seconds.append(
                     self.between(
-                        lambda: driver.launch(*launch.parts)
-                        if graph is None
-                        else driver.replay(graph)
+                        lambda: (
+                            driver.launch(*launch.parts) if graph is None else driver.replay(graph)
+                        )
                     )
                     / inner
                 )
@@ -253,8 +253,9 @@ class CudaEngine:
             self._spare = None
             if self.is_open:
                 self.is_open = False
-                self.driver.finish()
-                self.driver.close()
+                with suppress(DeviceFault):  # who met it knows
+                    self.driver.finish()
+                    self.driver.close()
 
     def __enter__(self) -> Self:
         return self
@@ -323,7 +324,7 @@ class _Plan:
                     driver.launch(*launch.parts)
                     marks.append(driver.event())
                 driver.finish()
-                parts += [driver.seconds(a, b) for a, b in zip(marks, marks[1:], strict=False)]
+                parts += [driver.seconds(a, b) for a, b in pairwise(marks)]
                 for mark in marks:
                     driver.forget(mark)
         return runs, tuple((parts / max(1, samples)).tolist()) if each else ()

@@ -1,0 +1,21 @@
+"""The device that CUDA tests without a GPU run on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tunegrad import devices
+from tunegrad.devices import Device
+from tunegrad.errors import DeviceError
+
+__all__ = ["cuda_host"]
+
+
+def cuda_host(seed: int = 0) -> Device:
+    """The device; threads run in an order drawn by a seed that is not 0. Skips where there is no
+    C++ compiler.
+    """
+    try:
+        return devices.open(f"cuda-host:{seed}")
+    except DeviceError as error:
+        pytest.skip(str(error))

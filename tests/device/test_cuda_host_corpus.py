@@ -1,0 +1,110 @@
+"""Default and random schedules for a GPU, as CUDA C++ on this CPU, give what the interpreter gives.
+
+The threads of a block run in another order by each seed. Skips without a C++ compiler.
+"""
+
+import numpy as np
+import pytest
+from kernel_corpus import NAMES, corpus_kernel
+from test_opencl_schedules import GPU, random_schedule
+
+from tests.cuda_host import cuda_host
+from tests.unit.test_tensorcore import PLAIN, STAGED, gemm
+from tunegrad.devices.programs import Programs
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.numeric import to_memory
+from tunegrad.ir.verify_program import verify_program
+from tunegrad.opts import Schedule, Space
+
+SEEDS = (0, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    opened = [Programs(cuda_host(seed)) for seed in SEEDS]
+    yield opened
+    for each in opened:
+        each.close()
+
+
+def drawn(kernel, program):
+    rng = np.random.default_rng(0)
+    made = {}
+    for p in kernel.params:
+        values = rng.standard_normal(p.size) if p.dtype.is_float else rng.integers(-5, 6, p.size)
+        held = to_memory(values, p.dtype).astype(p.dtype.numpy, copy=False)
+        made[p.name] = np.zeros(p.size, p.dtype.numpy) if p.role == "out" else held
+    return pack_buffers(program, made)
+
+
+def check(hosts, kernel, target, schedule):
+    program = Space(kernel, target).lower(schedule)
+    verify_program(program, target)
+    mine = drawn(kernel, program)
+    theirs = [{name: array.copy() for name, array in mine.items()} for _ in hosts]
+    interpret(program, mine)
+    compiled = hosts[0].compile(program)
+    for host, arrays in zip(hosts, theirs, strict=True):
+        host.run(compiled, arrays)
+        for p in kernel.outputs:
+            want, got = (memory[p.name].astype(np.float64) for memory in (mine, arrays))
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4, err_msg=schedule.text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cuda_host_runs_default_schedules_as_the_interpreter_does(hosts, name):
+    kernel = corpus_kernel(name)
+    check(hosts, kernel, GPU, Space(kernel, GPU).defaults()[0])
+
+
+@pytest.mark.parametrize("name", NAMES[1::4])
+def test_cuda_host_runs_random_schedules_as_the_interpreter_does(hosts, name):
+    kernel = corpus_kernel(name)
+    check(hosts, kernel, GPU, random_schedule(Space(kernel, GPU), f"cuda {name} 0"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", NAMES)
+def test_cuda_host_runs_many_random_schedules_as_the_interpreter_does(hosts, name, seed):
+    kernel = corpus_kernel(name)
+    check(hosts, kernel, GPU, random_schedule(Space(kernel, GPU), f"cuda {name} {seed}"))
+
+
+@pytest.mark.parametrize("text", [PLAIN, STAGED])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_cuda_host_multiplies_by_matrix_units(hosts, text, transposed, dtype):
+    kernel = gemm(64, 64, 64, dtype, transposed=transposed)
+    schedule = Schedule.parse(text.replace("_f16_", f"_{dtype}_"))
+    check(hosts, kernel, hosts[0].target, schedule)
+
+
+def test_cuda_host_multiplies_doubles_by_matrix_units(hosts):
+    text = (
+        "tile(axis=a, size=8) tile(axis=b, size=8) tile(axis=ra, size=4) "
+        "tensorcore(unit=m8n8k4_f64_f64, m=a1, n=b1, k=ra1) thread(axis=a0, count=0)"
+    )
+    check(hosts, gemm(16, 8, 12, "f64", "f64"), hosts[0].target, Schedule.parse(text))
+
+
+@pytest.mark.parametrize("unit", [u.name for u in cuda_host().target.units])
+def test_every_item_of_a_unit_holds_what_its_map_says(hosts, unit):
+    """One tile, whose elements are powers of two apart: each product shows in one result alone."""
+    unit = hosts[0].target.matrix_units[unit]
+    m, n, k = unit.shape
+    taken, gives = unit.dtypes
+    kernel = gemm(m, n, k, taken, gives)
+    schedule = Schedule.parse(f"tensorcore(unit={unit}, m=a, n=b, k=ra)")
+    program = Space(kernel, hosts[0].target).lower(schedule)
+    compiled = hosts[0].compile(program)
+    for row in range(m):
+        for inner in range(k):
+            a, b = np.zeros((m, k)), np.arange(k * n, dtype=np.float64).reshape(k, n)
+            a[row, inner] = 1.0
+            want = a @ b
+            a, b = (to_memory(x, DTYPES[taken]) for x in (a, b))
+            out = np.full(m * n, 7, DTYPES[gives].numpy)
+            hosts[0].run(compiled, {"p0": out, "p1": a.reshape(-1), "p2": b.reshape(-1)})
+            np.testing.assert_array_equal(out.reshape(m, n).astype(np.float64), want)

@@ -1,0 +1,163 @@
+"""Defects planted in CUDA text: each shows on cuda-host, in one order of threads at least."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hand_programs import arguments_of, expected, row_sum, tiled_gemm
+
+from tests.cuda_host import cuda_host
+from tests.unit.test_tensorcore import STAGED, gemm
+from tunegrad import devices
+from tunegrad.devices.cuda.host import build
+from tunegrad.errors import DeviceError, DeviceFault
+from tunegrad.ir.interpret_program import interpret
+from tunegrad.opts import Schedule, Space
+
+SEEDS = (0, 1, 2, 3)
+
+
+def shows(lowered, arrays, name, want):
+    """Whether any order of threads faults, damages memory, or gives something else."""
+    for seed in SEEDS:
+        device = cuda_host(seed)
+        image = device.compile(lowered)
+        with device.open() as engine:
+            memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
+            for p, memory in zip(lowered.io.params, memories, strict=True):
+                engine.write(memory, arrays[p.name])
+                if p.role != "out":
+                    memory.protect()
+            launch = engine.launch(engine.load(lowered, image), memories, ())
+            try:
+                engine.time(launch, 1)
+            except DeviceFault:
+                return True
+            if any(m.damage() for m in memories):
+                return True
+            place = [p.name for p in lowered.io.params].index(name)
+            got = memories[place].read("f32")[: want.size]
+            if not np.allclose(got, want, rtol=1e-4, atol=1e-4):
+                return True
+    return False
+
+
+def product():
+    program = tiled_gemm(16, 8, 4)
+    arrays = arguments_of(program)
+    return cuda_host().lower(program), arrays, *expected(program, arrays)
+
+
+def summed():
+    program = row_sum(items=32)
+    arrays = arguments_of(program)
+    return cuda_host().lower(program), arrays, *expected(program, arrays)
+
+
+def matrices():
+    target = cuda_host().target
+    program = Space(gemm(64, 64, 64), target).lower(Schedule.parse(STAGED))
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.standard_normal(4096).astype(np.float16) for n in ("p1", "p2")}
+    arrays["p0"] = np.zeros(4096, np.float32)
+    done = {n: a.copy() for n, a in arrays.items()}
+    interpret(program, done)
+    return cuda_host().lower(program), arrays, "p0", done["p0"]
+
+
+def nth(pattern, n, new):
+    """Replaces the n-th match of a pattern, which must be there."""
+
+    def change(text):
+        found = list(re.finditer(pattern, text))
+        assert len(found) > n, (pattern, len(found))
+        return text[: found[n].start()] + found[n].expand(new) + text[found[n].end() :]
+
+    return change
+
+
+BARRIER = r"__syncthreads\(\);"
+DEFECTS = {
+    "product: no barrier after the copy": (product, nth(BARRIER, 0, "")),
+    "product: no barrier before the next copy": (product, nth(BARRIER, 1, "")),
+    "product: a barrier that half of the threads reach": (
+        product, nth(BARRIER, 0, "if (item % 2) __syncthreads();"),
+    ),
+    "product: a tile is read one row off": (
+        product, nth(r"= b_As\[i_k1", 0, "= b_As[1 + i_k1"),
+    ),
+    "sum: no barrier before the shares are folded": (summed, nth(BARRIER, 0, "")),
+    "sum: one share is not written": (
+        summed, nth(r"(b_\w+\[[^]]*\] = v\d+;)", 0, r"if (item != 7) \1"),
+    ),
+    "matrices: no barrier after the copy": (matrices, nth(BARRIER, 1, "")),
+    "matrices: no barrier before the next copy": (matrices, nth(BARRIER, 0, "")),
+    "matrices: registers of A change places": (
+        matrices, nth(r"(m\d+a\[4\] = \{)([^,]*), ([^,]*),", 0, r"\1\3, \2,"),
+    ),
+    "matrices: halves of B change places": (
+        matrices, nth(r"(m\d+b\[2\] = \{\(unsigned int\)\(v\d+_)0", 0, r"\g<1>1"),
+    ),
+    "matrices: B is read by the wrong thread": (
+        matrices, nth(r"(b_p2_ra0\[)(i_a3)", 0, r"\1(\2 ^ 1)"),
+    ),
+    "matrices: a warp parts ways": (
+        matrices, nth(r"(tg_mma_\w+\(m\d+, m\d+a, m\d+b\);)", 0, r"if (item % 32 < 16) \1"),
+    ),
+    "matrices: a tail that is not masked": (
+        matrices, nth(r"(b_p0\[)([^]]*)(\] = v\d+;)(?=\s+\})", -1, r"\g<1>\2 + 1\3"),
+    ),
+    "matrices: a sum is stored twice over": (
+        matrices, nth(r"(const float v\d+ = m\d+\[)1", 0, r"\g<1>0"),
+    ),
+    "matrices: an input is written": (
+        matrices, nth(r"(const int group = )", 0, r"((unsigned short *)b_p1)[0] = 1; \1"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_planted_defect_shows(name):
+    made, change = DEFECTS[name]
+    lowered, arrays, out, want = made()
+    assert not shows(lowered, arrays, out, want), "without the defect nothing shows"
+    assert shows(replace(lowered, text=change(lowered.text)), arrays, out, want)
+
+
+def test_shared_memory_that_nobody_wrote_is_not_a_number():
+    lowered, arrays, out, want = summed()
+    text = nth(r"b_\w+\[[^]]*\] = v\d+;", 0, "")(lowered.text)
+    device = cuda_host()
+    changed = replace(lowered, text=text)
+    with device.open() as engine:
+        memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
+        for p, memory in zip(lowered.io.params, memories, strict=True):
+            engine.write(memory, arrays[p.name])
+        engine.time(engine.launch(engine.load(changed, device.compile(changed)), memories, ()), 1)
+        place = [p.name for p in lowered.io.params].index(out)
+        assert np.isnan(memories[place].read("f32")[: want.size]).all()
+
+
+def test_a_fault_is_the_end_of_the_device_in_this_process():
+    lowered, _, _, _ = summed()
+    text = nth(BARRIER, 0, "if (item < 3) __syncthreads();")(lowered.text)
+    device = cuda_host()
+    with device.open() as engine:
+        memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
+        changed = replace(lowered, text=text)
+        launch = engine.launch(engine.load(changed, device.compile(changed)), memories, ())
+        for _ in range(2):
+            with pytest.raises(DeviceFault, match="thread 0 waits at __syncthreads"):
+                engine.time(launch, 1)
+
+
+def test_errors_name_what_is_missing(monkeypatch):
+    with pytest.raises(DeviceError, match="cuda-host:lazy: a number"):
+        devices.open("cuda-host:lazy")
+    build._found.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(DeviceError, match=r"no C\+\+ compiler \(CXX=no-such-compiler\)"):
+        devices.open("cuda-host")
+    monkeypatch.undo()
+    build._found.cache_clear()

@@ -1,0 +1,92 @@
+"""cuda-host as a value: the CPU of this machine, as CUDA C++ sees a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tunegrad.devices.cuda.architectures import Chip, cuda_target
+from tunegrad.devices.cuda.host.build import build, compiler
+from tunegrad.devices.cuda.lowering import lower_cuda
+from tunegrad.devices.host.facts import fingerprint as host_fingerprint
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.job import Lowered
+from tunegrad.devices.processes.confine import Confinement
+from tunegrad.errors import DeviceError
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import Target
+from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.devices.cuda.engine import CudaEngine
+    from tunegrad.devices.device import Inspection
+
+__all__ = ["CudaHost", "cuda_host"]
+
+_CHIP = Chip(units=2, cache_bytes=1 << 20, hertz=2e7, memory_bytes_per_s=2e9)
+"""A fiber a thread does about a fiftieth of what the core does by itself."""
+_HOST_FIELDS = ("cpu_", "cores", "microcode", "smt", "thp", "page")
+
+
+@dataclass(frozen=True, slots=True)
+class CudaHost:
+    """See ``devices.device.Device``. ``seed``: the order in which the threads of a block run."""
+
+    seed: int = 0
+
+    runs = True
+    exclusive = True
+    anywhere = True
+    confinement = Confinement(driver=True)
+
+    @property
+    def name(self) -> str:
+        return f"cuda-host:{self.seed}" if self.seed else "cuda-host"
+
+    @property
+    def target(self) -> Target:
+        return replace(cuda_target("sm_80", _CHIP), arch="host")
+
+    def describe(self) -> str:
+        order = f"in an order drawn by {self.seed}" if self.seed else "in index order"
+        return f"CUDA C++ on this CPU, threads {order}"
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        host = dict(host_fingerprint(host_target(1)).fields)
+        fields = {
+            "device": self.name,
+            "arch": "host",
+            "compiler_version": self.compiler(),
+            "numerics": numerics,
+            **{k: v for k, v in host.items() if k.startswith(_HOST_FIELDS)},
+        }
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def compiler(self) -> str:
+        return compiler()
+
+    def lower(self, program: Program) -> Lowered:
+        return lower_cuda(program, self.target)
+
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        return build(lowered.text, lowered.entry)
+
+    def inspect(self, lowered: Lowered) -> Inspection | None:
+        return None
+
+    def open(self, pin: bool = False) -> CudaEngine:
+        from tunegrad.devices.cuda.engine import CudaEngine
+        from tunegrad.devices.cuda.host.driver import HostDriver
+
+        compiler()
+        return CudaEngine(self, HostDriver(self.seed))
+
+
+def cuda_host(part: str) -> CudaHost:
+    """What stands after ``cuda-host:``: a seed. Raises DeviceError for anything else, and where
+    there is no compiler.
+    """
+    if part and not part.isdigit():
+        raise DeviceError(f"device cuda-host:{part}: a number draws the order of threads")
+    compiler()
+    return CudaHost(int(part or 0))
