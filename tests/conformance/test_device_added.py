@@ -44,7 +44,10 @@ def test_added_device_is_opened_by_its_name(registered):
     assert devices.open("toy") == ToyDevice()
     assert devices.open("toy:20") == ToyDevice(beads=20)
     assert "toy" in devices.known()
-    with pytest.raises(DeviceError, match="device 'abacus' is unknown; valid: cpu, opencl, toy"):
+    with pytest.raises(
+        DeviceError,
+        match="device 'abacus' is unknown; valid: cpu, opencl, cuda, cuda-host, null, toy",
+    ):
         devices.open("abacus")
 
 

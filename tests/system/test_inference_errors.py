@@ -31,9 +31,9 @@ MODEL = mlp(sizes=(4, 3))
         ("mlp", {"device": "tpu"}, DeviceError, "device 'tpu' is unknown; valid: cpu"),
         (
             "mlp",
-            {"device": "cuda"},
+            {"device": "rocm"},
             DeviceError,
-            "device 'cuda' can not be used in this version; valid: cpu, opencl",
+            "device 'rocm' is unknown; valid: cpu, opencl, cuda, cuda-host, null",
         ),
         (
             "mlp",

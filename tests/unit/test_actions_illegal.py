@@ -9,7 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
+from benchmarks.hand_schedules import (
+    AVX512,
+    GPU,
+    MATRICES,
+    conv3x3,
+    gemm,
+    half_gemm,
+    row_sum,
+    softmax,
+)
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
@@ -55,7 +64,25 @@ def odd_loads() -> Kernel:
 
 ODD = odd_loads()
 
+HALVES = half_gemm(32, 16, 32)
+UNIT = "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)"
+USED = f"{UNIT} tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)"
+
 RULES = [
+    # tensorcore
+    (HALVES, MATRICES, UNIT, "tensorcore(unit=m16n8k16_f16_f32, m=m0, n=n1, k=k1)",
+        "m is loop m0 of extent 2, not 16"),
+    (HALVES, MATRICES, UNIT, "tensorcore(unit=m16n8k16_f16_f32, m=k1, n=n1, k=m1)",
+        "loop k1 can not be m"),
+    (HALVES, GPU, UNIT, "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)",
+        "no unit 'm16n8k16_f16_f32' on target gpu: none"),
+    (GEMM, MATRICES, UNIT, "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)",
+        "a sum of f32 x f32 in f32, the unit's is of f16 in f32"),
+    (HALVES, MATRICES, USED, "tensorcore(unit=m16n8k16_f16_f32, m=m0, n=n0, k=k0)",
+        "m16n8k16_f16_f32 is used already"),
+    (SOFTMAX, MATRICES, "", "tensorcore(unit=m16n8k16_f16_f32, m=i, n=p, k=q)", "is not one sum"),
+    (HALVES, MATRICES, USED, "tile(axis=m0, size=2)", "can not be tiled beside a matrix unit"),
+    (HALVES, MATRICES, USED, "vectorize(axis=n0)", "can not be vector lanes beside a matrix unit"),
     # keep
     (SOFTMAX, AVX512, "", "keep(stage=0)", "no later stage of kernel"),
     (SOFTMAX, AVX512, "", "keep(stage=7)", "has no reduction at that place"),

@@ -6,7 +6,16 @@ from textwrap import dedent
 
 import pytest
 
-from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
+from benchmarks.hand_schedules import (
+    AVX512,
+    GPU,
+    MATRICES,
+    conv3x3,
+    gemm,
+    half_gemm,
+    row_sum,
+    softmax,
+)
 from tunegrad.ir.looptree import LoopKind, loop_tree
 from tunegrad.opts import apply_actions, parse_actions
 from tunegrad.opts.actions import ACTIONS
@@ -158,6 +167,22 @@ REWRITES = {
                     for k in 32:
                         v0 = add(v0, mul(A[m, k], B[k, n]))
                     C[m, n] = v0
+    """),
+    "tensorcore": (
+        half_gemm(32, 16, 32), MATRICES,
+        "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)",
+        "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)", """
+        m16n8k16_f16_f32 on m1, m2 x n1, n2 x k1
+        for m0 in 2:
+            for n0 in 2:
+                for m2 in 8 local:
+                    for n1 in 4 local:
+                        # registers: m1:2 x n2:2
+                        v0 = identity
+                        for k0 in 2:
+                            # matrix k1:16
+                            v0 = add(v0, mul(f32(A[m, k]), f32(B[k, n])))
+                        C[m, n] = v0
     """),
     "pad": (gemm(7, 16, 8), AVX512, "", "pad(axis=m, multiple=4)", """
         for m in 8:

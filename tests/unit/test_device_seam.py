@@ -15,7 +15,7 @@ from tunegrad.devices import known
 PACKAGE = Path(__file__).parents[2] / "tunegrad"
 DEVICES = PACKAGE / "devices"
 
-OWN = ("cpu", "opencl", "null", "reference")
+OWN = ("cpu", "opencl", "cuda", "null", "reference")
 """Folders of one device each."""
 
 BELOW = ("ir", "opts", "render", "devices")

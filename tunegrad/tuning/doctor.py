@@ -43,10 +43,7 @@ def doctor() -> DoctorReport:
         limits = measurer.machine_limits()
         protections = measurer.protections()
     return DoctorReport(
-        devices=(
-            *(_device(*row) for row in devices.found()),
-            DeviceRow("cuda", False, "not supported yet"),
-        ),
+        devices=tuple(_device(*row) for row in devices.found()),
         compilers=(CompilerRow("llvm", host.compiler()), *(_compiler(name) for name in _COMPILERS)),
         versions=_versions(),
         threads=threads,

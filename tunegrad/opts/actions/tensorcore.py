@@ -73,6 +73,7 @@ class Tensorcore(Action):
     def _check_loops(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:
         if tree.staged or tree.kept:
             raise self.fail(tree, "a matrix unit comes before what is staged or kept")
+        stage = _product_stage(tree)
         for what, loop, extent in zip("mnk", loops, unit.shape, strict=True):
             if loop.kind is not LoopKind.SERIAL:
                 raise self.fail(tree, f"loop {loop.name} is already {loop.kind}")
@@ -80,7 +81,7 @@ class Tensorcore(Action):
                 raise self.fail(
                     tree, f"{what} is loop {loop.name} of extent {loop.extent}, not {extent}"
                 )
-            if loop.reduce != (what == "k") or loop.stage not in (-1, _product_stage(tree)):
+            if loop.reduce != (what == "k") or loop.stage not in (-1, stage):
                 raise self.fail(tree, f"loop {loop.name} can not be {what}")
             for axis in loop.axes:
                 if tree.nominal(axis) != tree.extent(axis):
