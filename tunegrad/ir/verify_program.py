@@ -11,6 +11,7 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
     Fold         T x1 of T xL, L > 1                 Select   T xL of bool xL, T xL, T xL
     Position     T xL, T an int or float             Test     bool xL
     Read, Write  the register's T xL
+    MatMul       T x1 each, of sums T x1 and operands U xP, as many as the unit says
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after
 the definition. A loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A

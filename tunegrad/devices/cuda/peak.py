@@ -16,9 +16,6 @@ _SAMPLES, _ITEMS = 5, 256
 _GROUPS = 8
 """Groups a unit."""
 _CHAINS, _STEPS = 8, 4096
-_FLOATS = 64 << 20
-"""Of an array in memory, 256 MB: more than the caches of any device hold."""
-
 _HEAD = """
 struct __align__(16) tg_four { float x, y, z, w; };
 """
@@ -58,11 +55,14 @@ extern "C" __global__ void __launch_bounds__(ITEMS) peak_triad(tg_four *a, const
 """
 
 
-def measure_limits(engine: CudaEngine, floats: int = _FLOATS, steps: int = _STEPS) -> MachineLimits:
-    """By the device's own clock; one figure for the whole device, under the number of its units."""
-    units = engine.device.target.threads
+def measure_limits(engine: CudaEngine) -> MachineLimits:
+    """By the device's own clock; one figure for the whole device, under the number of its units.
+
+    Arrays in memory have four times the bytes of the last cache.
+    """
+    units, floats = engine.device.target.threads, engine.device.target.l3_bytes
     grid = units * _GROUPS
-    words = {"ITEMS": _ITEMS, "GRID": grid, "FLOATS": floats, "STEPS": steps, "CHAINS": _CHAINS}
+    words = {"ITEMS": _ITEMS, "GRID": grid, "FLOATS": floats, "STEPS": _STEPS, "CHAINS": _CHAINS}
     head = "".join(f"#define {k} {v}\n" for k, v in words.items()) + _HEAD
     out = engine.allocate(4 * grid * _ITEMS)
     arrays = [engine.allocate(4 * floats) for _ in range(3)]
@@ -73,7 +73,7 @@ def measure_limits(engine: CudaEngine, floats: int = _FLOATS, steps: int = _STEP
         launch = engine.launch(code, memories, ())  # type: ignore[arg-type]
         return max(1e-9, min(engine.time(launch, _SAMPLES)))
 
-    fma = 2.0 * _CHAINS * steps * grid * _ITEMS / best_s("peak_fma", _FMA, out)
+    fma = 2.0 * _CHAINS * _STEPS * grid * _ITEMS / best_s("peak_fma", _FMA, out)
     read = 4.0 * floats / best_s("peak_read", _READ, out, arrays[0])
     triad = 12.0 * floats / best_s("peak_triad", _TRIAD, *arrays)
     return MachineLimits(((units, fma),), ((units, read),), ((units, triad),), (), ())
