@@ -7,7 +7,7 @@ import pytest
 from kernel_corpus import corpus_kernel
 
 from tunegrad.frontend import Tensor
-from tunegrad.ir.exact import Drawn, Rounded, roundings
+from tunegrad.ir.exact import Drawn, Rounded, rounded_within, roundings
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
@@ -96,3 +96,16 @@ def test_exact_results_are_the_same_in_single_precision_and_any_order(name):
     wide, narrow = interpret(k, arrays, as_float64=True), interpret(k, arrays)
     for p in k.outputs:
         np.testing.assert_array_equal(wide[p.name], narrow[p.name])
+
+
+def test_roundings_to_16_bits_on_the_way_are_known_and_those_of_stores_and_loads_are_not() -> None:
+    a, w = x(4, 8), Tensor.input("w", (8, 4), "bf16")
+
+    def within(made: Tensor) -> str:
+        (launch,) = schedule((made.node,)).launches
+        return rounded_within(launch.kernel)
+
+    assert within((a @ w.cast("f32")).cast("bf16")) == ""
+    assert within(a.cast("bf16") @ w) == ""
+    assert within((a * 3.0).exp().cast("bf16").cast("f32") * 2.0) == "bf16"
+    assert within((a * 3.0).cast("f16").cast("f32") + 1.0) == "f16"

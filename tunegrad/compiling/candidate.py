@@ -32,7 +32,7 @@ from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.contraction import one_blas_thread
-from tunegrad.ir.exact import Rounded, roundings
+from tunegrad.ir.exact import Rounded, rounded_within, roundings
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
@@ -154,7 +154,8 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
         found = {
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }
-    return {name: judgeable(r) for name, r in found.items()}
+    within = rounded_within(kernel)
+    return {name: judgeable(replace(r, within=within)) for name, r in found.items()}
 
 
 def _whole(

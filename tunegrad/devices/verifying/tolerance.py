@@ -28,6 +28,7 @@ _LARGEST = {
 
 _STEP = 16.0
 _FUNCTIONS = 64.0
+_APART = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,11 @@ class Mismatch:
 
 
 def tolerance(
-    dtype: DType, terms: int, expected: npt.NDArray[Any], roundings: int | None = None
+    dtype: DType,
+    terms: int,
+    expected: npt.NDArray[Any],
+    roundings: int | None = None,
+    within: str = "",
 ) -> npt.NDArray[np.float64]:
     """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype``
     summed from ``terms``.
@@ -74,6 +79,12 @@ def tolerance(
         rounded)
 
     which is nothing at all where nothing is rounded. Integers and bools are exact.
+
+    ``within`` names a 16-bit type that values are rounded to on the way. One that lies next to the
+    middle of two numbers may become either, which are 2 u_within apart, relatively; a sum takes the
+    root mean square of such changes, what follows may double them:
+
+        allowed += 4 * u_within * (|expected| + rms(expected))
     """
     if not dtype.is_float:
         return np.zeros(expected.shape)
@@ -90,7 +101,7 @@ def tolerance(
     allowed: npt.NDArray[np.float64] = (
         unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
     )
-    return allowed
+    return allowed + _APART * _UNIT.get(within, 0.0) * (size + rms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,9 @@ class Bar:
         number = BF16 if kind.is_pair else kind
         if number.is_float:
             expected = _overflowed(expected, number)
-        allowed = tolerance(number, reference.terms, expected, reference.roundings)
+        allowed = tolerance(
+            number, reference.terms, expected, reference.roundings, reference.within
+        )
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
         special = ~np.isfinite(expected)
