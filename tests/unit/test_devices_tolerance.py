@@ -160,8 +160,17 @@ def test_what_is_rounded_on_the_way_may_be_a_neighbour(within: str, unit: float)
 
 
 def test_what_is_stored_in_16_bits_has_half_a_spacing_and_not_two() -> None:
-    """A sum of 64 terms in f32 next to a middle: either neighbour is right, the next one is not."""
+    """A sum next to a middle, not rounded in the reference: both neighbours are right, no other."""
     exact = np.full(4, 1 + 2.0**-8)
     for bits, right in ((0x3F80, True), (0x3F81, True), (0x3F82, False), (0x3F7F, False)):
         verdict = compare(np.full(4, bits, np.uint16), "bf16", Reference(exact, 64))
         assert (verdict.first == -1) == right
+
+
+def test_next_to_the_end_of_f16_an_infinity_and_the_largest_number_are_right() -> None:
+    exact = np.array([65520.0 * (1 - 2.0**-23), 65520.0 * (1 + 2.0**-23), 70000.0, 1.0])
+    for first, second in ((65504, 65504), (np.inf, np.inf), (65504, np.inf)):
+        got = np.array([first, second, np.inf, 1], np.float16)
+        assert compare(got, "f16", Reference(exact, 64)).first == -1
+        got[2] = 65504
+        assert compare(got, "f16", Reference(exact, 64)).first == 2
