@@ -19,8 +19,7 @@ This module is the only reader of the environment: ``TUNEGRAD_STORE``, ``XDG_DAT
     [tune]
     budget = "5m"
     searcher = "portfolio"
-    patience = 500                               # and target_ms, max_trials, warm_start, threads
-                                                 ...
+    patience = 500                               # and target_ms, max_trials, warm_start, dtype ...
 
 A file with ``[model] alias = "resnet50"`` alone is another name for that one.
 """
@@ -46,6 +45,7 @@ __all__ = [
     "DEFAULT_DEVICE",
     "DtypeName",
     "InputSpec",
+    "ModelDtype",
     "ModelSpec",
     "Numerics",
     "Scalar",
@@ -55,6 +55,7 @@ __all__ = [
     "allowed_threads",
     "build_model",
     "cache_dir",
+    "check_dtype",
     "check_numerics",
     "check_searcher",
     "check_settings",
@@ -62,6 +63,7 @@ __all__ = [
     "configs_dir",
     "default_store",
     "import_builder",
+    "labelled",
     "parse_budget",
     "resolve_model",
     "resolve_settings",
@@ -76,6 +78,8 @@ Numerics = Literal["contract", "strict", "bf16-dot"]
 not. ``bf16-dot``: sums of products of bf16 tensors are added up in pairs, which flushes subnormal
 numbers.
 """
+ModelDtype = Literal["f32", "f16", "bf16"]
+"""What a model's weights and activations are stored in; ``f32``: as the model has them."""
 DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
 DEFAULT_DEVICE = "cpu"
@@ -107,6 +111,7 @@ class TuneDefaults:
     target_ms: float | None = None
     max_trials: int | None = None
     warm_start: bool | None = None
+    dtype: ModelDtype | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ class TuneSettings:
     machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered;
     a session sets it by where it measures. ``warm_start``: a kernel that is new in the store is
     seeded from the nearest ones in it, and learners are told what the store knows of the device's
-    other kernels.
+    other kernels. ``dtype`` is what weights and activations are stored in.
     """
 
     model: ModelSpec
@@ -162,6 +167,7 @@ class TuneSettings:
     ray_kind: str | None = None
     in_flight: int = 1
     warm_start: bool = True
+    dtype: ModelDtype = "f32"
 
     @property
     def models(self) -> tuple[ModelSpec, ...]:
@@ -418,6 +424,7 @@ def resolve_settings(
     ray: str | None = None,
     ray_kind: str | None = None,
     warm_start: bool | None = None,
+    dtype: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the
@@ -451,6 +458,7 @@ def resolve_settings(
         ray=ray,
         ray_kind=ray_kind,
         warm_start=settled("warm_start", warm_start, True),
+        dtype=check_dtype(settled("dtype", dtype, "f32")),
     )
     check_settings(settings)
     return settings
@@ -518,6 +526,20 @@ def check_numerics(numerics: str) -> Numerics:
             found: Numerics = known
             return found
     raise ConfigError(f"numerics {numerics!r} is unknown; valid: {', '.join(get_args(Numerics))}")
+
+
+def check_dtype(dtype: str) -> ModelDtype:
+    """What a model is stored in, of that name. Raises ConfigError for a word that is none."""
+    for known in get_args(ModelDtype):
+        if dtype == known:
+            found: ModelDtype = known
+            return found
+    raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(ModelDtype))}")
+
+
+def labelled(name: str, dtype: ModelDtype) -> str:
+    """A model's name in reports and in the store: ``resnet18``, or ``resnet18 bf16``."""
+    return name if dtype == "f32" else f"{name} {dtype}"
 
 
 def _first(*choices: Any) -> Any:

@@ -28,12 +28,15 @@ from numpy.typing import ArrayLike, NDArray
 from tunegrad import devices
 from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import (
+    ModelDtype,
     Numerics,
     allowed_threads,
     build_model,
     cache_dir,
+    check_dtype,
     check_numerics,
     default_store,
+    labelled,
     resolve_model,
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
@@ -43,11 +46,14 @@ from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, Intern
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
+from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.numeric import to_compute
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning.deviation import deviation
 from tunegrad.planning.plan import plan_launches, prepared
-from tunegrad.reports import LookupRow, Outcome, RunReport
+from tunegrad.reports import Deviation, LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
 from tunegrad.trial import Fingerprint, Trial
 
@@ -60,6 +66,7 @@ __all__ = [
     "compile",
     "compiled_choice",
     "load",
+    "measured_deviation",
     "process_compiler",
     "realize",
     "stale",
@@ -243,8 +250,9 @@ class LoadedModel:
         chosen: Mapping[str, tuple[Choice, Code]],
         engine: Engine,
         store: str = "",
+        dtype: ModelDtype = "f32",
     ) -> None:
-        self.name = name
+        self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
         self._plan = plan
         self._chosen = chosen
@@ -279,6 +287,11 @@ class LoadedModel:
     def memory_bytes(self) -> int:
         """Bytes of intermediate buffers, scratch and constants."""
         return self._runner.memory_bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the weights, each once, before a schedule packs them."""
+        return sum({b.data.digest: b.nbytes for b in self._plan.buffers if b.data}.values())
 
     def report(self) -> tuple[LookupRow, ...]:
         """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
@@ -323,8 +336,18 @@ class LoadedModel:
         return RunReport(
             self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
             1e3 * default_s,
-            len(pairs[0]), self.report(),
+            len(pairs[0]), self.report(), self.dtype, self.constant_bytes,
         )  # fmt: skip
+
+    def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
+        """How far its outputs on drawn inputs are from those of ``full``, evaluated by numpy.
+
+        ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
+        """
+        arrays = self._drawn(seed)
+        wanted = [to_compute(a, n.dtype) for a, n in zip(evaluate(full, arrays), full, strict=True)]
+        mine = zip(self._runner.run(arrays), full, strict=True)
+        return deviation([to_compute(a, n.dtype) for a, n in mine], wanted)
 
     def _defaults(self) -> Runner:
         """The same model under the default schedules; itself, where those are what it runs."""
@@ -386,6 +409,7 @@ def load(
     weights: Weights | str | Path | None = None,
     seed: int = 0,
     numerics: Numerics = "contract",
+    dtype: ModelDtype | None = None,
 ) -> LoadedModel:
     """A model with the winners that ``store`` holds for this machine.
 
@@ -398,13 +422,15 @@ def load(
     with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn
     from ``seed`` without any. ``threads``: default, those of the model's file, or all that this
     process may use. ``numerics="strict"`` forbids Winograd convolutions, which lose some bits;
-    ``"bf16-dot"`` allows bf16 products to be added in pairs (docs/NUMERICS.md).
+    ``"bf16-dot"`` allows bf16 products to be added in pairs. ``dtype``: what weights and
+    activations are stored in, ``"f16"`` or ``"bf16"``; ``"f32"`` is the model as it is; default:
+    what the model's file says, or that (docs/NUMERICS.md).
 
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.
     """
-    found, threads = _resolved(model, threads)
-    loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics)
+    found, threads, stored_as = _resolved(model, threads, dtype)
+    loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
         _warn_of_misses(loaded, _store_name(store))
     return loaded
@@ -418,12 +444,13 @@ def compile(  # noqa: A001 - the word that every such library uses
     store: StorePath = None,
     on_miss: OnMiss = "default",
     numerics: Numerics = "contract",
+    dtype: ModelDtype = "f32",
 ) -> LoadedModel:
     """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
     whatever the values.
 
-    Arrays that the function brings along become constants. ``store``, ``on_miss`` and errors as in
-    ``load``.
+    Arrays that the function brings along become constants. ``store``, ``on_miss``, ``dtype`` and
+    errors as in ``load``.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     compiled = _load(
@@ -435,18 +462,42 @@ def compile(  # noqa: A001 - the word that every such library uses
         {},
         0,
         numerics,
+        dtype,
     )
     if store:
         _warn_of_misses(compiled, _store_name(store))
     return compiled
 
 
-def _resolved(model: str | Model, threads: int | None) -> tuple[Model, int | None]:
+def measured_deviation(
+    loaded: LoadedModel,
+    model: str | Model,
+    weights: Weights | str | Path | None = None,
+    seed: int = 0,
+) -> Deviation:
+    """What ``dtype`` costs a loaded model: its outputs next to those of the model as it was.
+
+    ``model``, ``weights`` and ``seed`` are what it was loaded with. Takes as long as numpy takes to
+    evaluate the model once; the inputs are drawn from the seed.
+    """
+    found, _, _ = _resolved(model, None, None)
+    return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
+
+
+def _resolved(
+    model: str | Model, threads: int | None, dtype: ModelDtype | None
+) -> tuple[Model, int | None, ModelDtype]:
+    """The model, and the settings that its file may say."""
     if isinstance(model, Model):
-        return model, threads
+        return model, threads, "f32" if dtype is None else dtype
     spec = resolve_model(model)
     found = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
-    return replace(found, name=spec.name), spec.tune.threads if threads is None else threads
+    tune = spec.tune
+    return (
+        replace(found, name=spec.name),
+        tune.threads if threads is None else threads,
+        (tune.dtype or "f32") if dtype is None else dtype,
+    )
 
 
 def _load(
@@ -458,8 +509,10 @@ def _load(
     weights: Weights | str | Path | None,
     seed: int,
     numerics: Numerics = "contract",
+    dtype: ModelDtype = "f32",
 ) -> LoadedModel:
     check_numerics(numerics)
+    check_dtype(dtype)
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
     opened = devices.open(device, allowed_threads() if threads is None else threads)
@@ -468,7 +521,7 @@ def _load(
     ) as stored:  # before the weights are read: what can not be opened costs no time
         outputs = model.build(model.weights(weights, seed))
         here, target = opened.fingerprint(numerics), opened.target
-        nodes = prepared(tuple(t.node for t in outputs), numerics, target)
+        nodes = prepared(tuple(t.node for t in outputs), numerics, target, dtype)
         plan = plan_launches(nodes, target, here, stored, numerics).plan
         engine = _engine(opened)
         chosen = {
@@ -477,7 +530,7 @@ def _load(
         }
         read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    return LoadedModel(model.name, arguments, plan, chosen, engine, read)
+    return LoadedModel(labelled(model.name, dtype), arguments, plan, chosen, engine, read, dtype)
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:

@@ -17,6 +17,7 @@ from typing import Literal
 __all__ = [
     "CodeFacts",
     "CompilerRow",
+    "Deviation",
     "DeviceRow",
     "DoctorReport",
     "ExplainReport",
@@ -86,7 +87,9 @@ class TuneReport:
     were none. ``others`` are this session's trials that no row counts: what was measured to decide
     on plans and variants, by status. ``voided`` are winners, as (kernel, actions, why), that were
     withdrawn in the end, since the model computed something else with them; ``mismatch`` says what
-    it still computes otherwise than its graph, empty where nothing.
+    it still computes otherwise than its graph, empty where nothing. ``dtype`` is what weights and
+    activations are stored in, ``deviation`` what that costs next to the model in f32, both
+    evaluated by numpy; None where it is f32 already, or was not measured.
     """
 
     model: str
@@ -111,6 +114,8 @@ class TuneReport:
     others: Mapping[str, int] = field(default_factory=dict)
     voided: tuple[tuple[str, str, str], ...] = ()
     mismatch: str = ""
+    dtype: str = "f32"
+    deviation: Deviation | None = None
 
     @property
     def gain(self) -> float | None:
@@ -127,6 +132,19 @@ class TuneReport:
             for status, count in counts.items():
                 total[str(status)] = total.get(str(status), 0) + count
         return total
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """How far a model in 16 bits is from the model as it was, on the inputs of one draw.
+
+    ``largest`` is max |narrow - f32| over max |f32|, ``rms`` the root mean square of the difference
+    over that of the f32 model; of several outputs the worst. Infinity (null in JSON) where the
+    narrow model is not finite and the other one is: f16 ends at 65504.
+    """
+
+    largest: float
+    rms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +167,9 @@ class LookupRow:
 class RunReport:
     """Latency of a loaded model with the stored winners, next to the default schedules; medians of
     interleaved runs.
+
+    ``constant_bytes`` are those of its weights. ``dtype`` and ``deviation`` are as in
+    ``TuneReport``, but the outputs are those of the loaded model.
     """
 
     model: str
@@ -159,6 +180,9 @@ class RunReport:
     default_ms: float
     repeats: int
     rows: tuple[LookupRow, ...] = ()
+    dtype: str = "f32"
+    constant_bytes: int = 0
+    deviation: Deviation | None = None
 
     @property
     def gain(self) -> float | None:

@@ -18,11 +18,13 @@ from typing import Any, Literal
 from tunegrad.config import (
     DEFAULT_BUDGET_S,
     DEFAULT_DEVICE,
+    ModelDtype,
     ModelSpec,
     Numerics,
     Searcher,
     TuneSettings,
     allowed_threads,
+    check_dtype,
     check_numerics,
     check_searcher,
     check_settings,
@@ -62,6 +64,7 @@ def tune(
     ray: str | None = None,
     ray_kind: str | None = None,
     warm_start: bool | None = None,
+    dtype: ModelDtype | None = None,
 ) -> TuneReport:
     """Tune a model: a model's name with the settings that are not its defaults, or resolved
     settings and nothing else.
@@ -69,9 +72,9 @@ def tune(
     Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
     order). The same call again goes on where this one stopped, and measures nothing once
     ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
-    ``target_ms``, ``max_trials`` and ``warm_start`` are as in ``TuneSettings``). ``ray`` is the
-    address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its machines that
-    measures, where there are several. Raises UserError in one line.
+    ``target_ms``, ``max_trials``, ``warm_start`` and ``dtype`` are as in ``TuneSettings``). ``ray``
+    is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its
+    machines that measures, where there are several. Raises UserError in one line.
     """
     settings = _settled(
         model,
@@ -88,6 +91,7 @@ def tune(
         ray=ray,
         ray_kind=ray_kind,
         warm_start=warm_start,
+        dtype=dtype,
     )
     return tune_models(settings, observers)[0]
 
@@ -119,7 +123,7 @@ def tune_models(
             else devices.open(settings.device, settings.threads)
         )
         works = [
-            workload_of_spec(spec, settings.seed, settings.numerics, here.target)
+            workload_of_spec(spec, settings.seed, settings.numerics, here.target, settings.dtype)
             for spec in settings.models
         ]
     return run_sessions(settings, works, observers, costs=costs)
@@ -140,6 +144,7 @@ def tune_callable(
     target_ms: float | None = None,
     max_trials: int | None = None,
     warm_start: bool = True,
+    dtype: ModelDtype = "f32",
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures
     are constants.
@@ -166,10 +171,11 @@ def tune_callable(
         target_ms=target_ms,
         max_trials=max_trials,
         warm_start=warm_start,
+        dtype=check_dtype(dtype),
     )
     check_settings(settings)
     target = devices.open(device, settings.threads).target
-    workload = workload_of_function(function, arrays, numerics, target)
+    workload = workload_of_function(function, arrays, numerics, target, dtype)
     spec = ModelSpec(workload.name, f"kernels:{workload.key}", source="a function")
     return run_session(replace(settings, model=spec), workload, observers)
 
@@ -181,6 +187,7 @@ def show(
     device: str | None = None,
     threads: int | None = None,
     numerics: Numerics | None = None,
+    dtype: ModelDtype | None = None,
 ) -> list[ShowRow]:
     """One row per distinct kernel: what it would run with, and where that comes from.
 
@@ -191,7 +198,9 @@ def show(
     """
     from tunegrad.tuning.show import show as rows
 
-    return rows(_settled(model, store=store, device=device, threads=threads, numerics=numerics))
+    return rows(
+        _settled(model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype)
+    )
 
 
 def explain(
@@ -207,6 +216,7 @@ def explain(
     threads: int | None = None,
     seed: int | None = None,
     numerics: Numerics | None = None,
+    dtype: ModelDtype | None = None,
 ) -> ExplainReport:
     """Where a model's time goes: per kernel its bounds, its time now, and what each action of its
     schedule bought.
@@ -224,7 +234,13 @@ def explain(
     if isinstance(model, TuneSettings) and place == model.store:
         place = None
     settings = _settled(
-        model, store=place, device=device, threads=threads, seed=seed, numerics=numerics
+        model,
+        store=place,
+        device=device,
+        threads=threads,
+        seed=seed,
+        numerics=numerics,
+        dtype=dtype,
     )
     with_store = bool(store) or (store is None and settings.store.is_file())
 

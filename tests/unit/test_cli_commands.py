@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,7 @@ from tunegrad.errors import DeviceError, StoreError
 from tunegrad.events import CandidateMeasured, Observer, SessionStarted, Warned
 from tunegrad.reports import (
     CompilerRow,
+    Deviation,
     DeviceRow,
     DoctorReport,
     IsolationRow,
@@ -46,6 +48,7 @@ ROW = TuneRow(
     "tile(a, 4)",
     "beam",
 )
+OFF = "f16: outputs differ from those in f32 by"
 UNTUNED = TuneRow("softmax", "k2", 1, 0.25, 0.5, None, None)
 
 
@@ -198,6 +201,18 @@ def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixtu
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
         "seeds from similar kernels (1 of 2 kernels) gave 76 % of what their search saved"
+    )
+
+
+def test_tune_says_what_16_bits_cost(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    tuner = Tuner(replace(report(), dtype="bf16", deviation=Deviation(0.0031, 0.00254)))
+    install("tunegrad.tune", tune=tuner)
+    assert run(["tune", "mlp", "--dtype", "bf16", "--store", "s.db"]) == 0
+    assert tuner.settings is not None
+    assert tuner.settings.dtype == "bf16"
+    assert (
+        "bf16: outputs differ from those in f32 by 3.10e-03 of the largest one, 2.54e-03 rms"
+        in capsys.readouterr().out.splitlines()
     )
 
 
@@ -431,7 +446,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     assert given == {
         "model": "mlp", "device": "cpu", "store": Path("t.db"), "on_miss": "nearest", "threads": 1,
         "weights": None,
-        "seed": 5, "numerics": "contract",
+        "seed": 5, "numerics": "contract", "dtype": "f32",
     }  # fmt: skip
     assert capsys.readouterr().out == (
         "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default "
@@ -443,6 +458,43 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
         "conv       4  hit\n"
         "pool       1  near   threads: 1 != 2\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (
+            Deviation(4e-3, 3e-3),
+            f"{OFF} 4.00e-03 of the largest one, 3.00e-03 rms; weights take 2.50 MB",
+        ),
+        (
+            Deviation(inf, inf),
+            "f16: outputs overflow that are finite in f32; bf16 has the range of f32",
+        ),
+    ],
+)
+def test_run_says_what_16_bits_cost(
+    install: Install, capsys: pytest.CaptureFixture[str], found: Deviation, line: str
+) -> None:
+    class Loaded:
+        def benchmark(self) -> RunReport:
+            return RunReport("mlp f16", "cpu", 1, "", 8.0, 8.0, 20, (), "f16", 2_500_000)
+
+    asked: list[tuple[object, ...]] = []
+
+    def load(_model: str, **options: object) -> Loaded:
+        assert options["dtype"] == "f16"
+        return Loaded()
+
+    def measured_deviation(_loaded: Loaded, *rest: object) -> Deviation:
+        asked.append(rest)
+        return found
+
+    install("tunegrad.inference", load=load, measured_deviation=measured_deviation)
+    words = ["run", "mlp", "--dtype", "f16", "--weights", "w.safetensors", "--seed", "3"]
+    assert run(words) == 0
+    assert capsys.readouterr().out.splitlines()[1] == line
+    assert asked == [("mlp", "w.safetensors", 3)]
 
 
 def test_show_prints_actions_and_where_they_came_from(

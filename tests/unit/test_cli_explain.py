@@ -119,7 +119,7 @@ def test_explain_passes_on_what_the_command_line_says(
 ) -> None:
     explainer = library(Explainer())
     words = "mlp --kernel conv3x3 --budget 2m --asm --dump forms --threads 1"
-    words += " --numerics strict --store t.db"
+    words += " --numerics strict --dtype f16 --store t.db"
     assert run(["explain", *words.split()]) == 0
     given = explainer.given
     assert (given["kernel"], given["budget_s"], given["asm"]) == ("conv3x3", "2m", True)
@@ -127,6 +127,7 @@ def test_explain_passes_on_what_the_command_line_says(
     settings = given["settings"]
     assert isinstance(settings, TuneSettings)
     assert (settings.threads, settings.numerics, settings.store) == (1, "strict", Path("t.db"))
+    assert settings.dtype == "f16"
     assert given["store"] == settings.store
 
 

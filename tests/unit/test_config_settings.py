@@ -185,6 +185,18 @@ def test_several_models_that_disagree_need_an_argument(tmp_path: Path) -> None:
     assert resolve_settings(files, threads=1, environ={}).threads == 1
 
 
+def test_dtype_is_settled_like_the_others(tmp_path: Path) -> None:
+    files = two_files(tmp_path, 'dtype = "bf16"', "")
+    assert resolve_settings(files, environ={}).dtype == "bf16"
+    assert resolve_settings(files, dtype="f32", environ={}).dtype == "f32"
+    assert resolve_settings("a:b", environ={}).dtype == "f32"
+    with pytest.raises(ConfigError, match=r"^dtype 'f8' is unknown; valid: f32, f16, bf16$"):
+        resolve_settings("a:b", dtype="f8", environ={})
+    wrong = two_files(tmp_path, 'dtype = "i32"', "")
+    with pytest.raises(ConfigError, match=r"a\.toml: tune\.dtype = 'i32'"):
+        resolve_settings(wrong, environ={})
+
+
 def test_several_models_have_no_one_target(tmp_path: Path) -> None:
     files = two_files(tmp_path, "", "")
     with pytest.raises(ConfigError, match="target_ms 3 is of one model, and 2 are: a, b"):

@@ -146,3 +146,31 @@ def test_numbers_beyond_the_dtype_are_infinities():
     assert (
         compare(np.array([65504.0], np.float16), "f16", Reference(np.array([65519.0]))).first == -1
     )
+
+
+@pytest.mark.parametrize(("within", "unit"), [("bf16", 2.0**-8), ("f16", 2.0**-11)])
+def test_what_is_rounded_on_the_way_may_be_a_neighbour(within: str, unit: float) -> None:
+    exact = np.ones(8)
+    near, far = (exact.copy() for _ in range(2))
+    near[3] += 2 * unit  # the other neighbour, where a sum was next to the middle of two numbers
+    far[3] += 16 * unit
+    assert compare(near.astype(np.float32), "f32", Reference(exact)).first == 3
+    assert compare(near.astype(np.float32), "f32", Reference(exact, within=within)).first == -1
+    assert compare(far.astype(np.float32), "f32", Reference(exact, within=within)).first == 3
+
+
+def test_what_is_stored_in_16_bits_has_half_a_spacing_and_not_two() -> None:
+    """A sum next to a middle, not rounded in the reference: both neighbours are right, no other."""
+    exact = np.full(4, 1 + 2.0**-8)
+    for bits, right in ((0x3F80, True), (0x3F81, True), (0x3F82, False), (0x3F7F, False)):
+        verdict = compare(np.full(4, bits, np.uint16), "bf16", Reference(exact, 64))
+        assert (verdict.first == -1) == right
+
+
+def test_next_to_the_end_of_f16_an_infinity_and_the_largest_number_are_right() -> None:
+    exact = np.array([65520.0 * (1 - 2.0**-23), 65520.0 * (1 + 2.0**-23), 70000.0, 1.0])
+    for first, second in ((65504, 65504), (np.inf, np.inf), (65504, np.inf)):
+        got = np.array([first, second, np.inf, 1], np.float16)
+        assert compare(got, "f16", Reference(exact, 64)).first == -1
+        got[2] = 65504
+        assert compare(got, "f16", Reference(exact, 64)).first == 2

@@ -7,10 +7,13 @@ import pytest
 from kernel_corpus import corpus_kernel
 
 from tunegrad.frontend import Tensor
-from tunegrad.ir.exact import Drawn, Rounded, roundings
+from tunegrad.ir.dtypes import BF16, F32
+from tunegrad.ir.exact import Drawn, Rounded, rounded_within, roundings
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.reference import unrounded
 
 
 def x(*shape: int, dtype: str = "f32") -> Tensor:
@@ -96,3 +99,26 @@ def test_exact_results_are_the_same_in_single_precision_and_any_order(name):
     wide, narrow = interpret(k, arrays, as_float64=True), interpret(k, arrays)
     for p in k.outputs:
         np.testing.assert_array_equal(wide[p.name], narrow[p.name])
+
+
+def test_roundings_to_16_bits_on_the_way_are_known_and_those_of_stores_and_loads_are_not() -> None:
+    a, w = x(4, 8), Tensor.input("w", (8, 4), "bf16")
+
+    def within(made: Tensor) -> str:
+        (launch,) = schedule((made.node,)).launches
+        return rounded_within(launch.kernel)
+
+    assert within((a @ w.cast("f32")).cast("bf16")) == ""
+    assert within(a.cast("bf16") @ w) == ""
+    assert within((a * 3.0).exp().cast("bf16").cast("f32") * 2.0) == "bf16"
+    assert within((a * 3.0).cast("f16").cast("f32") + 1.0) == "f16"
+
+
+def test_a_reference_has_what_is_stored_in_16_bits_before_it_is_rounded() -> None:
+    kernel = kernel_of((x(4, 8) * 3.0).exp().cast("bf16"))
+    bare = unrounded(kernel)
+    assert [p.dtype for p in (*kernel.outputs, *bare.outputs)] == [BF16, F32]
+    values = np.random.default_rng(0).standard_normal(32).astype(np.float32)
+    (wide,) = interpret(bare, {"p1": values}, as_float64=True).values()
+    assert np.array_equal(wide, np.exp(3.0 * values.astype(np.float64)))
+    assert unrounded(bare) is bare

@@ -13,11 +13,14 @@ from kernel_corpus import NAMES, corpus_kernel
 from benchmarks.hand_schedules import AVX512, FULL, SMALL, gemm
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import F32
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import BF16, F32
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import as_index, var
 from tunegrad.ir.program import Alloc, Buffer, For, Number, Program, Store, VType
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
+from tunegrad.render.llvm_ops import literal
 
 F = VType(F32)
 OUT = (Buffer("y", F32, 64, "out"),)
@@ -114,3 +117,20 @@ def test_llvm_refuses_a_variable_that_no_loop_makes():
 def test_llvm_text_size_follows_the_program(entry):
     program = Space(entry.kernel, entry.target).lower(entry.schedule)
     assert len(render_llvm(program)) < 400 * len(program.text.splitlines())
+
+
+@pytest.mark.parametrize(("value", "bits"), [(0.0, 0), (1.0, 0x3F80), (-2.5, 0xC020)])
+def test_a_number_in_bf16_is_its_bits(value: float, bits: int) -> None:
+    assert literal(value, VType(BF16)) == str(bits)
+    assert literal(value, VType(BF16, 8)) == f"splat (i16 {bits})"
+
+
+def test_a_stage_of_bf16_is_padded_with_zeros_of_bf16() -> None:
+    """The zero was a float's: LLVM refused every schedule that pads such a copy."""
+    a, b = Tensor.input("a", (8, 20), "bf16"), Tensor.input("b", (20, 24), "bf16")
+    (launch,) = schedule(((a.cast("f32") @ b.cast("f32")).node,)).launches
+    text = (
+        "tile(axis=b, size=16) reorder(order=(b0, a, ra, b1)) vectorize(axis=b1) "
+        "stage(param=p2, at=b0, layout=(ra, b1))"
+    )
+    assert compile_llvm(rendered(launch.kernel, text), AVX512)

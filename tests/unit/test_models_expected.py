@@ -7,10 +7,14 @@ import pytest
 
 from tunegrad.errors import WrongResult
 from tunegrad.frontend import Tensor
+from tunegrad.frontend.rewrite import substitute
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32
 from tunegrad.ir.evaluate import evaluate
-from tunegrad.ir.graph import Node, topological
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.graph import Node, graph_input, topological
 from tunegrad.ir.graph_reference import flat, graph_in_float64, unflat
+from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.pairs import pair_dots
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated
 from tunegrad.tuning.models.inputs import SETS, drawn
@@ -59,6 +63,53 @@ def test_casts_to_sixteen_bits_stay_roundings() -> None:
     (got,) = evaluate((wide,), {"x": values.astype(np.float64)})
     assert wide.dtype == F64
     assert np.array_equal(got.astype(np.float32).view(np.uint32) & 0xFFFF, np.zeros(64, np.uint32))
+
+
+def test_without_roundings_casts_to_sixteen_bits_do_nothing() -> None:
+    x = Tensor.input("x", (64,))
+    made = ((x * 3.0).cast("bf16").cast("f32").node,)
+    values = RNG.standard_normal(64)
+    (got,) = evaluate(graph_in_float64(made, rounded=False), {"x": values})
+    assert np.array_equal(got, values * 3.0)
+
+
+def test_sums_of_pairs_are_two_sums_in_float64() -> None:
+    a, b = Tensor.input("a", (8, 7), "bf16"), Tensor.constant(W[0, 0, :, :].repeat(7, 0)[:7], BF16)
+    paired = fold_constants(pair_dots(((a @ b).cast("f32").node,)))
+    assert any(n.dtype.is_pair for n in topological(paired))
+    (wide,) = graph_in_float64(paired)
+    assert not any(n.dtype.is_pair for n in topological((wide,)))
+    bits = drawn([Argument("a", (8, 7), BF16)], 0)["a"]
+    values = to_compute(bits, BF16).astype(np.float64)
+    (plain,) = graph_in_float64(((a @ b).cast("f32").node,))
+    (got,), (want,) = evaluate((wide,), {"a": values}), evaluate((plain,), {"a": values})
+    assert np.array_equal(got, want)
+
+
+def rounded_layers() -> tuple[Node, ...]:
+    """Two products; what is between them is rounded to bf16."""
+    x = Tensor.input("x", (4, 64))
+    first, second = (RNG.standard_normal((64, 64), dtype=np.float32) / 8 for _ in range(2))
+    hidden = (x @ Tensor.constant(first)).cast("bf16").cast("f32")
+    return ((hidden @ Tensor.constant(second)).node,)
+
+
+def test_where_a_graph_rounds_the_other_neighbour_is_right_and_a_wrong_sum_is_not() -> None:
+    graph = rounded_layers()
+    hidden = next(n for n in topological(graph) if n.dtype == BF16)
+    (expected,) = evaluated(*flat(graph), (Argument("x", (4, 64), F32),), 0) or ()
+    x = drawn([Argument("x", (4, 64), F32)], 0)["x"]
+    (bits,) = evaluate((hidden,), {"x": x})
+    for place, steps, right in (
+        (np.s_[:], 0, True),
+        (np.s_[2, 5], 1, True),
+        (np.s_[2, :], 8, False),
+    ):
+        other = bits.copy()
+        other[place] += steps
+        stored = substitute(graph, {hidden: graph_input("h", (4, 64), BF16)})
+        (got,) = evaluate(stored, {"h": other, "x": x})
+        assert (expected.fault(got.reshape(-1).astype(np.float64)) == "") == right
 
 
 @pytest.mark.parametrize("number", range(SETS))
@@ -133,8 +184,6 @@ def test_bytes_that_are_no_outputs_are_wrong() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I32, BOOL])
 def test_the_second_set_of_inputs_has_zeros_and_several_magnitudes(dtype) -> None:
-    from tunegrad.ir.numeric import to_compute
-
     first, second = (drawn([Argument("x", (4096,), dtype)], i)["x"] for i in range(SETS))
     assert first.dtype == second.dtype == dtype.numpy
     values = to_compute(second, dtype)

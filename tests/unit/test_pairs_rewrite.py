@@ -160,3 +160,33 @@ def test_pairs_compute_what_the_products_do(case):
     assert dots(case.output) == 1
     (want,), (got,) = evaluate(before, case.values), evaluate(after, case.values)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_sum_gives_is_stored_before_its_pairs_are_made():
+    """Else the kernel of the first product would have two sums, of even and of odd columns."""
+    weights = [
+        Tensor.constant(bf16_bits(np.full(shape, 0.5)), "bf16") for shape in ((6, 8), (8, 4))
+    ]
+    made = kernels((A @ weights[0]).relu() @ weights[1])
+    assert [k.name for k in made] == [
+        "elementwise pair 8x3",
+        "matmul 8x8x6 bf16-dot +relu",
+        "elementwise pair 8x4",
+        "matmul 8x4x8 bf16-dot",
+    ]
+
+
+def test_an_f32_input_is_paired_with_a_bf16_tensor_where_it_may_be_rounded():
+    x = Tensor.input("x", (8, 6))
+    product = (x @ B.cast("f32")).node
+    assert pair_dots((product,)) == (product,)
+    (paired,) = pair_dots((product,), inputs=True)
+    texts = [launch.kernel.text for launch in schedule((paired,)).launches]
+    assert "pair(f32(bf16(p1[a, 2*b])), f32(bf16(p1[a, 2*b+1])))" in texts[0]
+    assert "dot2(" in texts[-1]
+
+
+def test_two_f32_inputs_are_never_rounded():
+    x, y = Tensor.input("x", (8, 6)), Tensor.input("y", (6, 16))
+    product = ((x @ y).node,)
+    assert pair_dots(product, inputs=True) == product

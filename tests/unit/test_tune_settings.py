@@ -26,7 +26,13 @@ def settings(tmp_path: Path) -> TuneSettings:
 @pytest.mark.parametrize("call", [tune, show, explain])
 @pytest.mark.parametrize(
     "given",
-    [{"device": "cpu"}, {"threads": 2}, {"numerics": "contract"}, {"store": "elsewhere.db"}],
+    [
+        {"device": "cpu"},
+        {"threads": 2},
+        {"numerics": "contract"},
+        {"dtype": "bf16"},
+        {"store": "elsewhere.db"},
+    ],
 )
 def test_a_setting_beside_resolved_settings_is_refused(
     settings: TuneSettings, call: Callable[..., Any], given: dict[str, Any]
@@ -78,6 +84,7 @@ def test_explain_takes_the_store_of_its_settings_by_name(settings: TuneSettings)
         {"seed": -1},
         {"searcher": "bem"},
         {"numerics": "loose"},
+        {"dtype": "f8"},
         {"patience": -1},
         {"max_trials": 0},
     ],

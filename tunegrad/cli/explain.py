@@ -10,6 +10,7 @@ import click
 
 from tunegrad.cli.options import (
     device_option,
+    dtype_option,
     example,
     json_option,
     model_argument,
@@ -54,6 +55,7 @@ __all__ = ["explain"]
 @store_option
 @seed_option
 @numerics_option
+@dtype_option
 @json_option
 def explain(
     model: str,
@@ -66,6 +68,7 @@ def explain(
     store: str | None,
     seed: int | None,
     numerics: str,
+    dtype: str | None,
     as_json: bool,
 ) -> None:
     """Explain MODEL's kernels: their limits, their time now, what each action bought.
@@ -86,6 +89,7 @@ def explain(
         seed=seed,
         json=as_json,
         numerics=numerics,
+        dtype=dtype,
     )
     from tunegrad.tune import explain as explain_model
 

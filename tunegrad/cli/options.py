@@ -6,6 +6,7 @@ import click
 
 __all__ = [
     "device_option",
+    "dtype_option",
     "example",
     "json_option",
     "model_argument",
@@ -44,6 +45,12 @@ numerics_option = click.option(
     help="strict; contract, which allows Winograd convolutions, within the stated tolerance; "
     "or bf16-dot, which also "
     "sums products of bf16 tensors in pairs.  [default: contract]",
+)
+dtype_option = click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="What weights and activations are stored in: f16 or bf16; sums, norms and softmax stay in "
+    "f32, inputs and outputs as they are.  [default: f32, the model as it is]",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import click
 
 from tunegrad.cli.options import (
     device_option,
+    dtype_option,
     example,
     json_option,
     model_argument,
@@ -40,6 +42,7 @@ __all__ = ["run"]
 )
 @seed_option
 @numerics_option
+@dtype_option
 @json_option
 def run(
     model: str,
@@ -50,12 +53,14 @@ def run(
     weights: str | None,
     seed: int | None,
     numerics: str,
+    dtype: str | None,
     as_json: bool,
 ) -> None:
     """Measure MODEL's latency: stored winners, then default schedules.
 
     Never searches, never writes to the store. The table says, for each kernel, whether the store
     had a winner for it, and which field of the machine's fingerprint differed where it had not.
+    With --dtype it also says how far the outputs are from those of the model in f32.
     """
     from tunegrad.cli.tables import run_text
     from tunegrad.config import resolve_settings
@@ -68,6 +73,7 @@ def run(
         seed=seed,
         json=as_json,
         numerics=numerics,
+        dtype=dtype,
     )
     from tunegrad.inference import load
 
@@ -82,6 +88,12 @@ def run(
         weights=weights,
         seed=settings.seed,
         numerics=settings.numerics,
+        dtype=settings.dtype,
     )
     report = loaded.benchmark()
+    if settings.dtype != "f32":
+        from tunegrad.inference import measured_deviation
+
+        found = measured_deviation(loaded, model, weights, settings.seed)
+        report = replace(report, deviation=found)
     emit(report, run_text(report), as_json=as_json)

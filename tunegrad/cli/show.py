@@ -8,6 +8,7 @@ import click
 
 from tunegrad.cli.options import (
     device_option,
+    dtype_option,
     example,
     json_option,
     model_argument,
@@ -26,6 +27,7 @@ __all__ = ["show"]
 @threads_option
 @store_option
 @numerics_option
+@dtype_option
 @json_option
 def show(
     model: str,
@@ -33,6 +35,7 @@ def show(
     threads: int | None,
     store: str | None,
     numerics: str,
+    dtype: str | None,
     as_json: bool,
 ) -> None:
     """Show MODEL's kernels, their actions, and where each came from."""
@@ -40,7 +43,13 @@ def show(
     from tunegrad.config import resolve_settings
 
     settings = resolve_settings(
-        model, device=device, threads=threads, store=store, json=as_json, numerics=numerics
+        model,
+        device=device,
+        threads=threads,
+        store=store,
+        json=as_json,
+        numerics=numerics,
+        dtype=dtype,
     )
     from tunegrad.tune import show as show_model
 

@@ -13,6 +13,7 @@ import click
 from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.options import (
     device_option,
+    dtype_option,
     example,
     json_option,
     model_argument,
@@ -75,6 +76,7 @@ def space() -> None:
 @threads_option
 @seed_option
 @numerics_option
+@dtype_option
 @json_option
 @click.pass_context
 def record(
@@ -90,6 +92,7 @@ def record(
     threads: int | None,
     seed: int | None,
     numerics: str,
+    dtype: str | None,
     as_json: bool,
 ) -> None:
     """Verify and time every schedule of a part of a kernel's space, and keep what came of each.
@@ -102,7 +105,9 @@ def record(
     from tunegrad.config import parse_budget, resolve_settings
     from tunegrad.recording import Read
 
-    settings = resolve_settings(model, device=device, threads=threads, seed=seed, numerics=numerics)
+    settings = resolve_settings(
+        model, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
+    )
     end_s = time.monotonic() + parse_budget(budget) if budget is not None else float("inf")
 
     def go_on(done: int, total: int) -> bool:

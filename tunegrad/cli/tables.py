@@ -4,11 +4,12 @@ would be too much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunegrad.reports import DoctorReport, RunReport, ShowRow, TuneReport
+from tunegrad.reports import Deviation, DoctorReport, RunReport, ShowRow, TuneReport
 
 if TYPE_CHECKING:
     from tunegrad.db import Problem, Stats
@@ -132,6 +133,7 @@ def _model_text(report: TuneReport) -> str:
             "",
             model,
             search,
+            *_deviation(report.dtype, report.deviation),
             *_pace(report),
             *_outputs(report),
         ]
@@ -198,7 +200,20 @@ def run_text(report: RunReport) -> str:
         f"{ms(report.default_ms)} ms with the default schedules, gain {_gain(report.gain)} "
         f"(medians of {report.repeats})"
     )
-    return "\n".join([latency, "", table(header, rows, left=("kernel", "store", "why not a hit"))])
+    off = _deviation(report.dtype, report.deviation, report.constant_bytes)
+    kernels = table(header, rows, left=("kernel", "store", "why not a hit"))
+    return "\n".join([latency, *off, "", kernels])
+
+
+def _deviation(dtype: str, found: Deviation | None, constant_bytes: int = 0) -> list[str]:
+    """What 16 bits cost a model, if it has them."""
+    if found is None:
+        return []
+    if math.isinf(found.largest):
+        return [f"{dtype}: outputs overflow that are finite in f32; bf16 has the range of f32"]
+    weights = f"; weights take {constant_bytes / 1e6:.2f} MB" if constant_bytes else ""
+    off = f"{found.largest:.2e} of the largest one, {found.rms:.2e} rms"
+    return [f"{dtype}: outputs differ from those in f32 by {off}{weights}"]
 
 
 def show_text(rows: Sequence[ShowRow]) -> str:

@@ -12,6 +12,7 @@ import click
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH
 from tunegrad.cli.options import (
     device_option,
+    dtype_option,
     example,
     json_option,
     models_argument,
@@ -71,6 +72,7 @@ __all__ = ["tune"]
 @store_option
 @seed_option
 @numerics_option
+@dtype_option
 @click.option(
     "--ray",
     metavar="ADDRESS",
@@ -101,6 +103,7 @@ def tune(
     store: str | None,
     seed: int | None,
     numerics: str,
+    dtype: str | None,
     ray: str | None,
     ray_kind: str | None,
     as_json: bool,
@@ -120,7 +123,8 @@ def tune(
     the same command again to go on; nothing that was measured is measured twice.
 
     In the end the outputs of the tuned model are compared with an independent evaluation. Winners
-    that spoil them are withdrawn from the store, the table says which, and the exit code is 3.
+    that spoil them are withdrawn from the store, the table says which, and the exit code is 3. With
+    --dtype the table says how far they are from those of the model in f32.
     """
     from tunegrad.cli.tables import tune_text
     from tunegrad.config import resolve_settings
@@ -137,6 +141,7 @@ def tune(
         json=as_json,
         log=log,
         numerics=numerics,
+        dtype=dtype,
         patience=patience,
         target_ms=target_ms,
         max_trials=max_trials,

@@ -32,11 +32,11 @@ from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.contraction import one_blas_thread
-from tunegrad.ir.exact import Rounded, roundings
+from tunegrad.ir.exact import Rounded, rounded_within, roundings
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
-from tunegrad.ir.reference import in_float64
+from tunegrad.ir.reference import in_float64, unrounded
 from tunegrad.opts import Schedule, Space
 
 __all__ = [
@@ -136,13 +136,14 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
     takes long.
 
     The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes
-    part. Where that takes long and the unscheduled kernel, compiled, does not, its results are
-    taken, and the interpreter checks a sample of them: where they differ the reference has a fault,
-    and no candidate is right.
+    part; what is stored in 16 bits is not rounded to them. Where that takes long and the
+    unscheduled kernel, compiled, does not, its results are taken, and the interpreter checks a
+    sample of them: where they differ the reference has a fault, and no candidate is right.
     """
     one_blas_thread()
-    kernel = payload.kernel
-    rounded = roundings(kernel, drawn_values(kernel, arrays))
+    rounded = roundings(payload.kernel, drawn_values(payload.kernel, arrays))
+    within = rounded_within(payload.kernel)
+    kernel = unrounded(payload.kernel)
     if interpret_steps(kernel) <= INTERPRETED_STEPS:
         found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
     elif work(kernel) <= SAMPLED_WORK:
@@ -154,7 +155,7 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
         found = {
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }
-    return {name: judgeable(r) for name, r in found.items()}
+    return {name: judgeable(replace(r, within=within)) for name, r in found.items()}
 
 
 def _whole(

@@ -163,6 +163,7 @@ class Reference:
 
     The tolerance follows from ``terms``, the fold steps behind one element that round, and from
     ``roundings``, those of the result itself: 0 where it is exact, None where terms may cancel.
+    ``within`` names the 16-bit type that values are rounded to on the way, if any.
     ``fault``: why nothing can be compared with it, in words; no candidate is right then.
     """
 
@@ -170,6 +171,7 @@ class Reference:
     terms: int = 1
     indices: npt.NDArray[np.int64] | None = None
     roundings: int | None = None
+    within: str = ""
     fault: str = ""
 
     @property

@@ -18,10 +18,10 @@ from math import inf, isfinite, prod, sqrt
 from .dtypes import DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from .index import Var
-from .kernel import Kernel, Reduce, Store
+from .kernel import Kernel, Reduce, Stage, Store
 from .remembered import remembered
 
-__all__ = ["Drawn", "Rounded", "fold_steps", "roundings"]
+__all__ = ["Drawn", "Rounded", "fold_steps", "rounded_within", "roundings"]
 
 _DIGITS = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 _DEVIATIONS = 12.0
@@ -275,3 +275,39 @@ def _arithmetic(op: Op, args: list[_Known]) -> _Known | None:
     if op is Op.DOT2:
         return _Known(2 * product.size, product.unit)
     return None
+
+
+@remembered(64)
+def rounded_within(k: Kernel) -> str:
+    """The coarsest 16-bit type that computed values are rounded to inside a kernel; "" for none.
+
+    Where a result is stored does not count, nor does what is loaded and rounded at once: that has
+    one right value, and a computed one next to the middle of two numbers may become either.
+    """
+    found = {name for s in k.stages for name in _casts(_before_store(s))}
+    return next((name for name in ("bf16", "f16") if name in found), "")
+
+
+def _before_store(s: Stage) -> Expr:
+    """A stage's expression, less the rounding to the type in which it is stored."""
+    x = s.expr
+    return x.x if isinstance(s, Store) and isinstance(x, Cast) and x.dtype.bits == 16 else x
+
+
+def _casts(x: Expr) -> set[str]:
+    """The 16-bit types that computed parts of an expression are cast to."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    stack = [x]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Cast):
+            if node.dtype.bits == 16 and not isinstance(node.x, Load):
+                found.add(node.dtype.name)
+            stack.append(node.x)
+        elif isinstance(node, Apply):
+            stack.extend(node.args)
+    return found

@@ -83,7 +83,7 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         if n in wanted and n.op in MOVEMENT | {GraphOp.CONTIGUOUS}:
             wanted.add(n.srcs[0])
             shown.update(n.srcs if n in shown else ())
-        elif n in wanted and n not in shown and _widens(n):
+        elif n in wanted and n not in shown and g.widens(n):
             wanted.add(n.srcs[0])
         elif n in wanted and n.srcs and holds[n]:
             needed.add(n)
@@ -95,13 +95,6 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         else:
             new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
     return tuple(new[o] for o in outputs)
-
-
-def _widens(n: Node) -> bool:
-    """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
-    if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
-        return False
-    return n.srcs[0].dtype.bits == 16 < n.dtype.bits
 
 
 def _evaluated(n: Node) -> Node:

@@ -47,12 +47,14 @@ __all__ = [
     "full",
     "graph_input",
     "iota",
+    "narrows",
     "pad",
     "permute",
     "reduce",
     "reshape",
     "shrink",
     "topological",
+    "widens",
     "window",
 ]
 
@@ -237,6 +239,20 @@ def _map_dtype(op: Op, dtype: DType) -> DType:
 def cast(x: Node, dtype: DType) -> Node:
     """``x`` converted to ``dtype``."""
     return x if x.dtype == dtype else Node(GraphOp.CAST, (x,), dtype, x.shape, dtype)
+
+
+def widens(n: Node) -> bool:
+    """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
+    if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
+        return False
+    return n.srcs[0].dtype.bits == 16 < n.dtype.bits
+
+
+def narrows(n: Node) -> bool:
+    """Whether a node casts wider floats to 16 bits: it rounds, and is half the bytes."""
+    if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
+        return False
+    return n.dtype.bits == 16 < n.srcs[0].dtype.bits
 
 
 def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:

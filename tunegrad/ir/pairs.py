@@ -6,11 +6,11 @@
     b2[k', n] = pair(b[2k', n], b[2k'+1, n])
     sum over k': dot2(a2[m, k'], b2[k', n])     an odd k is padded with a zero
 
-Both operands are bf16 before any movement, the sum is in f32, and one of its axes is a whole
-dimension of both: the channels of a convolution, the inner extent of a matrix product. Pairs lie in
-one word, so that everything else sees a product of 32-bit elements. An operand that every product
-reads but once is paired only where that costs nothing, as of a constant. Other sums stay as they
-are.
+Both operands are bf16 before any movement (or one is an f32 input that may be rounded, in a model
+that is asked to be bf16), the sum is in f32, and one of its axes is a whole dimension of both: the
+channels of a convolution, the inner extent of a matrix product. Pairs lie in one word, so that
+everything else sees a product of 32-bit elements. An operand that every product reads but once is
+paired only where that costs nothing, as of a constant. Other sums stay as they are.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from .graph import MOVEMENT, GraphOp, Node, topological
 __all__ = ["pair_dots"]
 
 
-def pair_dots(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def pair_dots(outputs: tuple[Node, ...], *, inputs: bool = False) -> tuple[Node, ...]:
     """The same outputs with products of bf16 tensors summed in pairs; a graph without any keeps its
     nodes.
+
+    ``inputs``: one factor may be an f32 input, which is rounded where its pairs are made.
     """
     new: dict[Node, Node] = {}
     fixed: dict[Node, bool] = {}
     for n in topological(outputs):
         srcs = tuple(new[s] for s in n.srcs)
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
-        new[n] = _paired_sum(made, fixed) or made
+        new[n] = _paired_sum(made, fixed, inputs) or made
     return tuple(new[o] for o in outputs)
 
 
-def _paired_sum(n: Node, fixed: dict[Node, bool]) -> Node | None:
+def _paired_sum(n: Node, fixed: dict[Node, bool], inputs: bool) -> Node | None:
     """The sum ``n`` in pairs, or None where it is none of bf16 products."""
     if (
         n.op is not GraphOp.REDUCE
@@ -51,10 +53,11 @@ def _paired_sum(n: Node, fixed: dict[Node, bool]) -> Node | None:
         return None
     op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
     product = n.srcs[0]
-    chains = [_chain(x) for x in product.srcs]
-    if op is not Op.ADD or any(c is None for c in chains):
+    operands = [c for c in map(_chain, product.srcs) if c is not None]
+    wide = [base for base, _ in operands if base.dtype != BF16]
+    if op is not Op.ADD or len(operands) < 2 or len(wide) > inputs:
         return None
-    operands = [c for c in chains if c is not None]
+    operands = [(g.cast(base, BF16), moves) for base, moves in operands]
     if any(base.size >= product.size and not _known(base, fixed) for base, _ in operands):
         return None
     for axis in sorted(axes, key=lambda a: -product.shape[a]):
@@ -77,7 +80,9 @@ def _known(n: Node, fixed: dict[Node, bool]) -> bool:
 
 
 def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """The bf16 tensor that ``x`` is, widened and moved; and the movements, the last one last."""
+    """The bf16 tensor (or f32 input) that ``x`` is, widened and moved; and the movements, the last
+    one last.
+    """
     moves: list[Node] = []
     while x.op in MOVEMENT or x.op is GraphOp.CAST:
         if x.op is GraphOp.CAST:
@@ -86,7 +91,8 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
             return None
         moves.append(x)
         x = x.srcs[0]
-    return None
+    is_input = x.op is GraphOp.INPUT and x.dtype == F32
+    return (x, tuple(reversed(moves))) if is_input else None
 
 
 def _dimension(base: Node, moves: tuple[Node, ...], axis: int) -> int | None:
@@ -136,7 +142,13 @@ def _product(extents: tuple[int, ...]) -> int:
 
 
 def _paired(base: Node, d: int) -> Node:
-    """``base`` with neighbours along ``d`` in one word, in memory."""
+    """``base`` with neighbours along ``d`` in one word, in memory.
+
+    What sums are behind it is stored before: two sums in one kernel, of even and of odd neighbours,
+    would be no product of matrices any more.
+    """
+    if any(n.op is GraphOp.REDUCE for n in topological((base,))):
+        base = g.contiguous(base)
     odd = base.shape[d] % 2
     even = g.pad(base, tuple((0, odd if i == d else 0) for i in range(len(base.shape))))
     shape = even.shape

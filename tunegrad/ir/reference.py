@@ -17,9 +17,28 @@ from dataclasses import replace
 
 from .dtypes import F32, F64, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
-from .kernel import Kernel, Reduce, Stage
+from .kernel import Kernel, Reduce, Stage, Store
 
-__all__ = ["in_float64"]
+__all__ = ["in_float64", "unrounded"]
+
+
+def unrounded(k: Kernel) -> Kernel:
+    """``k`` with what it stores in 16 bits as it is before it is rounded to them, in f32.
+
+    store p0[a, b] = bf16(v0)  -->  store p0[a, b] = v0         with p0 in f32
+    """
+    stages = tuple(_bare(s) for s in k.stages)
+    pairs = zip(stages, k.stages, strict=True)
+    bare = {s.param for s, before in pairs if s is not before and isinstance(s, Store)}
+    params = tuple(replace(p, dtype=F32) if p.name in bare else p for p in k.params)
+    return replace(k, params=params, stages=stages) if bare else k
+
+
+def _bare(s: Stage) -> Stage:
+    if isinstance(s, Reduce) or not isinstance(s.expr, Cast):
+        return s
+    x = s.expr
+    return replace(s, expr=x.x) if x.dtype.bits == 16 and x.x.dtype == F32 else s
 
 
 def in_float64(k: Kernel) -> Kernel:

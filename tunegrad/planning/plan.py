@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from tunegrad.config import Numerics
+from tunegrad.config import ModelDtype, Numerics
 from tunegrad.db import Store
+from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import (
@@ -40,6 +41,7 @@ from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.planning.narrow import narrowed
 from tunegrad.planning.variants import expected, pick_variants
 from tunegrad.trial import Fingerprint
 
@@ -79,13 +81,21 @@ class Planned:
     images: Images = LAST
 
 
-def prepared(outputs: tuple[Node, ...], numerics: Numerics, target: Target) -> tuple[Node, ...]:
-    """A graph as it is planned: constants folded, and bf16 products in pairs.
+def prepared(
+    outputs: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype = "f32"
+) -> tuple[Node, ...]:
+    """A graph as it is planned: constants folded, in ``dtype``, and bf16 products in pairs.
 
-    Pairs are made where the numerics allow them and the target multiplies them in one instruction.
+    Constants are folded before they are narrowed, so that a product of them is rounded once. Pairs
+    are made where the numerics allow them and the target multiplies them in one instruction; of a
+    model that is asked to be bf16, inputs are paired too.
+
+    Raises WeightsError for a constant that does not fit ``dtype``.
     """
     paired = numerics == "bf16-dot" and target.bf16_dot
-    return fold_constants(pair_dots(outputs) if paired else outputs)
+    if dtype != "f32":
+        outputs = narrowed(fold_constants(outputs), dtype_of(dtype))
+    return fold_constants(pair_dots(outputs, inputs=dtype == "bf16") if paired else outputs)
 
 
 def plan_launches(

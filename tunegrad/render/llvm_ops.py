@@ -6,9 +6,12 @@ import struct
 from abc import abstractmethod
 from math import isinf, isnan, nan
 
+import numpy as np
+
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import BOOL, F32, I32, I64, DType
+from tunegrad.ir.dtypes import BF16, BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.numeric import to_memory
 from tunegrad.ir.program import Compute, Convert, Fold, VType
 
 from .llvm_shuffle import shuffle_mask
@@ -55,6 +58,8 @@ def _literal(value: float | int | bool, dtype: DType) -> str:
     v = float(value)
     if dtype == F32 and not isnan(v) and not isinf(v):
         v = struct.unpack("f", struct.pack("f", v))[0] if abs(v) < 3.5e38 else v
+    if dtype == BF16:  # an i16 in LLVM IR
+        return str(int(to_memory(np.asarray(v), BF16)))
     if dtype.name == "f16":
         return f"0xH{struct.unpack('H', struct.pack('e', v))[0]:04X}"
     return f"0x{struct.unpack('Q', struct.pack('d', v))[0]:016X}"

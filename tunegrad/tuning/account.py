@@ -147,6 +147,8 @@ def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
         record["in_flight"] = settings.in_flight
     if settings.warm_start:
         record["warm_start"] = True
+    if settings.dtype != "f32":
+        record["dtype"] = settings.dtype
     if settings.others:
         record["others"] = [
             [m.name, m.builder, m.batch, [list(a) for a in m.args]] for m in settings.others

@@ -74,7 +74,9 @@ def explain(
     begun_s = time.monotonic()
     device = devices.open(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    direct = workload_of_spec(settings.model, settings.seed, settings.numerics, target)
+    direct = workload_of_spec(
+        settings.model, settings.seed, settings.numerics, target, settings.dtype
+    )
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
         direct = cut_as_stored(direct, here, store)

@@ -239,7 +239,9 @@ def record_file(
     none of ours.
     """
     device = devices.open(settings.device, settings.threads)
-    workload = workload_of_spec(settings.model, settings.seed, settings.numerics, device.target)
+    workload = workload_of_spec(
+        settings.model, settings.seed, settings.numerics, device.target, settings.dtype
+    )
     found = find_kernel(workload, kernel, settings.numerics)
     chosen = settle_vary(Space(found, device.target), vary_of(vary), most)
     known = read_recording(out).recording if out.exists() else None

@@ -8,7 +8,7 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.reports import TuneReport, TuneRow
+from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
@@ -49,10 +49,11 @@ def report_of(
     session: str,
     finish: Finish,
     whole: Whole | None,
+    deviation: Deviation | None = None,
 ) -> TuneReport:
     """The report of one model: a row per kernel, the heaviest first. Uses are those of this model.
 
-    ``whole`` is the whole model where it was measured.
+    ``whole`` is the whole model where it was measured, ``deviation`` what 16 bits cost it.
     """
     uses = {u.key: u.uses for u in workload.kernels}
     facts = [_facts(s, store.winner(s.task.key, here, s.space.version), whole) for s in searches]
@@ -98,6 +99,8 @@ def report_of(
         tuned_ms=_ms(whole.tuned_s) if whole and whole.tuned_s else None,
         voided=whole.sound.voided if whole else (),
         mismatch=whole.sound.mismatch if whole else "",
+        dtype=settings.dtype,
+        deviation=deviation,
         interrupted=finish.interrupted,
         seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,

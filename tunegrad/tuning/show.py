@@ -26,7 +26,9 @@ def show(settings: TuneSettings) -> list[ShowRow]:
     """
     device = devices.open(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    workload = workload_of_spec(settings.model, settings.seed, settings.numerics, target)
+    workload = workload_of_spec(
+        settings.model, settings.seed, settings.numerics, target, settings.dtype
+    )
     with open_store(settings.store) as store:
         workload = cut_as_stored(workload, here, store)
         picks = picked(workload.plan, target, here, store, settings.numerics)

@@ -21,7 +21,7 @@ from tunegrad.config import TuneSettings
 from tunegrad.db import Store
 from tunegrad.events import SessionFinished, Warned
 from tunegrad.opts import Space
-from tunegrad.reports import TuneReport
+from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
@@ -37,7 +37,7 @@ from .rivals import Rivals, leave_but, narrowed_in_rounds
 from .schedules import Schedules
 from .searching import Searching
 from .sites import Site
-from .whole import Whole, latency_s, measured_whole
+from .whole import Whole, latency_s, measured_deviation, measured_whole
 from .withdrawals import Withdrawals
 from .workload import Workload, shared_kernels
 
@@ -86,8 +86,9 @@ class Stages:
         self.site.measurer.wait_idle()
         with self.costs.part("whole model", sealed=True):
             wholes = [self._measured(work) for work in self.workloads]
+            deviations = [self._deviation(work) for work in self.workloads]
         self.site.close()
-        return self._reported(searches, wholes, stopped, saved_s, search_s)
+        return self._reported(searches, wholes, deviations, stopped, saved_s, search_s)
 
     # ---- plan
 
@@ -201,10 +202,15 @@ class Stages:
     def _measured(self, work: Workload) -> Whole | None:
         return measured_whole(work, self._models, self._withdrawals, self.interrupt)
 
+    def _deviation(self, work: Workload) -> Deviation | None:
+        """What 16 bits cost the model; not measured where the user waits for the end."""
+        return None if self.interrupt.requested else measured_deviation(work)
+
     def _reported(
         self,
         searches: tuple[KernelSearch, ...],
         wholes: Sequence[Whole | None],
+        deviations: Sequence[Deviation | None],
         stopped: StopReason | None,
         saved_s: float,
         search_s: float,
@@ -221,8 +227,8 @@ class Stages:
             others,
             self.began_s,
         )
-        pairs = zip(self.workloads, wholes, strict=True)
-        reports = tuple(self._report(work, searches, finish, whole) for work, whole in pairs)
+        found = zip(self.workloads, wholes, deviations, strict=True)
+        reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)
         self._progress.tell(SessionFinished(reports[0], reports[1:]))
         return reports
 
@@ -232,12 +238,22 @@ class Stages:
         searches: tuple[KernelSearch, ...],
         finish: Finish,
         whole: Whole | None,
+        deviation: Deviation | None,
     ) -> TuneReport:
         uses = {u.key: u.uses for u in work.kernels}
         mine = tuple(s for s in searches if s.task.key in uses)
         roofline, session = self._progress.roofline, self.searching.session
         return report_of(
-            self.settings, work, mine, self.store, self.site.here, roofline, session, finish, whole
+            self.settings,
+            work,
+            mine,
+            self.store,
+            self.site.here,
+            roofline,
+            session,
+            finish,
+            whole,
+            deviation,
         )
 
     # ---- what the steps share

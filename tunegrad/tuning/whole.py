@@ -11,17 +11,20 @@ from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
+from tunegrad.planning.deviation import deviation_of_graph
+from tunegrad.reports import Deviation
 
 from .choices import PROOF_TURNS
 from .conditions import record_latency
 from .interrupt import Interrupt
 from .models import Models, Turns
+from .models.inputs import drawn
 from .models.work import RUNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
 
-__all__ = ["Weighed", "Whole", "latency_s", "measured_whole"]
+__all__ = ["Weighed", "Whole", "latency_s", "measured_deviation", "measured_whole"]
 
 
 _PAIRED_S = 2.0
@@ -86,6 +89,19 @@ def measured_whole(
             raise
         tell(Warned("interrupted before the whole model was compared and measured"))
     return Whole(None, None, sound, weighed)
+
+
+def measured_deviation(work: Workload) -> Deviation | None:
+    """What 16 bits cost a model, its graph next to the one before, both evaluated by numpy.
+
+    None where it was not narrowed, or memory does not suffice.
+    """
+    if not work.full:
+        return None
+    try:
+        return deviation_of_graph(work.fusion.drafts.targets, work.full, drawn(work.inputs, 0))
+    except MemoryError:
+        return None
 
 
 def latency_s(

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tunegrad import devices
-from tunegrad.config import ModelSpec, Numerics, build_model
+from tunegrad.config import ModelDtype, ModelSpec, Numerics, build_model, labelled
 from tunegrad.db import Store
 from tunegrad.frontend.model import Model, as_model
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
+from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.target import Target
@@ -68,6 +69,7 @@ class Workload:
     """A model's kernels in the order of their first launch.
 
     ``fusion`` is the graph as the rules cut it, ``plan`` the schedule that the kernels came from.
+    ``full`` is the model as it was before it was narrowed; nothing where it was not.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Workload:
     plan: LaunchPlan
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
+    full: tuple[Node, ...] = ()
 
     @property
     def key(self) -> str:
@@ -104,7 +107,11 @@ def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
 
 
 def workload_of_spec(
-    spec: ModelSpec, seed: int = 0, numerics: Numerics = "contract", target: Target | None = None
+    spec: ModelSpec,
+    seed: int = 0,
+    numerics: Numerics = "contract",
+    target: Target | None = None,
+    dtype: ModelDtype = "f32",
 ) -> Workload:
     """The work of a resolved model; its weights are drawn from the seed.
 
@@ -113,7 +120,7 @@ def workload_of_spec(
     Raises ModelError for a model that can not be built.
     """
     model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
-    return workload_of(model, spec.name, seed, numerics, target)
+    return workload_of(model, spec.name, seed, numerics, target, dtype)
 
 
 def workload_of_function(
@@ -121,10 +128,12 @@ def workload_of_function(
     arrays: tuple[Any, ...],
     numerics: Numerics = "contract",
     target: Target | None = None,
+    dtype: ModelDtype = "f32",
 ) -> Workload:
     """The work of a function of tensors, called with arrays like these."""
     name = getattr(function, "__name__", "function").strip("<>")
-    return workload_of(Model.of_function(name, function, list(arrays)), name, 0, numerics, target)
+    model = Model.of_function(name, function, list(arrays))
+    return workload_of(model, name, 0, numerics, target, dtype)
 
 
 def workload_of(
@@ -133,18 +142,23 @@ def workload_of(
     seed: int,
     numerics: Numerics = "contract",
     target: Target | None = None,
+    dtype: ModelDtype = "f32",
 ) -> Workload:
-    """The work of a model on a target, this machine's CPU by default."""
+    """The work of a model on a target, this machine's CPU by default, stored in ``dtype``.
+
+    Raises WeightsError for weights that do not fit it.
+    """
     outputs = model.build(model.weights(None, seed))
     nodes = tuple(t.node for t in outputs)
-    fusion = Fusion.of(prepared(nodes, numerics, target or devices.host_device().target))
+    fusion = Fusion.of(prepared(nodes, numerics, target or devices.host_device().target, dtype))
     plan = fusion.schedule()
     return Workload(
-        name,
+        labelled(name, dtype),
         fusion,
         plan,
         uses_of(plan.kernels()),
         tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs),
+        nodes if dtype != "f32" else (),
     )
 
 

@@ -35,11 +35,12 @@ from tunegrad.devices.verifying.inputs import (
 )
 from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar
-from tunegrad.ir.exact import Drawn, fold_steps
+from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.interpret_kernel import interpret_at
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.reference import unrounded
 from tunegrad.ir.remembered import remembered
 
 __all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
@@ -257,10 +258,12 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
     """Whether single precision is near enough to double for these inputs, and half of the results
     finite.
     """
-    wide, narrow = (_at(kernel, arrays, as_float64=wide) for wide in (True, False))
+    wide = _at(unrounded(kernel), arrays, as_float64=True)
+    narrow = _at(kernel, arrays, as_float64=False)
     terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
     for p in kernel.outputs:
-        bar = Bar.of(p.dtype.name, Reference(wide[p.name], terms))
+        known = Reference(wide[p.name], terms, within=rounded_within(kernel))
+        bar = Bar.of(p.dtype.name, known)
         if _finite({p.name: bar.expected}) < 0.5 or bar.judge(narrow[p.name]).first >= 0:
             return False
     return True

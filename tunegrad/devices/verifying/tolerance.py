@@ -28,6 +28,7 @@ _LARGEST = {
 
 _STEP = 16.0
 _FUNCTIONS = 64.0
+_APART = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,11 @@ class Mismatch:
 
 
 def tolerance(
-    dtype: DType, terms: int, expected: npt.NDArray[Any], roundings: int | None = None
+    dtype: DType,
+    terms: int,
+    expected: npt.NDArray[Any],
+    roundings: int | None = None,
+    within: str = "",
 ) -> npt.NDArray[np.float64]:
     """Absolute error allowed per element of ``expected`` (float64), for a result of ``dtype``
     summed from ``terms``.
@@ -64,8 +69,9 @@ def tolerance(
     rms(expected) stands for the terms that cancelled in an element that came out small; 16 is about
     six standard deviations of the walk with room for products and a second reduction; 64 roundings
     pay for epilogues and for polynomial exp, tanh and erf of a few units in the last place; u_store
-    is the final rounding to a 16-bit type. A lost or doubled term is an error of 1/sqrt(n) or more
-    of the result: for f32, above ``allowed`` to n ~ 10^6.
+    is the final rounding to a 16-bit type, which ``expected`` has not been through. A lost or
+    doubled term is an error of 1/sqrt(n) or more of the result: for f32, above ``allowed`` to n ~
+    10^6.
 
     Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of
     small integers, their multiples), no terms cancel and no walk is walked:
@@ -74,6 +80,12 @@ def tolerance(
         rounded)
 
     which is nothing at all where nothing is rounded. Integers and bools are exact.
+
+    ``within`` names a 16-bit type that values are rounded to on the way. One that lies next to the
+    middle of two numbers may become either, which are 2 u_within apart, relatively; a sum takes the
+    root mean square of such changes, what follows may double them:
+
+        allowed += 4 * u_within * (|expected| + rms(expected))
     """
     if not dtype.is_float:
         return np.zeros(expected.shape)
@@ -90,7 +102,7 @@ def tolerance(
     allowed: npt.NDArray[np.float64] = (
         unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
     )
-    return allowed
+    return allowed + _APART * _UNIT.get(within, 0.0) * (size + rms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +133,24 @@ class Bar:
         )
         if kind.is_pair:
             expected = _halves(expected)
-        number = BF16 if kind.is_pair else kind
-        if number.is_float:
-            expected = _overflowed(expected, number)
-        allowed = tolerance(number, reference.terms, expected, reference.roundings)
+        number, indices = BF16 if kind.is_pair else kind, reference.indices
+        allowed = tolerance(
+            number, reference.terms, expected, reference.roundings, reference.within
+        )
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
+        elif number.is_float and number.bits == 16:
+            kept = ~_undecided(expected, allowed, number)
+            if not kept.all():
+                indices = np.flatnonzero(kept) if indices is None else indices[kept]
+                expected, allowed = expected[kept], allowed[kept]
+        if number.is_float:
+            expected = _overflowed(expected, number)
         special = ~np.isfinite(expected)
         if not special.any():
-            return Bar(kind, expected, allowed, None, reference.indices, reference.fault)
+            return Bar(kind, expected, allowed, None, indices, reference.fault)
         finite = expected[~special], allowed[~special]
-        return Bar(kind, expected, allowed, special, reference.indices, reference.fault, finite)
+        return Bar(kind, expected, allowed, special, indices, reference.fault, finite)
 
     @property
     def nbytes(self) -> int:
@@ -174,6 +193,14 @@ class Bar:
         return Mismatch(
             index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum())
         )
+
+
+def _undecided(
+    expected: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64], dtype: DType
+) -> npt.NDArray[np.bool_]:
+    """Where a right result may be an infinity or the largest number: those are not compared."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(np.abs(expected) - _LARGEST[dtype.name]) <= allowed)
 
 
 def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float64]:

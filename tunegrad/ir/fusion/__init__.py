@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .alternatives import Alternative, Alternatives, Edge
+from .build import Draft
 from .layouts import LAST, ROWS, Images, blocked
 from .plan import Buffer, BufferRole, Launch, LaunchPlan
 from .realize import EXPENSIVE
@@ -16,6 +17,7 @@ __all__ = [
     "Alternatives",
     "Buffer",
     "BufferRole",
+    "Draft",
     "Edge",
     "Fusion",
     "Images",

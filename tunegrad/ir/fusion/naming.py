@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import Op
-from ..graph import ConstData, GraphOp, Node
+from ..graph import ConstData, GraphOp, Node, widens
 from ..kernel import Kernel
 from .build import Draft
 
@@ -121,7 +121,8 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
 
 
 def _reads(n: Node, d: Draft) -> bool:
-    """Whether ``n`` is a tensor in memory of the output's size."""
+    """Whether ``n`` is a tensor in memory of the output's size, widened or not."""
+    n = n.srcs[0] if widens(n) else n
     return n in d.reads.values() and n.size == d.node.size
 
 

@@ -23,7 +23,7 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import Op
-from ..graph import Fence, GraphOp, Node, topological
+from ..graph import Fence, GraphOp, Node, narrows, topological, widens
 from .movement import reshape_groups
 from .regions import Regions
 
@@ -146,7 +146,7 @@ class _Realizer:
         n = self.regions.order[i]
         state = self._infer(n)
         self.states[n] = state
-        if n in self.realized or n.op is GraphOp.CONTIGUOUS:
+        if n in self.realized or n.op is GraphOp.CONTIGUOUS or self._narrows_next(i):
             return
         shared = len(self.regions.consumers[i]) > 1
         if (
@@ -156,17 +156,20 @@ class _Realizer:
         ):
             self.realize(n)
 
+    def _narrows_next(self, i: int) -> bool:
+        """Whether a cast to 16 bits is all that reads node ``i``: if any, that one is stored."""
+        consumers = self.regions.consumers[i]
+        return len(consumers) == 1 and narrows(self.regions.order[consumers[0]])
+
     def realize(self, n: Node) -> None:
-        """Give ``n`` memory: below the views that end it, at the one with the fewest dimensions,
-        not yet spread out.
+        """Give ``n`` memory: below the views and widening casts that end it, at the one with the
+        fewest dimensions, not yet spread out.
 
         What it was spread out by is then cheap: it reads that memory.
         """
         chain, above = [n], list[Node]()
-        while self.state(chain[0]) != _LEAF and chain[-1].op in (
-            *_VIEWS,
-            GraphOp.EXPAND,
-            GraphOp.PAD,
+        while self.state(chain[0]) != _LEAF and (
+            chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD) or widens(chain[-1])
         ):
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:

@@ -48,6 +48,14 @@ channels), ResNet-18 0.9, as F(4x4) 1.4. A change of one element of one tile in 
 of times that.
 """
 
+_ROUNDED = 4.0
+"""How much farther from the graph's values a right model may be than roundings to 16 bits put these
+from what they would be without.
+
+Two models whose roundings have nothing to do with each other are sqrt(2) times as far from each
+other as one of them is from the unrounded one; the rest is for the largest of a few.
+"""
+
 _FLIPS = 1e-3
 """The part of the integers and truths behind floats that a rounding may tip over."""
 
@@ -58,12 +66,13 @@ _UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 @dataclass(frozen=True, slots=True)
 class ToleranceTerms:
     """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats
-    at all.
+    at all; and the unit of the coarsest rounding to 16 bits, 0 without any.
     """
 
     terms: int = 1
     windows: bool = False
     floats: bool = True
+    rounding: float = 0.0
 
     @staticmethod
     def of(nodes: list[FlatNode]) -> ToleranceTerms:
@@ -75,8 +84,16 @@ class ToleranceTerms:
         ]
         terms = max((terms // size for terms, size in sizes if size), default=1)
         windows = any(op is GraphOp.WINDOW for op, *_ in nodes)
+        casts = [
+            dtype.name
+            for op, srcs, _, _, dtype in nodes
+            if op is GraphOp.CAST and dtype.is_float and nodes[srcs[0]][4].bits > dtype.bits
+        ]
         return ToleranceTerms(
-            terms, windows, any(dtype.is_float or dtype.is_pair for *_, dtype in nodes)
+            terms,
+            windows,
+            any(dtype.is_float or dtype.is_pair for *_, dtype in nodes),
+            max((_UNIT[name] for name in casts if name in ("f16", "bf16")), default=0.0),
         )
 
 
@@ -94,12 +111,22 @@ class Expected:
     flips: float = 0.0
 
     @staticmethod
-    def of(wide: Array, native: Array, dtype: DType, facts: ToleranceTerms) -> Expected:
+    def of(
+        wide: Array,
+        native: Array,
+        dtype: DType,
+        facts: ToleranceTerms,
+        smooth: Array | None = None,
+    ) -> Expected:
         """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest
         sum in the graph.
 
         Of few outputs numpy's error is sometimes none by chance: what one sum of so many terms is
         off by is allowed.
+
+        ``smooth`` is the evaluation in float64 without roundings to 16 bits, where there are any: a
+        right model may round some of its numbers to the other neighbour, and then others that
+        depend on these, until it is as far from ``wide`` as that is from ``smooth``. So may numpy.
         """
         if not dtype.is_float:
             return Expected(
@@ -114,7 +141,13 @@ class Expected:
         scale = float(np.sqrt(np.mean(values[finite] ** 2)))
         own = _UNIT[dtype.name] * scale * sqrt(facts.terms)
         spread = _WINOGRAD_SPREAD if facts.windows else _SPREAD
-        return Expected(values, max(spread * float(error[finite].max()), own))
+        largest = float(error[finite].max())
+        if smooth is None:
+            return Expected(values, max(spread * largest, own))
+        rounded = np.abs(values - smooth.reshape(-1))[finite]
+        least = max(largest, facts.rounding * scale)
+        largest = float(rounded[np.isfinite(rounded)].max(initial=least))
+        return Expected(values, max(_ROUNDED * largest, own))
 
     def fault(self, got: Array) -> str:
         """What is wrong with an output, in words; empty where nothing is."""
@@ -229,7 +262,7 @@ def evaluated(
 ) -> tuple[Expected, ...] | None:
     """What every output must be on one set of inputs; None where there is too little memory."""
     one_blas_thread()
-    graph = unflat(nodes, outputs)
+    graph, facts = unflat(nodes, outputs), ToleranceTerms.of(nodes)
     arrays = drawn(inputs, number)
     try:
         native = [
@@ -244,10 +277,12 @@ def evaluated(
                 for name, x in arrays.items()
             }
         wide = evaluate(wide_graph, wide_inputs)
+        smooth: Sequence[Array | None] = [None] * len(graph)
+        if facts.rounding:
+            smooth = evaluate(graph_in_float64(graph, rounded=False), wide_inputs)
     except MemoryError:
         return None
-    facts = ToleranceTerms.of(nodes)
     return tuple(
-        Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts)
-        for w, wn, x, n in zip(wide, wide_graph, native, graph, strict=True)
+        Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts, s)
+        for w, wn, x, n, s in zip(wide, wide_graph, native, graph, smooth, strict=True)
     )
