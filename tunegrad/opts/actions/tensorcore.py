@@ -23,7 +23,7 @@ __all__ = ["Tensorcore", "factors"]
 class Tensorcore(Action):
     """Multiplies a tile of ``m`` x ``n`` results over ``k`` terms by a matrix unit of the target.
 
-    The three loops have the unit's extents. Its work-items become the innermost local loops, and
+    The three loops have the unit's extents; k may have no tail but of padding. Its work-items become the innermost local loops, and
     what one of them holds becomes registers; other local loops are warps. The unit adds in an order
     of its own: this reassociates the sum.
 
@@ -83,8 +83,8 @@ class Tensorcore(Action):
                 )
             if loop.reduce != (what == "k") or loop.stage not in (-1, stage):
                 raise self.fail(tree, f"loop {loop.name} can not be {what}")
-            for axis in loop.axes:
-                if tree.nominal(axis) != tree.extent(axis):
+            for axis in loop.axes if what == "k" else ():
+                if tree.nominal(axis) != tree.extent(axis) and axis not in tree.padded:
                     raise self.fail(tree, f"axis {axis} of {tree.extent(axis)} has a tail")
 
     def _check_product(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:

@@ -4,6 +4,7 @@ Which idea fits follows from the kernel:
 
     gemm      sums of products that share operands: a block of the output a group, tiles in
               shared memory, a register tile a work-item                        items_gemm.py
+    tensor    such sums of 16 bits, where the device has a matrix unit for them  items_tensor.py
     reduce    other reductions: work-items share out the reduction, the output, or both
                                                                                 items_reduce.py
     rows      several stages over a row: softmax, layer norm                    items_rows.py
@@ -24,6 +25,7 @@ from .items_flat import sketch_flat
 from .items_gemm import sketch_gemm
 from .items_reduce import sketch_reduce
 from .items_rows import sketch_item_rows
+from .items_tensor import product_of, sketch_tensor
 
 __all__ = ["sketch_items"]
 
@@ -44,6 +46,9 @@ def sketch_items(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
         return sketch_flat(kernel, target, ask) if shared else ()
     if not shared:
         return sketch_reduce(kernel, target, reduces, ask)
+    product = product_of(kernel, target)
+    if product is not None and ask.pick("unit", [True, False]):
+        return sketch_tensor(kernel, target, product, ask)
     form = ask.pick("form", ["tile", "group"], int(_shares_reduction(kernel, shared, reduces)))
     return (sketch_gemm if form == "tile" else sketch_reduce)(kernel, target, reduces, ask)
 

@@ -1,0 +1,130 @@
+"""Schedules for matrix units: what they are made for, and that they compute what the kernel says."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.unit.test_tensorcore import TARGET, gemm
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule as fuse
+from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.verify_program import verify_program
+from tunegrad.opts import Schedule, Space
+from tunegrad.search import RandomChooser
+
+
+def x(*shape, dtype="f16"):
+    return Tensor.input(f"x{'_'.join(map(str, shape))}", shape, dtype)
+
+
+def weights(*shape, dtype="f16"):
+    values = np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+    return Tensor.constant(values).cast(dtype)
+
+
+def summed(a, b):
+    return (a.cast("f32") @ b.cast("f32")).cast("f16")
+
+
+def conv(channels, filters, size, side, stride=1, dtype="f16"):
+    image, w = (
+        x(1, channels, size, size, dtype=dtype),
+        weights(filters, channels, side, side, dtype=dtype),
+    )
+    y = image.cast("f32").conv2d(w.cast("f32"), stride=stride, padding=side // 2)
+    return y.relu().cast(dtype)
+
+
+def kernel_of(tensor):
+    launches = fuse(fold_constants((tensor.node,))).launches
+    return max((x.kernel for x in launches), key=lambda k: k.flops)
+
+
+KERNELS = {
+    "gemm": lambda: gemm(64, 64, 64),
+    "gemm transposed": lambda: gemm(64, 32, 96, transposed=True),
+    "gemm bf16": lambda: gemm(32, 64, 64, "bf16"),
+    "gemm with tails": lambda: gemm(40, 21, 48),
+    "gemm of one tile": lambda: gemm(16, 8, 16),
+    "gemm f64": lambda: gemm(16, 16, 8, "f64", "f64"),
+    "half a tile": lambda: gemm(14, 7, 32),
+    "linear": lambda: kernel_of(summed(x(24, 64), weights(48, 64).transpose(0, 1))),
+    "batched": lambda: kernel_of(summed(x(3, 16, 32), x(3, 32, 24))),
+    "conv 3x3": lambda: kernel_of(conv(16, 24, 8, 3)),
+    "conv 3x3 s2 bf16": lambda: kernel_of(conv(16, 16, 9, 3, stride=2, dtype="bf16")),
+    "conv 1x1": lambda: kernel_of(conv(32, 16, 14, 1)),
+}
+
+
+def agrees(kernel, schedule):
+    """Whether the program of a schedule computes what the kernel says."""
+    program = Space(kernel, TARGET).lower(schedule)
+    verify_program(program, TARGET)
+    rng = np.random.default_rng(0)
+    made = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else to_memory(rng.standard_normal(p.size), p.dtype)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, made, as_float64=True)
+    done = pack_buffers(program, made)
+    interpret(program, done)
+    for p in kernel.outputs:
+        got = to_compute(done[p.name], p.dtype).astype(np.float64)
+        scale = 1e-2 if p.dtype.bits == 16 else 1e-4
+        np.testing.assert_allclose(got, want[p.name].reshape(-1), rtol=scale, atol=scale)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_default_schedule_multiplies_by_the_unit(name):
+    kernel = KERNELS[name]()
+    (schedule,) = Space(kernel, TARGET).defaults()
+    assert "tensorcore(" in schedule.text
+    agrees(kernel, schedule)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_answer_of_the_sketch_is_legal(name):
+    kernel = KERNELS[name]()
+    space = Space(kernel, TARGET)
+    for seed in range(40):
+        space.lower(space.sample(RandomChooser(random.Random(f"{name} {seed}"))))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_random_schedule_of_the_sketch_computes_the_same(name):
+    kernel = KERNELS[name]()
+    space = Space(kernel, TARGET)
+    agrees(kernel, space.sample(RandomChooser(random.Random(name))))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        gemm(3, 64, 64),
+        gemm(64, 3, 64),
+        gemm(64, 64, 40),
+        gemm(64, 64, 64, "f32"),
+        gemm(64, 64, 64, "f16", "f64"),
+    ],
+)
+def test_what_no_unit_holds_is_scheduled_otherwise(kernel):
+    (schedule,) = Space(kernel, TARGET).defaults()
+    assert "tensorcore(" not in schedule.text
+
+
+def test_long_product_has_blocks_of_warps_in_shared_memory():
+    kernel = gemm(512, 512, 512)
+    space = Space(kernel, TARGET)
+    (schedule,) = space.defaults()
+    program = space.lower(schedule)
+    assert (program.threads, program.local) == (64, 128)
+    assert sum(2 * a.size for a in program.allocs if a.space == "shared") == 2 * 2 * 64 * 32
+    assert DTYPES["f16"] in {a.dtype for a in program.allocs}
+    assert Schedule.parse(schedule.text).text == schedule.text
