@@ -12,6 +12,7 @@ from tunegrad.errors import WeightsError
 from tunegrad.frontend import Model, Tensor
 from tunegrad.ir.dtypes import BF16, F16, F32, DType
 from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.exact import rounded_within
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp, Node, topological
@@ -97,6 +98,17 @@ def test_every_intermediate_but_statistics_is_narrow(name: str, dtype: DType) ->
     matrices = [b for b in buffers.buffers if b.role == "const" and sum(e > 1 for e in b.shape) > 1]
     assert matrices
     assert {b.dtype for b in matrices} == {dtype}
+
+
+@NARROW
+@pytest.mark.parametrize("numerics", ["contract", "bf16-dot"])
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_computed_is_rounded_where_it_is_stored_only(
+    name: str, dtype: DType, numerics: Literal["contract", "bf16-dot"]
+) -> None:
+    narrow_name: Narrow = "f16" if dtype == F16 else "bf16"
+    nodes = prepared(nodes_of(MODELS[name]), numerics, DOT, narrow_name)
+    assert {rounded_within(x.kernel) for x in schedule(nodes).launches} == {""}
 
 
 @NARROW
