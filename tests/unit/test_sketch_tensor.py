@@ -1,4 +1,4 @@
-"""Schedules for matrix units: what they are made for, and that they compute what the kernel says."""
+"""Schedules for matrix units: what they are made for; they compute what the kernel says."""
 
 import random
 

@@ -389,17 +389,28 @@ def _sum(terms: list[tuple[Atom, int]], const: int) -> Index:
 def _rejoin(sums: dict[Atom, int], const: int, mod: Mod, c: int) -> Index | None:
     """d*(a // d) + a % d -> a"""
     quotient = _floordiv(mod.num, mod.den)
-    if not quotient.terms:
-        return None
-    for atom, k in quotient.terms:
-        if sums.get(atom, 0) != c * mod.den * k:
-            return None
+    if not quotient.terms or any(
+        sums.get(atom, 0) != c * mod.den * k for atom, k in quotient.terms
+    ):
+        return _rejoin_other(sums, const, mod, c)
     for atom, _ in quotient.terms:
         del sums[atom]
     if sums.pop(mod, 0) != c:
         return None
     terms = sorted((t for t in sums.items() if t[1]), key=_key)
     return _sum(terms, const - c * mod.den * quotient.const) + mod.num * c
+
+
+def _rejoin_other(sums: dict[Atom, int], const: int, mod: Mod, c: int) -> Index | None:
+    """d*(a // d) + b % d -> a, where a and b differ by a multiple of d"""
+    for atom, k in sums.items():
+        if not (isinstance(atom, FloorDiv) and atom.den == mod.den and k == c * mod.den):
+            continue
+        apart = atom.num - mod.num
+        if apart.const % mod.den == 0 and all(x % mod.den == 0 for _, x in apart.terms):
+            left = {a: x for a, x in sums.items() if a not in (atom, mod)}
+            return _sum(sorted(left.items(), key=_key), const) + atom.num * c
+    return None
 
 
 def _floordiv(n: Index, d: int) -> Index:

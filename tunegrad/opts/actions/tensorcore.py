@@ -23,9 +23,9 @@ __all__ = ["Tensorcore", "factors"]
 class Tensorcore(Action):
     """Multiplies a tile of ``m`` x ``n`` results over ``k`` terms by a matrix unit of the target.
 
-    The three loops have the unit's extents; k may have no tail but of padding. Its work-items become the innermost local loops, and
-    what one of them holds becomes registers; other local loops are warps. The unit adds in an order
-    of its own: this reassociates the sum.
+    The three loops have the unit's extents; k may have no tail but of padding. The unit's
+    work-items become the innermost local loops, and what one of them holds becomes registers; other
+    local loops are warps. The unit adds in an order of its own: this reassociates the sum.
 
     rewrite:  tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)
         for m1 in 16:                           for m2 in 8, n1 in 4 on work-items:
