@@ -123,6 +123,8 @@ _WILD: dict[str, Callable[[LoopTree, random.Random], object]] = {
     "distance": lambda tree, rng: rng.choice((0, 64, 512, 1 << 17)), "stage": lambda tree,
     rng: rng.randrange(-1, 4),
     "order": _names, "layout": lambda tree, rng: _names(tree, rng) if rng.random() < 0.5 else (),
+    "m": _loop, "n": _loop, "k": _loop,
+    "unit": lambda tree, rng: rng.choice((*tree.target.matrix_units, "m1n1k1_f32_f32")),
     "param": _param, "at": lambda tree, rng: rng.choice(("", "load", _loop(tree, rng))),
 }  # fmt: skip
 

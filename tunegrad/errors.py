@@ -8,6 +8,7 @@
     │   ├── DTypeError          dtypes that do not fit (also a TypeError)
     │   ├── WeightsError        missing, extra or misshapen weights
     │   ├── DeviceError         an unknown or absent device, a missing extra
+    │   │   └── NothingRunsError  a device that only compiles
     │   ├── StoreError          an unreadable, foreign or damaged store
     │   ├── IllegalAction       a schedule action whose rule is broken, or whose text does not parse
     │   ├── KernelTextError     a text that is no kernel's
@@ -41,6 +42,7 @@ __all__ = [
     "KernelTextError",
     "MissError",
     "ModelError",
+    "NothingRunsError",
     "OutOfResources",
     "ShapeError",
     "StoreError",
@@ -82,6 +84,10 @@ class WeightsError(UserError):
 
 class DeviceError(UserError):
     """An unknown device, absent hardware, or an extra that is not installed."""
+
+
+class NothingRunsError(DeviceError):
+    """A device that compiles and runs nothing, where something was to be run."""
 
 
 class StoreError(UserError):

@@ -16,6 +16,8 @@ from typing import Literal
 
 __all__ = [
     "CodeFacts",
+    "CompiledReport",
+    "CompiledRow",
     "CompilerRow",
     "Deviation",
     "DeviceRow",
@@ -25,6 +27,7 @@ __all__ = [
     "ExplainStep",
     "IsolationRow",
     "Json",
+    "KernelResources",
     "LookupRow",
     "Promotion",
     "RunReport",
@@ -278,6 +281,51 @@ class CodeFacts:
     instructions: int
     kernel_spills: int
     kernel_instructions: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What a compiler says that a kernel takes: registers and bytes of spills of one work-item,
+    bytes that a group shares.
+    """
+
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRow:
+    """One distinct kernel, compiled by its default schedule and not run.
+
+    ``resources`` are None where the compiler does not tell; ``error`` is its words where it
+    refused.
+    """
+
+    kernel: str
+    key: str
+    uses: int
+    actions: str
+    groups: int
+    items: int
+    compile_s: float
+    resources: KernelResources | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledReport:
+    """A model on a device that runs nothing: ``seconds`` of lowering and compiling together."""
+
+    model: str
+    device: str
+    seconds: float
+    rows: tuple[CompiledRow, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many kernels did not compile."""
+        return sum(bool(row.error) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

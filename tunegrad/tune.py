@@ -34,9 +34,25 @@ from tunegrad.config import (
 )
 from tunegrad.errors import ConfigError
 from tunegrad.events import Event, Observer
-from tunegrad.reports import DoctorReport, ExplainReport, ShowRow, TuneReport
+from tunegrad.reports import (
+    CompiledReport,
+    CompiledRow,
+    DoctorReport,
+    ExplainReport,
+    ShowRow,
+    TuneReport,
+)
 
-__all__ = ["EXPLAIN_BUDGET_S", "doctor", "explain", "show", "tune", "tune_callable", "tune_models"]
+__all__ = [
+    "EXPLAIN_BUDGET_S",
+    "compile_models",
+    "doctor",
+    "explain",
+    "show",
+    "tune",
+    "tune_callable",
+    "tune_models",
+]
 
 EXPLAIN_BUDGET_S = 20.0
 """How long ``explain`` times, unless it is told otherwise."""
@@ -120,13 +136,33 @@ def tune_models(
         here = (
             devices.host_device()
             if settings.ray
-            else devices.open(settings.device, settings.threads)
+            else devices.running(settings.device, settings.threads)
         )
         works = [
             workload_of_spec(spec, settings.seed, settings.numerics, here.target, settings.dtype)
             for spec in settings.models
         ]
     return run_sessions(settings, works, observers, costs=costs)
+
+
+def compile_models(
+    settings: TuneSettings, tell: Callable[[CompiledRow], None] = lambda _: None
+) -> tuple[CompiledReport, ...]:
+    """Compile every kernel of ``settings.models`` by its default schedule, and run nothing.
+
+    What a device that is not here is for: ``null:sm_90a``. Nothing is stored. ``tell`` hears of
+    each kernel. Raises UserError in one line.
+    """
+    from tunegrad import devices
+    from tunegrad.tuning.compiled import compile_model
+    from tunegrad.tuning.workload import workload_of_spec
+
+    device = devices.open(settings.device, settings.threads)
+    works = (
+        workload_of_spec(spec, settings.seed, settings.numerics, device.target, settings.dtype)
+        for spec in settings.models
+    )
+    return tuple(compile_model(work, device, tell) for work in works)
 
 
 def tune_callable(

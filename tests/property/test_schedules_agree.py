@@ -38,11 +38,10 @@ def random_actions(kernel: Kernel, target: Target, seed: int, most: int = 10) ->
     rng = random.Random(seed)
     space = Space(kernel, target)
     schedule = Schedule(())
+    known = sorted(set(ACTIONS) - (set() if target.units else {"tensorcore"}))
     for _ in range(rng.randrange(1, most)):
         tree = space.tree(schedule)
-        options = [
-            a for name in rng.sample(sorted(ACTIONS), 3) for a in ACTIONS[name].options(tree)
-        ]
+        options = [a for name in rng.sample(known, 3) for a in ACTIONS[name].options(tree)]
         rng.shuffle(options)
         for action in options[:8]:
             try:

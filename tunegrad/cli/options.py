@@ -22,7 +22,8 @@ models_argument = click.argument("models", metavar="MODEL...", nargs=-1, require
 device_option = click.option(
     "--device",
     metavar="NAME",
-    help="Device: cpu, opencl, opencl:1, or opencl: and a part of its name.  [default: cpu]",
+    help="Device: cpu, opencl, cuda, cuda-host; cuda:1 or cuda: and a part of its name, and so for "
+    "opencl; null:sm_90a only compiles.  [default: cpu]",
 )
 threads_option = click.option(
     "--threads",

@@ -9,13 +9,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunegrad.reports import Deviation, DoctorReport, RunReport, ShowRow, TuneReport
+from tunegrad.reports import (
+    CompiledReport,
+    CompiledRow,
+    Deviation,
+    DoctorReport,
+    RunReport,
+    ShowRow,
+    TuneReport,
+)
 
 if TYPE_CHECKING:
     from tunegrad.db import Problem, Stats
 
 __all__ = [
     "UNKNOWN",
+    "compiled_line",
+    "compiled_text",
     "count_text",
     "doctor_text",
     "duration",
@@ -229,6 +239,34 @@ def show_text(rows: Sequence[ShowRow]) -> str:
             f"    {row.actions or '(no actions)'}"
         )
     return "\n".join(blocks)
+
+
+def compiled_line(row: CompiledRow) -> str:
+    """One kernel that was compiled, or what the compiler said."""
+    if row.error:
+        return f"{row.kernel}: {row.error}"
+    return f"{row.kernel}: {row.groups} groups of {row.items}, {row.compile_s:.2f} s"
+
+
+def compiled_text(*reports: CompiledReport) -> str:
+    """What the kernels of models take on a device that runs nothing."""
+    header = ("kernel", "uses", "groups", "items", "registers", "spilled", "shared", "seconds")
+    parts = []
+    for report in reports:
+        rows = []
+        for row in report.rows:
+            r = row.resources
+            takes = (r.registers, r.spilled_bytes, r.shared_bytes) if r else (UNKNOWN,) * 3
+            cells = (row.uses, row.groups, row.items, *takes, f"{row.compile_s:.2f}")
+            rows.append((row.kernel, *map(str, cells)))
+        parts.append(table(header, rows, left=("kernel",)))
+        parts.append(
+            f"{report.model} on {report.device}: {len(report.rows)} kernels by their default "
+            f"schedules, {report.failed} refused, in {report.seconds:.1f} s; nothing ran, and "
+            "nothing is stored"
+        )
+        parts += [f"{row.kernel}: {row.error}" for row in report.rows if row.error]
+    return "\n\n".join(parts)
 
 
 def doctor_text(report: DoctorReport) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH
+from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
 from tunegrad.cli.options import (
     device_option,
     dtype_option,
@@ -23,10 +23,12 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import make_default_place
+from tunegrad.errors import NothingRunsError
 
 if TYPE_CHECKING:
     from tunegrad.cli.lines import LineObserver
     from tunegrad.cli.live import LiveObserver
+    from tunegrad.config import TuneSettings
     from tunegrad.reports import TuneReport
 
 __all__ = ["tune"]
@@ -122,13 +124,14 @@ def tune(
     Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run
     the same command again to go on; nothing that was measured is measured twice.
 
+    A device that is not here (null:sm_90a) runs nothing: all kernels are compiled by their default
+    schedules, and the table says what each takes. Nothing is stored.
+
     In the end the outputs of the tuned model are compared with an independent evaluation. Winners
     that spoil them are withdrawn from the store, the table says which, and the exit code is 3. With
     --dtype the table says how far they are from those of the model in f32.
     """
-    from tunegrad.cli.tables import tune_text
     from tunegrad.config import resolve_settings
-    from tunegrad.events import JsonlObserver, Observer
 
     settings = resolve_settings(
         models,
@@ -151,23 +154,10 @@ def tune(
     )
     if store is None:
         make_default_place(settings.store)
-    reports: tuple[TuneReport, ...]
-
-    with ExitStack() as stack:
-        observers: list[Observer] = []
-        if settings.log is not None:
-            observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
-        observers.append(stack.enter_context(closing(_display())))
-        if settings.others:
-            from tunegrad.tune import tune_models
-
-            reports = tune_models(settings, observers)
-            emit(reports, tune_text(*reports), as_json=as_json)
-        else:
-            from tunegrad.tune import tune as tune_model
-
-            reports = (tune_model(settings, observers),)
-            emit(reports[0], tune_text(reports[0]), as_json=as_json)
+    try:
+        reports = _tuned(settings, as_json=as_json)
+    except NothingRunsError:
+        ctx.exit(_compiled(settings, as_json=as_json))
     if reports[0].interrupted:
         note(
             f"interrupted: the best so far is kept in {reports[0].store}; run the same command "
@@ -180,6 +170,40 @@ def tune(
             "withdrawn and wrong outputs"
         )
         ctx.exit(EXIT_MISMATCH)
+
+
+def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
+    """Tune, and print what came of it."""
+    from tunegrad.cli.tables import tune_text
+    from tunegrad.events import JsonlObserver, Observer
+
+    with ExitStack() as stack:
+        observers: list[Observer] = []
+        if settings.log is not None:
+            observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
+        observers.append(stack.enter_context(closing(_display())))
+        if settings.others:
+            from tunegrad.tune import tune_models
+
+            reports = tune_models(settings, observers)
+            emit(reports, tune_text(*reports), as_json=as_json)
+            return reports
+        from tunegrad.tune import tune as tune_model
+
+        report = tune_model(settings, observers)
+        emit(report, tune_text(report), as_json=as_json)
+        return (report,)
+
+
+def _compiled(settings: TuneSettings, *, as_json: bool) -> int:
+    """Compile for a device that runs nothing, and print what kernels take; the exit code."""
+    from tunegrad.cli.tables import compiled_line, compiled_text
+    from tunegrad.tune import compile_models
+
+    reports = compile_models(settings, lambda row: note(compiled_line(row)))
+    report = reports if settings.others else reports[0]
+    emit(report, compiled_text(*reports), as_json=as_json)
+    return EXIT_USER_ERROR if any(r.failed for r in reports) else 0
 
 
 def _display() -> LiveObserver | LineObserver:

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.measurer import Compiling, DeviceMeasurer
     from tunegrad.devices.processes.confine import Protections
-    from tunegrad.devices.registry import DEFAULT, found, host_device, known, open  # noqa: A004 - as gzip.open
+    from tunegrad.devices.registry import (
+        DEFAULT,
+        found,
+        host_device,
+        known,
+        open,  # noqa: A004 - as gzip.open
+        running,
+    )
 
 __all__ = [
     "CONTENDING",
@@ -63,6 +70,7 @@ __all__ = [
     "open",
     "program_hash",
     "run_on_host",
+    "running",
     "usable_cores",
 ]
 
@@ -79,7 +87,7 @@ _HOMES = {
     "limits": ("MachineLimits",),
     "measurer": ("Compiling", "DeviceMeasurer"),
     "processes.confine": ("Protections",),
-    "registry": ("DEFAULT", "found", "host_device", "known", "open"),
+    "registry": ("DEFAULT", "found", "host_device", "known", "open", "running"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

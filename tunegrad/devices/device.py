@@ -25,7 +25,7 @@ from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.ir.program import Pack, Program
 from tunegrad.ir.target import Target
-from tunegrad.reports import CodeFacts
+from tunegrad.reports import CodeFacts, KernelResources
 from tunegrad.trial import Fingerprint
 
 Own = Any
@@ -38,11 +38,15 @@ __all__ = ["BoundPlan", "Code", "Device", "Engine", "Inspection", "Launch", "Mem
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a compiler made of a program: its listing, facts about it, and the loop that matters."""
+    """What a compiler made of a program: its listing, facts about it, and the loop that matters.
 
-    listing: str
-    facts: CodeFacts | None
-    hot_loop: str
+    Each is empty, or None, where the compiler does not show it.
+    """
+
+    listing: str = ""
+    facts: CodeFacts | None = None
+    hot_loop: str = ""
+    resources: KernelResources | None = None
 
 
 class Memory(Protocol):

@@ -12,9 +12,9 @@ from typing import cast
 
 from tunegrad.config import DEFAULT_DEVICE as DEFAULT
 from tunegrad.devices.device import Device
-from tunegrad.errors import DeviceError
+from tunegrad.errors import DeviceError, NothingRunsError
 
-__all__ = ["DEFAULT", "found", "host_device", "known", "open"]
+__all__ = ["DEFAULT", "found", "host_device", "known", "open", "running"]
 
 
 def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open
@@ -32,6 +32,17 @@ def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gz
     if colon and not part:
         raise DeviceError(f"device {name!r}: a number or a name must follow the colon")
     return maker(part, threads)
+
+
+def running(name: str, threads: int | None = None) -> Device:
+    """The device of a name, to run something on it.
+
+    Raises as ``open`` does, and NothingRunsError for a device that only compiles.
+    """
+    device = open(name, threads)
+    if not device.runs:
+        raise NothingRunsError(f"device {device.name}: it compiles and runs nothing")
+    return device
 
 
 def known() -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def explain(
     ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
     """
     begun_s = time.monotonic()
-    device = devices.open(settings.device, settings.threads)
+    device = devices.running(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
     direct = workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype

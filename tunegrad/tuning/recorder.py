@@ -238,7 +238,7 @@ def record_file(
     Raises ConfigError for an unknown kernel or decision, StoreError for a file that is there and is
     none of ours.
     """
-    device = devices.open(settings.device, settings.threads)
+    device = devices.running(settings.device, settings.threads)
     workload = workload_of_spec(
         settings.model, settings.seed, settings.numerics, device.target, settings.dtype
     )

@@ -64,7 +64,7 @@ def open_site(
     left out or lost.
     """
     if settings.ray is None:
-        device = devices.open(settings.device, settings.threads)
+        device = devices.running(settings.device, settings.threads)
         here = device.fingerprint(settings.numerics)
         with DeviceMeasurer(device, hooks, limits, settings.seed) as workers:
             policy = policy_of(device.target)

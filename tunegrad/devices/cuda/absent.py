@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.lowering import lower_cuda
-from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.cuda.nvrtc import build, inspected, version
 from tunegrad.devices.job import Lowered
 from tunegrad.devices.processes.confine import Confinement
-from tunegrad.errors import DeviceError
+from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
@@ -58,11 +58,11 @@ class AbsentGpu:
         return build(lowered.text, lowered.entry, self.target.arch).image
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
-        return None
+        return inspected(lowered, self.target.arch)
 
     def open(self, pin: bool = False) -> Engine:
-        """Raises DeviceError: there is nothing to run on."""
-        raise DeviceError(f"device {self.name}: it compiles and runs nothing")
+        """Raises NothingRunsError: there is nothing to run on."""
+        raise NothingRunsError(f"device {self.name}: it compiles and runs nothing")
 
 
 def absent(arch: str) -> AbsentGpu:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
 from tunegrad.devices.cuda.lowering import lower_cuda
-from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.cuda.nvrtc import build, inspected, version
 from tunegrad.devices.job import Lowered
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import DeviceError
@@ -80,7 +80,7 @@ class CudaDevice:
         return build(lowered.text, lowered.entry, self.target.arch).image
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
-        return None
+        return inspected(lowered, self.target.arch)
 
     def open(self, pin: bool = False) -> CudaEngine:
         from tunegrad.devices.cuda.engine import CudaEngine

@@ -12,9 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tunegrad.devices.device import Inspection
+from tunegrad.devices.job import Lowered
 from tunegrad.errors import CompileFailure, DeviceError
+from tunegrad.reports import KernelResources
 
-__all__ = ["Built", "build", "version"]
+__all__ = ["Built", "build", "inspected", "version"]
 
 _MAX_MESSAGE = 4000
 _OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
@@ -60,6 +63,13 @@ def build(text: str, entry: str, arch: str) -> Built:
     finally:
         api.nvrtcDestroyProgram(program)
     return _told(image, log)
+
+
+def inspected(lowered: Lowered, arch: str) -> Inspection:
+    """What ptxas says that a kernel takes. Raises as ``build`` does."""
+    built = build(lowered.text, lowered.entry, arch)
+    shared = built.shared_bytes + lowered.geometry.shared_bytes
+    return Inspection(resources=KernelResources(built.registers, built.spilled_bytes, shared))
 
 
 def _told(image: bytes, log: str) -> Built:

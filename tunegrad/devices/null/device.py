@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Never
 
 from tunegrad.devices.job import Geometry, Lowered, io_of
 from tunegrad.devices.processes.confine import Confinement
-from tunegrad.errors import DeviceError
+from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
@@ -62,8 +62,8 @@ class NullDevice:
         return None
 
     def open(self, pin: bool = False) -> Engine:
-        """Raises DeviceError: there is nothing to run on."""
+        """Raises NothingRunsError: there is nothing to run on."""
         self._refuse()
 
     def _refuse(self) -> Never:
-        raise DeviceError(f"device null ({self.target.name}): it compiles and runs nothing")
+        raise NothingRunsError(f"device null ({self.target.name}): it compiles and runs nothing")

@@ -1,0 +1,71 @@
+"""A GPU that is not there: tune compiles every kernel for it, runs nothing, and stores nothing."""
+
+import json
+
+import pytest
+
+from tunegrad.cli.app import run
+from tunegrad.config import resolve_settings
+from tunegrad.devices import Device, registry
+from tunegrad.devices.cuda.absent import AbsentGpu
+from tunegrad.devices.cuda.nvrtc import version
+from tunegrad.errors import CompileFailure, DeviceError
+from tunegrad.tune import compile_models
+
+
+@pytest.fixture(autouse=True)
+def _nvrtc():
+    try:
+        version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def test_tune_compiles_all_kernels_and_stores_nothing(tmp_path, capsys):
+    store = tmp_path / "none.db"
+    words = ["tune", "mlp", "--device", "null:sm_80", "--dtype", "f16", "--store", str(store)]
+    assert run([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["device"] == "null:sm_80"
+    assert len(report["rows"]) == 3
+    for row in report["rows"]:
+        assert row["error"] == ""
+        assert 0 < row["resources"]["registers"] <= 255
+        assert row["resources"]["spilled_bytes"] == 0
+        assert row["groups"] * row["items"] > 0
+    assert not store.exists()
+    assert run(words) == 0
+    text = capsys.readouterr().out
+    assert "mlp f16 on null:sm_80: 3 kernels by their default schedules, 0 refused" in text
+
+
+def test_convolutions_in_16_bits_are_for_matrix_units():
+    (report,) = compile_models(resolve_settings("resnet18", device="null:sm_90a", dtype="f16"))
+    convolutions = [r for r in report.rows if r.kernel.startswith("conv")]
+    assert len(convolutions) > 10
+    others = [r.kernel for r in convolutions if "tensorcore(" not in r.actions]
+    assert others == ["conv7x7s2 3->64 112x112 +relu"], "three channels are no k of 16"
+    assert {r.resources.spilled_bytes for r in report.rows if r.resources} == {0}
+
+
+def test_a_kernel_that_is_refused_is_a_row_and_the_exit_code(monkeypatch, capsys):
+    class Refusing(AbsentGpu):
+        def inspect(self, lowered):
+            raise CompileFailure("no such register")
+
+    def refusing(part: str, threads: int | None) -> Device:
+        return Refusing(registry._null(part, threads).target)
+
+    monkeypatch.setitem(registry._FAMILIES, "null", refusing)
+    assert run(["tune", "mlp", "--device", "null:sm_80"]) == 1
+    found = capsys.readouterr().out
+    assert "3 refused" in found
+    assert "no such register" in found
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_nothing_runs_there(command, capsys):
+    assert run([command, "mlp", "--device", "null:sm_80"]) == 1
+    assert capsys.readouterr().err.strip() == (
+        "error: device null:sm_80: it compiles and runs nothing"
+    )
