@@ -23,6 +23,8 @@ from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 __all__ = ["MAX_SCRATCH_BYTES", "StagedCopy", "check_copy", "needed_loops", "staged_copy"]
 
 MAX_SCRATCH_BYTES = 64 << 20
+_SPARE_BYTES = 16
+"""Of a row that a matrix unit reads: as many as keep the next one aligned for wide copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class StagedCopy:
     ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to
     shared memory. Their source is contiguous along a variable that is not the last one, so that
     neighbouring work-items would write to one bank: rows of that variable are one element longer
-    than what they hold.
+    than what they hold. Rows that a matrix unit reads are 16 bytes longer: the 8 rows of a tile lie
+    in banks of their own.
     """
 
     staged: Staged
@@ -51,6 +54,11 @@ class StagedCopy:
     def count(self) -> int:
         """Elements that it holds."""
         return prod(e for _, e in self.variables)
+
+    @property
+    def dense(self) -> bool:
+        """Whether an element lies right after the one before."""
+        return self.strides == _strides([e for _, e in self.variables])
 
     @property
     def size(self) -> int:
@@ -183,11 +191,11 @@ def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
 
 
-def _strides(extents: Sequence[int], longer: int = -1) -> tuple[int, ...]:
-    """Of a row-major array, the rows of dimension ``longer`` with one element to spare."""
+def _strides(extents: Sequence[int], longer: int = -1, spare: int = 1) -> tuple[int, ...]:
+    """Of a row-major array, the rows of dimension ``longer`` with so many elements to spare."""
     found, stride = [], 1
     for i in reversed(range(len(extents))):
-        stride += i == longer
+        stride += spare * (i == longer)
         found.append(stride)
         stride *= extents[i]
     return tuple(reversed(found))
@@ -205,10 +213,13 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
     return "team" if outside else "thread"
 
 
-def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[str, int], int]:
-    """The loops that index a copy, outermost first, with their extents, and which one is crossed.
+def _loop_extents(
+    tree: LoopTree, staged: Staged, reads: _Reads
+) -> tuple[dict[str, int], int, tuple[int, ...]]:
+    """The loops that index a copy, outermost first, with their extents, which one is crossed, and
+    the strides.
 
-    The latter is -1 for none.
+    None is crossed: -1.
     """
     loops = {x.name: x.extent for x in tree.loops}
     layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
@@ -220,11 +231,21 @@ def _loop_extents(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[dict[s
         )
     extents = {n: loops[n] for n in layout}
     crossed = _crossed(tree, staged, reads, extents)
+    strides = _apart(tree, staged, reads, extents, crossed)
+    _check_size(tree, staged, reads.load, _reach(list(extents.values()), strides))
+    return extents, crossed, strides
+
+
+def _apart(
+    tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int], crossed: int
+) -> tuple[int, ...]:
+    """The strides of a copy: rows to spare where neighbours would meet in one bank."""
     sizes = list(extents.values())
-    longer = crossed >= 0
-    elements = _reach(sizes, _strides(sizes, crossed)) if longer else prod(sizes)
-    _check_size(tree, staged, reads.load, elements)
-    return extents, crossed
+    if tree.matrix is None or _space(tree, staged) != "shared":
+        return _strides(sizes, crossed)
+    along = [tree.loop(n).reduce for n in extents]
+    row = max((i for i, k in enumerate(along) if k != along[-1]), default=-1)
+    return _strides(sizes, row, max(1, _SPARE_BYTES // reads.load.dtype.itemsize))
 
 
 def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
@@ -242,12 +263,11 @@ def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, i
 
 
 def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
-    extents, crossed = _loop_extents(tree, staged, reads)
+    extents, crossed, strides = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
     offset = reads.param.layout.offset(reads.index)
     valid = reads.valid & tails(tree, set().union(*(i.names() for i in load.index)))
-    strides = _strides(list(extents.values()), crossed)
     read = as_index(0)
     for n, stride in zip(reversed(extents), reversed(strides), strict=True):
         read = read + var(n, extents[n]) * stride

@@ -41,14 +41,14 @@ def copy_by_items(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Inde
     name, lane = f"{p.staged.buffer}.i", f"{p.staged.buffer}.v" if width > 1 else ""
     q = var(name, rounds) * items + me
     within = var(lane, width) if lane else as_index(0)
-    at, first = _digits(ordered, q, width, within, wraps=not p.crossed)
-    target = _target(p, at) if p.crossed else q * width + within
+    at, first = _digits(ordered, q, width, within, wraps=p.dense)
+    target = q * width + within if p.dense else _target(p, at)
     b.open()
     value = b.load(p.load.param, offset.substitute(at), valid.substitute(at), p.dtype, lane, width)
     b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
     body = b.close()
     if q.hi >= vectors:
-        body = (If(Valid((first if p.crossed else Range(q, 0, vectors),)), body),)
+        body = (If(Valid((Range(q, 0, vectors) if p.dense else first,)), body),)
     if rounds > 1:
         body = (For(name, rounds, (as_index(rounds),), body),)
     for instr in body:

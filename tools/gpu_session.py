@@ -1,0 +1,381 @@
+"""What to do in the minutes with a GPU: steps that check, time and tune, and keep every row.
+
+    python -m tools.gpu_session all --out results       all steps but tune
+    python -m tools.gpu_session gemm --out results      one of them; it goes on where it stopped
+    python -m tools.gpu_session tune --model resnet18 --seconds 300
+    python -m tools.gpu_session all --device cuda-host --small     a rehearsal without a GPU
+
+A step is a list of named rows. Each is a line of JSON in ``OUT/STEP.jsonl`` as soon as it is there,
+and is not made again. A row that fails holds its error, and the step goes on. Nothing needs a
+network; ``gemm`` compares with torch (cuBLAS) where torch sees the GPU.
+
+units     every matrix unit alone, element by element
+corpus    small kernels, default and random schedules, against the interpreter
+hostile   kernels that write where they may not, never end, or leave the address space
+gemm      f32 and f16 products by their default schedules, TFLOP/s
+rows      softmax, layer norm, sums, additions, GB/s
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.hand_schedules import gemm, half_gemm
+from tests.kernel_corpus import NAMES, corpus_kernel
+from tunegrad import devices
+from tunegrad.devices import Device, DeviceMeasurer
+from tunegrad.devices.job import (
+    Candidate,
+    Geometry,
+    Hooks,
+    KernelIO,
+    Limits,
+    Lowered,
+    Parameter,
+    Reference,
+)
+from tunegrad.devices.programs import Programs
+from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule as fuse
+from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.opts import Space
+from tunegrad.search import RandomChooser
+from tunegrad.trial import Policy
+
+__all__ = ["STEPS", "main"]
+
+Row = dict[str, Any]
+Named = tuple[str, Callable[[], Row]]
+STEPS = ("probe", "units", "corpus", "hostile", "gemm", "rows")
+_N = 1000
+_HOSTILE = """
+extern "C" __global__ void k(float *x, float *out) {{
+  if (threadIdx.x == 0) for (int i = 0; i < {count}; ++i) out[i] = x[i] + 1.0f;
+  {tail}
+}}
+"""
+_BAD = {
+    "good": ("", _N, "ok"),
+    "past the end": ("", _N + 1, "wrong"),
+    "unwritten": ("", _N - 1, "wrong"),
+    "writes its input": ("x[0] = 1.0f;", _N, "wrong"),
+    "endless": ("for (volatile int more = 1; more;) ;", _N, "timed_out"),
+    "far away": ("((volatile float *)out)[1l << 44] = 1.0f;", _N, "crashed"),
+    "good afterwards": ("(void)0;", _N, "ok"),
+}
+"""Name: what else it does, how many elements it writes, and the status that it must have."""
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the steps that the words name; 1 where a row failed."""
+    parser = argparse.ArgumentParser(prog="tools.gpu_session", description=__doc__)
+    parser.add_argument("step", choices=(*STEPS, "tune", "all"))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu_session"))
+    parser.add_argument("--small", action="store_true", help="sizes that a CPU runs in seconds")
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--dtype", default="f32", choices=("f32", "f16", "bf16"))
+    parser.add_argument("--seconds", type=float, default=240.0)
+    given = parser.parse_args(words)
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.step == "tune":
+        return _ran("tune", _tune(given), given.out)
+    device = devices.running(given.device)
+    made = {
+        "probe": partial(_probe, device),
+        "units": partial(_units, device),
+        "corpus": partial(_corpus, device, 1 if given.small else 10),
+        "hostile": partial(_hostile, device),
+        "gemm": partial(_gemm, device, (64,) if given.small else (512, 1024, 2048, 4096, 8192)),
+        "rows": partial(_rows, device, 64 if given.small else 8192),
+    }
+    steps = STEPS if given.step == "all" else (given.step,)
+    return max(_ran(step, made[step](), given.out) for step in steps)
+
+
+def _ran(step: str, rows: Iterator[Named], out: Path) -> int:
+    """Make the rows of a step that are not there yet; 1 where one failed."""
+    path = out / f"{step}.jsonl"
+    kept = path.read_text().splitlines() if path.exists() else []
+    known = {json.loads(line)["name"]: json.loads(line) for line in kept}
+    worst = int(any("error" in row for row in known.values()))
+    with path.open("a", encoding="utf-8") as file:
+        for name, make in rows:
+            if name in known:
+                continue
+            start = time.monotonic()
+            try:
+                row = make()
+            except Exception as error:  # noqa: BLE001  # one bad row never ends a step
+                where = traceback.format_exc(limit=-3)
+                row, worst = {"error": f"{type(error).__name__}: {error}", "where": where}, 1
+            row = {"name": name, "took_s": round(time.monotonic() - start, 3), **row}
+            file.write(json.dumps(row, default=str) + "\n")
+            file.flush()
+            print(f"{step}: {json.dumps(row, default=str)[:300]}", flush=True)
+    return worst
+
+
+# ---- what there is
+
+
+def _probe(device: Device) -> Iterator[Named]:
+    yield (
+        "device",
+        lambda: {
+            "describe": device.describe(),
+            "compiler": device.compiler(),
+            "fingerprint": dict(device.fingerprint().fields),
+            "target": asdict(device.target),
+        },
+    )
+    yield "limits", partial(_peaks, device)
+    yield "launch", partial(_launch, device)
+
+
+def _peaks(device: Device) -> Row:
+    with device.open() as engine:
+        found, units = engine.limits(), device.target.threads
+        return {"f32_flops": found.flops(units), "read_bytes_per_s": found.bandwidth(units)}
+
+
+def _launch(device: Device) -> Row:
+    """A kernel that does nothing: what a launch costs alone, and among others in a graph."""
+    text = 'extern "C" __global__ void k(float *x) { if (x[0] == 42.0f) x[1] = 0.0f; }'
+    lowered = Lowered(text, "k", KernelIO((Parameter("x", "f32", 64, "inout"),)))
+    with device.open() as engine:
+        memory = engine.allocate(256)
+        launch = engine.launch(engine.load(lowered, device.compile(lowered)), [memory], ())
+        start = time.perf_counter()
+        alone = engine.time(launch, 50)
+        python_s = (time.perf_counter() - start) / 50
+        return {
+            "alone_s": min(alone),
+            "of_100_s": min(engine.time(launch, 20, 100)),
+            "call_s": python_s,
+        }
+
+
+# ---- right?
+
+
+def _units(device: Device) -> Iterator[Named]:
+    for unit in device.target.units:
+        yield unit.name, partial(_unit, device, unit.name)
+
+
+def _unit(device: Device, name: str) -> Row:
+    """A random product, and every one-hot row of A: each element of B shows in one place."""
+    unit = device.target.matrix_units[name]
+    m, n, k = unit.shape
+    kernel = _product(m, n, k, *unit.dtypes)
+    space, (left, right) = Space(kernel, device.target), ("A", "B")
+    taken = kernel.param(left).dtype
+    with Programs(device) as on:
+        compiled = on.compile(space.lower(space.defaults()[0]))
+        worst = 0.0
+        for seed in range(1 + m * k):
+            rng = np.random.default_rng(seed)
+            a = np.zeros((m, k)) if seed else rng.standard_normal((m, k))
+            if seed:
+                a[(seed - 1) // k, (seed - 1) % k] = 1.0
+            b = rng.standard_normal((k, n))
+            a16, b16 = to_memory(a, taken).reshape(-1), to_memory(b, taken).reshape(-1)
+            out = np.full(m * n, np.nan, kernel.param("C").dtype.numpy)
+            on.run(compiled, {"C": out, left: a16, right: b16})
+            wide = (to_compute(x, taken).astype(np.float64) for x in (a16, b16))
+            want = np.matmul(*(x.reshape(s) for x, s in zip(wide, ((m, k), (k, n)), strict=True)))
+            worst = max(worst, float(np.abs(out.reshape(m, n) - want).max()))
+            if seed and worst > 1e-2:
+                raise AssertionError(f"row {seed}: {worst} away")
+    return {"products": 1 + m * k, "largest_error": worst}
+
+
+def _product(m: int, n: int, k: int, taken: str, gives: str) -> Kernel:
+    from tests.unit.test_tensorcore import gemm as typed
+
+    made = typed(m, n, k, taken, gives)
+    return made.renamed(
+        {a.name: a for a in made.all_axes()}, {"p0": "C", "p1": "A", "p2": "B"}, {"v0": "v0"}
+    )
+
+
+def _corpus(device: Device, drawn: int) -> Iterator[Named]:
+    for name in NAMES:
+        for seed in range(drawn):
+            yield f"{name} {seed}", partial(_agrees, device, name, seed)
+
+
+def _agrees(device: Device, name: str, seed: int) -> Row:
+    """The default schedule (seed 0), or a random one, against the interpreter."""
+    import random
+
+    kernel, rng = corpus_kernel(name), np.random.default_rng(seed)
+    space = Space(kernel, device.target)
+    schedule = (
+        space.sample(RandomChooser(random.Random(f"{name} {seed}")))
+        if seed
+        else space.defaults()[0]
+    )
+    program = space.lower(schedule)
+    made = {}
+    for p in kernel.params:
+        values = rng.standard_normal(p.size) if p.dtype.is_float else rng.integers(-5, 6, p.size)
+        zero = np.zeros(p.size, p.dtype.numpy)
+        made[p.name] = zero if p.role == "out" else to_memory(values, p.dtype).astype(zero.dtype)
+    mine = pack_buffers(program, made)
+    theirs = {key: array.copy() for key, array in mine.items()}
+    interpret(program, mine)
+    with Programs(device) as on:
+        on.run(on.compile(program), theirs)
+    worst = 0.0
+    for p in kernel.outputs:
+        want, got = (np.nan_to_num(x[p.name].astype(np.float64)) for x in (mine, theirs))
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=schedule.text)
+        worst = max(worst, float(np.abs(got - want).max(initial=0.0)))
+    return {"schedule": schedule.text, "largest_error": worst}
+
+
+def hostile_reference(_: object, arrays: dict[str, Any]) -> dict[str, Reference]:
+    """x + 1, in the referee's process."""
+    return {"out": Reference(arrays["x"].astype(np.float64) + 1.0)}
+
+
+def _hostile(device: Device) -> Iterator[Named]:
+    io = KernelIO((Parameter("x", "f32", _N, "in"), Parameter("out", "f32", _N, "out")))
+    hooks = Hooks(reference="tools.gpu_session:hostile_reference")
+    policy = Policy(min_samples=3, max_samples=5, budget_s=0.02, timeout_s=2.0)
+
+    def measured(name: str) -> Row:
+        tail, count, wanted = _BAD[name]
+        text = _HOSTILE.format(tail=tail, count=count)
+        candidate = Candidate("add", Lowered(text, "k", io, (), Geometry(1, 32)))
+        with DeviceMeasurer(device, hooks, Limits(), compile_workers=1) as workers:
+            (outcome,) = workers.measure([candidate], policy)
+        assert outcome is not None
+        row = outcome.measurement
+        if row.status.value != wanted:
+            raise AssertionError(f"{row.status.value}, not {wanted}: {row.error}")
+        return {"status": row.status.value, "told": row.error}
+
+    for name in _BAD:
+        yield name, partial(measured, name)
+
+
+# ---- fast?
+
+
+def _seconds(device: Device, kernel: Kernel, samples: int = 20) -> tuple[float, str]:
+    """The fastest of several launches of the default schedule, and its text."""
+    space = Space(kernel, device.target)
+    schedule = space.defaults()[0]
+    lowered = device.lower(space.lower(schedule))
+    with device.open() as engine:
+        code = engine.load(lowered, device.compile(lowered))
+        rng, memories = np.random.default_rng(0), []
+        for p in lowered.io.params:
+            memories.append(engine.allocate(p.nbytes))
+            dtype = next((q.dtype for q in kernel.params if q.name == p.name), None)
+            if p.role in ("in", "const") and dtype is not None:
+                engine.write(memories[-1], to_memory(rng.standard_normal(p.elements), dtype))
+        scratch = [engine.allocate(n) for n in lowered.scratch_bytes]
+        launch = engine.launch(code, memories, scratch)
+        engine.time(launch, 3)
+        return min(engine.time(launch, samples)), schedule.text
+
+
+def _gemm(device: Device, sizes: tuple[int, ...]) -> Iterator[Named]:
+    for size in sizes:
+        for name, make in (("f32", gemm), ("f16", half_gemm)):
+            yield f"{name} {size}", partial(_one_gemm, device, make(size, size, size), name, size)
+
+
+def _one_gemm(device: Device, kernel: Kernel, name: str, size: int) -> Row:
+    ours_s, text = _seconds(device, kernel)
+    flops = 2.0 * size**3
+    row: Row = {"seconds": ours_s, "tflops": flops / ours_s / 1e12, "schedule": text}
+    if device.name.startswith("cuda:"):
+        theirs_s = _torch_gemm(name, size)
+        row |= {"cublas_tflops": flops / theirs_s / 1e12, "ratio": theirs_s / ours_s}
+    return row
+
+
+def _torch_gemm(name: str, size: int) -> float:
+    """Seconds of torch's product, which is cuBLAS's; f32 without tf32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    kind = torch.float16 if name == "f16" else torch.float32
+    a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
+    times = []
+    for _ in range(23):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        torch.mm(a, b)
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) * 1e-3)
+    return min(times[3:])
+
+
+def _rows(device: Device, rows: int) -> Iterator[Named]:
+    x = Tensor.input("x", (rows, 4096), "f32")
+    y = Tensor.input("y", (rows, 4096), "f32")
+    for name, made in (
+        ("add", x + y),
+        ("softmax", x.softmax(-1)),
+        ("sum of rows", x.sum(1)),
+        ("sum of columns", x.sum(0)),
+        ("gelu", x.gelu()),
+    ):
+        yield name, partial(_moved, device, made)
+
+
+def _moved(device: Device, tensor: Tensor) -> Row:
+    launches = fuse(fold_constants((tensor.node,))).launches
+    seconds, moved, texts = 0.0, 0, []
+    for launch in launches:
+        took_s, text = _seconds(device, launch.kernel)
+        seconds, moved = seconds + took_s, moved + launch.kernel.unique_bytes
+        texts.append(text)
+    return {"seconds": seconds, "gb_per_s": moved / seconds / 1e9, "schedules": texts}
+
+
+def _tune(given: argparse.Namespace) -> Iterator[Named]:
+    import tunegrad as tg
+
+    name = f"{given.model} {given.dtype} {given.seconds:g}"
+
+    def tuned() -> Row:
+        report = tg.tune(
+            given.model,
+            device=given.device,
+            budget_s=given.seconds,
+            store=given.out / "tuned.db",
+            dtype=given.dtype,
+        )
+        return {
+            "default_ms": report.default_ms,
+            "tuned_ms": report.tuned_ms,
+            "kernels": [asdict(row) for row in report.rows],
+        }
+
+    yield name, tuned
+
+
+if __name__ == "__main__":
+    sys.exit(main())
