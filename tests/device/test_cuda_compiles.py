@@ -35,16 +35,27 @@ def built(device, program):
     return build(lowered.text, lowered.entry, device.target.arch)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", NAMES)
-def test_default_and_a_random_schedule_compile_without_a_warning(name, arch):
+def check(arch, name, seeds):
     device = absent(arch)
     space = Space(corpus_kernel(name), device.target)
-    for schedule in (space.defaults()[0], random_schedule(space, f"cuda {name}")):
+    drawn = (random_schedule(space, f"cuda {name} {seed}") for seed in range(seeds))
+    for schedule in (space.defaults()[0], *drawn):
         found = built(device, space.lower(schedule))
         assert found.image[:4] == b"\x7fELF"
         assert found.warnings == ""
         assert found.registers > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schedule_of_every_kernel_compiles_without_a_warning(name):
+    check(ARCHITECTURES[NAMES.index(name) % len(ARCHITECTURES)], name, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", NAMES)
+def test_many_schedules_compile_without_a_warning(name, arch):
+    check(arch, name, 20)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -32,7 +32,9 @@ def shared_of(cases: list[Case]) -> list[Case]:
     return [c for c in cases if uses_shared(c.program) and has_barriers(c.program)]
 
 
-@pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])
+@pytest.mark.parametrize(
+    "target", [GPU, pytest.param(WIDE, marks=pytest.mark.slow)], ids=["least", "wide"]
+)
 def test_opencl_runs_the_corpus_as_its_kernels_say(on, target):
     cases = list(corpus_cases(NAMES, target, draws=3))
     check_cases(on, cases)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, prod
 
 from tunegrad.devices import CONTENDING
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, LaunchPlan
@@ -116,11 +116,16 @@ class _Cuts:
     def _differing_s(self, found: Alternative) -> tuple[float, float]:
         """Seconds of kernels that go and of those that come, less what both have.
 
-        That is the heaviest kernel of either side, a product say, with another edge: the model of
-        the machine errs on both alike.
+        That is the heaviest kernel of either side where it adds up as many terms, a product with
+        another edge: the model of the machine errs on both alike.
         """
-        before, after = map(self._each_s, (found.before, found.after))
-        common_s = min(max(before, default=0.0), max(after, default=0.0))
+        sides = found.before, found.after
+        before, after = map(self._each_s, sides)
+        goes, comes = (
+            max(zip(times, kernels, strict=True), key=lambda x: x[0])
+            for times, kernels in zip((before, after), sides, strict=True)
+        )
+        common_s = min(goes[0], comes[0]) if _terms(goes[1]) == _terms(comes[1]) else 0.0
         return sum(before) - common_s, sum(after) - common_s
 
     def _expected_s(self, kernels: Sequence[Kernel]) -> float:
@@ -131,3 +136,8 @@ class _Cuts:
 
     def _plan(self, toggles: frozenset[int]) -> LaunchPlan:
         return self.fusion.toggled(toggles).schedule()
+
+
+def _terms(kernel: Kernel) -> int:
+    """How many terms a kernel adds up, in all its reductions."""
+    return sum(kernel.points * prod(a.extent for a in r.axes) for r in kernel.reduces)
