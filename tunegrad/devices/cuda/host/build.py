@@ -33,9 +33,9 @@ _SHARED = ("fibers.hpp", "numbers.hpp", "runtime.hpp")
 """What the runtime's files include."""
 
 _COMMON = ("-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing",
-           "-fno-rtti", "-Wl,--build-id=none", "-Wl,-s")  # fmt: skip
+           "-fno-rtti", "-Wl,--build-id=none")  # fmt: skip
 _OPTIONS = (
-    *_COMMON, "-O1", "-w", "-ffp-contract=off", "-fno-exceptions", "-fno-math-errno", "-fwrapv",
+    *_COMMON, "-Wl,-s", "-O1", "-w", "-ffp-contract=off", "-fno-exceptions", "-fno-math-errno", "-fwrapv",
     "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fstack-clash-protection",
 )  # fmt: skip
 """A product and a sum are fused where the program says so; nothing else of it is reordered.
@@ -43,6 +43,24 @@ Integers wrap around, as on a GPU. Each page of a stack is touched, so a full on
 """
 _RUNTIME_OPTIONS = (*_COMMON, "-O3", "-fno-exceptions", "-pthread")
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")
+_GUARDS = """\
+SECTIONS
+{
+  tg_shared : ALIGN(CONSTANT(COMMONPAGESIZE))
+  {
+    HIDDEN(tg_shared_before = .);
+    . += CONSTANT(COMMONPAGESIZE);
+    HIDDEN(tg_shared_first = .);
+    *(tg_shared)
+    HIDDEN(tg_shared_last = .);
+    . = ALIGN(CONSTANT(COMMONPAGESIZE));
+    HIDDEN(tg_shared_beyond = .);
+    . += CONSTANT(COMMONPAGESIZE);
+  }
+}
+INSERT AFTER .data;
+"""
+"""For the linker: arrays that a block shares stand between pages that the loader shuts."""
 _ICE = 4
 """What g++ exits with where the compiler itself has crashed."""
 _V3 = frozenset(("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"))
@@ -57,13 +75,9 @@ def build(text: str, entry: str) -> bytes:
     DeviceError where there is no compiler.
     """
     with tempfile.TemporaryDirectory(prefix="tunegrad-") as folder:
-        command = [*_found()[0], "-x", "c++", "-", *_machine(), *_OPTIONS, "-o", "image.so"]
+        guards = _guards() if "__shared__" in text else ()
         try:
-            # Libraries stand after what uses them.
-            done = subprocess.run(
-                [*command, *_LIBRARIES], input=_whole(text, entry), text=True, cwd=folder,
-                capture_output=True, check=False, timeout=_SECONDS, env=_environment(folder),
-            )  # fmt: skip
+            done = _compile(_whole(text, entry), Path(folder), guards)
         except subprocess.TimeoutExpired as error:
             raise CompileFailure(
                 f"program {entry} for this CPU: over {_SECONDS:g} s of compiling"
@@ -74,6 +88,28 @@ def build(text: str, entry: str) -> bytes:
             raise CandidateCrashed(words) if crashed else CompileFailure(words)
         image = (Path(folder) / "image.so").read_bytes()
     return image + _digest(image)
+
+
+def _compile(
+    whole: str, folder: Path, guards: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """To ``image.so`` in a folder."""
+    (folder / "guards.ld").write_text(_GUARDS, encoding="utf-8")
+    command = [*_found()[0], "-x", "c++", "-", *_machine(), *_OPTIONS, "-o", "image.so"]
+    return subprocess.run(
+        [*command, *guards, *_LIBRARIES],  # libraries stand after what uses them
+        input=whole, text=True, cwd=folder, capture_output=True, check=False, timeout=_SECONDS,
+        env=_environment(str(folder)),
+    )  # fmt: skip
+
+
+@functools.cache
+def _guards() -> tuple[str, ...]:
+    """The options that put guards about shared arrays; () where the linker does not take them."""
+    options = ("-Wl,-T,guards.ld",)
+    with tempfile.TemporaryDirectory(prefix="tunegrad-") as folder:
+        done = _compile("int number = 1;\n", Path(folder), options)
+    return () if done.returncode else options
 
 
 def checked(image: bytes, entry: str) -> bytes:
@@ -91,7 +127,8 @@ def compiler() -> str:
 
     Raises DeviceError where there is none.
     """
-    return f"{_found()[1]} {' '.join((*_machine(), *_OPTIONS))} host {_version().hex()}"
+    options = " ".join((*_machine(), *_OPTIONS, *_guards()))
+    return f"{_found()[1]} {options} host {_version().hex()}"
 
 
 def runtime_library() -> Path:

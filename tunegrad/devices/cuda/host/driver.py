@@ -117,7 +117,8 @@ class HostDriver:
 
     def load(self, image: bytes, entry: str) -> _Loaded:
         found = runtime.open_image(image, entry)
-        return _Loaded(found, entry, found.shared_end - found.shared)
+        _, first, last, _ = found.shared
+        return _Loaded(found, entry, last - first)
 
     def resources(self, function: _Loaded) -> Resources:
         """Registers and stacks are the compiler's for this CPU: none are told."""
@@ -164,7 +165,7 @@ class HostDriver:
         i, g = function.image, geometry
         job = runtime.Job(
             i.run, ctypes.addressof(arguments), g.groups, g.items, g.shared_bytes, self._lazy,
-            self._seed, i.shared, i.shared_end,
+            self._seed, i.shared,
         )  # fmt: skip
         fault = runtime.call(job)
         if fault:

@@ -104,7 +104,8 @@ static void *const *arguments;
 // ---- shared memory: what the kernel declares, and behind it what the launch gives
 
 constexpr u32 WINDOW = 1024;  // places of the window that are equal modulo this are in memory, too
-static char *declared_base, *declared, *declared_end;
+// guard page | slack | arrays | slack | guard page; without guards there is no slack, either
+static char *declared_before, *declared, *declared_end, *declared_beyond, *declared_base;
 static u32 dynamic_base, dynamic_bytes;
 static char *arena;  // guard page | dynamic shared memory, at its end | guard page
 static size_t arena_bytes;
@@ -357,16 +358,29 @@ static bool prepare_dynamic(u32 bytes) {
 }
 
 static void poison() {
-  if (declared) memset(declared, 0xff, (size_t)(declared_end - declared));
+  if (declared) memset(declared, 0xff, (size_t)(declared_beyond - declared));
   if (tg_host_dynamic) memset(tg_host_dynamic, 0xff, (size_t)(arena + arena_bytes - tg_host_dynamic));
 }
 
 // Between the end of what was asked for and the guard page nothing may have changed.
-static bool is_slack_whole() {
-  if (!tg_host_dynamic) return true;
-  for (char *p = tg_host_dynamic + dynamic_bytes; p < arena + arena_bytes; ++p)
+static bool is_poison(const char *p, const char *end) {
+  for (; p < end; ++p)
     if (*p != (char)0xff) return false;
   return true;
+}
+
+static bool is_slack_whole() {
+  const char *end = tg_host_dynamic ? tg_host_dynamic + dynamic_bytes : nullptr;
+  return is_poison(declared_end, declared_beyond) && (!end || is_poison(end, arena + arena_bytes));
+}
+
+static bool is_beside_shared(const char *p) {
+  if (arena && ((p >= arena - PAGE && p < arena) ||
+                (p >= arena + arena_bytes && p < arena + arena_bytes + PAGE)))
+    return true;
+  const bool guarded = declared_before != declared;
+  return guarded && ((p >= declared_before && p < declared) ||
+                     (p >= declared_beyond && p < declared_beyond + (declared - declared_before)));
 }
 
 // ---- what the processor refuses: an address that is none, a division by zero
@@ -389,6 +403,7 @@ static void refused(int number, siginfo_t *info, void *) {
   if (number == SIGFPE) fault("a division by zero, or one that overflows");
   if (number == SIGILL) fault("an instruction that this processor does not know");
   if (info->si_code == SI_KERNEL) fault("illegal address, wider than addresses are");
+  if (is_beside_shared(address)) fault("illegal address, beside the shared memory of its block");
   fault("illegal address %p", info->si_addr);
 }
 
@@ -451,7 +466,7 @@ struct Job {
   u32 groups, items;
   u32 dynamic_bytes, lazy;
   u64 seed;  // 0: threads and blocks in index order
-  char *declared, *declared_end;
+  char *declared[4];  // before, first, last, beyond: see Image of runtime.py
 };
 
 // 0: it ran. 1: a fault, whose text is in `text`. 2: there is no memory to run it.
@@ -460,7 +475,8 @@ API int tg_host_launch(const Job *job, char *text, size_t room) {
   message[0] = 0;
   kernel = job->kernel, arguments = job->arguments;
   items = job->items, lazy = job->lazy;
-  declared = job->declared, declared_end = job->declared_end;
+  declared_before = job->declared[0], declared = job->declared[1];
+  declared_end = job->declared[2], declared_beyond = job->declared[3];
   declared_base = (char *)((uintptr_t)declared / WINDOW * WINDOW);
   dynamic_base = (u32)((declared_end - declared_base + WINDOW - 1) / WINDOW * WINDOW);
   tg_host_groups = {job->groups, 1, 1};
@@ -479,8 +495,8 @@ API int tg_host_launch(const Job *job, char *text, size_t room) {
     tg_host_block = {(u32)((start + b * step) % job->groups), 0, 0};
     run_block();
     if (!message[0] && !is_slack_whole())
-      snprintf(message, sizeof message, "block %u: written past the end of %u bytes of shared memory",
-               tg_host_block.x, dynamic_bytes);
+      snprintf(message, sizeof message, "block %u: it wrote past the end of %u bytes of shared memory",
+               tg_host_block.x, (u32)(declared_end - declared) + dynamic_bytes);
   }
   snprintf(text, room, "%s", message);
   return message[0] != 0;
@@ -489,6 +505,11 @@ API int tg_host_launch(const Job *job, char *text, size_t room) {
 // ---- memory and images, for the driver
 
 API void *tg_host_allocate(size_t bytes) { return guarded(bytes); }
+
+// Nobody may touch these pages; nothing happens where they are no whole ones.
+API void tg_host_shut(void *start, size_t bytes) {
+  if ((uintptr_t)start % PAGE == 0 && bytes % PAGE == 0) mprotect(start, bytes, PROT_NONE);
+}
 
 API void tg_host_free(void *memory, size_t bytes) {
   munmap((char *)memory - PAGE, pages(bytes ? bytes : 1) + 2 * PAGE);

@@ -25,8 +25,7 @@ class Job(ctypes.Structure):
         ("dynamic_bytes", ctypes.c_uint32),
         ("lazy", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
-        ("declared", ctypes.c_void_p),
-        ("declared_end", ctypes.c_void_p),
+        ("declared", ctypes.c_void_p * 4),
     )
 
 
@@ -35,20 +34,23 @@ class _Table(ctypes.Structure):
 
     _fields_ = (
         ("run", ctypes.c_void_p),
-        ("shared", ctypes.c_void_p),
-        ("shared_end", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p * 4),
+        ("section", ctypes.c_void_p * 2),
         ("arguments", ctypes.c_uint32),
         ("most_items", ctypes.c_uint32),
     )
 
 
 class Image(NamedTuple):
-    """An image that is loaded: the library's handle, and what its table says of the kernel."""
+    """An image that is loaded: the library's handle, and what its table says of the kernel.
+
+    ``shared``: where a page before the shared arrays begins, where they begin and end, and where a
+    page after them begins; those pages are shut. Without guards, start and end stand twice.
+    """
 
     library: int
     run: int
-    shared: int
-    shared_end: int
+    shared: tuple[int, int, int, int]
     arguments: int
     most_items: int
 
@@ -69,6 +71,7 @@ def load() -> ctypes.CDLL:
         ("tg_host_launch", ctypes.c_int, (ctypes.POINTER(Job), ctypes.c_char_p, size)),
         ("tg_host_allocate", word, (size,)),
         ("tg_host_free", None, (word, size)),
+        ("tg_host_shut", None, (word, size)),
         ("tg_host_open", word, (ctypes.c_char_p, size, ctypes.c_char_p, size)),
         ("tg_host_symbol", word, (word, ctypes.c_char_p)),
         ("tg_host_close", None, (word,)),
@@ -91,7 +94,14 @@ def open_image(image: bytes, entry: str) -> Image:
         library.tg_host_close(handle)
         raise CompileFailure(f"program {entry}: its image has no kernel of that name")
     t = _Table.from_address(place)
-    return Image(handle, t.run, t.shared or 0, t.shared_end or 0, t.arguments, t.most_items)
+    before, first, last, beyond = (x or 0 for x in t.shared)
+    if before:
+        library.tg_host_shut(before, first - before)
+        library.tg_host_shut(beyond, first - before)
+    else:
+        before = first = t.section[0] or 0
+        last = beyond = t.section[1] or 0
+    return Image(handle, t.run, (before, first, last, beyond), t.arguments, t.most_items)
 
 
 def unload(image: Image) -> None:

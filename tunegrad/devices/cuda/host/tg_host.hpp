@@ -49,8 +49,15 @@ void tg_host_cp_async(tg_u32 to, const void *from, tg_u32 bytes, int given, cons
 void tg_host_cp_commit();
 void tg_host_cp_wait(tg_u32 left);
 void tg_host_cp_wait_all();
-extern char __start_tg_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_tg_shared[] __attribute__((weak, visibility("hidden")));
+// Of the section of shared arrays: the linker's own, or between guards, of build.py's script.
+#define TG_PLACE(name) extern char name[] __attribute__((weak, visibility("hidden")))
+TG_PLACE(__start_tg_shared);
+TG_PLACE(__stop_tg_shared);
+TG_PLACE(tg_shared_before);
+TG_PLACE(tg_shared_first);
+TG_PLACE(tg_shared_last);
+TG_PLACE(tg_shared_beyond);
+#undef TG_PLACE
 }
 #define threadIdx tg_host_thread
 #define blockIdx tg_host_block
@@ -283,7 +290,8 @@ static inline void tg_host_mma(D *d, const R *a, const R *b) {
 
 struct tg_host_image {
   void (*run)(void *const *arguments);
-  char *shared, *shared_end;  // what the text declares
+  char *shared[4];   // from a guard page, the arrays' own start and end, to another one; or null
+  char *section[2];  // where there are no guards
   tg_u32 arguments, most_items;
 };
 template <int... I> struct tg_ints {};
@@ -308,4 +316,8 @@ template <class... A> constexpr tg_u32 tg_arguments(void (*)(A...)) { return siz
 #define TG_ENTRY(name, most)                                                                       \
   static void tg_run(void *const *a) { tg_call(name, a); }                                         \
   extern "C" __attribute__((visibility("default"))) const tg_host_image tg_kernel_##name = {         \
-      tg_run, __start_tg_shared, __stop_tg_shared, tg_arguments(name), most};
+      tg_run,                                                                                      \
+      {tg_shared_before, tg_shared_first, tg_shared_last, tg_shared_beyond},                       \
+      {__start_tg_shared, __stop_tg_shared},                                                       \
+      tg_arguments(name),                                                                          \
+      most};

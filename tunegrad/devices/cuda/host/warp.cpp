@@ -140,23 +140,31 @@ struct Product {
 // Each sum is one of the result's own type, from k = 0 on; a GPU's adds are of other widths.
 template <class Sum, class Value, class Register, u32 PACKED, Value (*value)(Register, u32)>
 struct Unit {
+  static constexpr u32 MOST = 4, MOST_K = 4 * PACKED * 2;  // registers of a lane; k
+
   static void run(void *const *held, u32) {
     const Product &all = *(const Product *)held[0];
-    constexpr u32 MOST_K = 64;
-    Value a[16][MOST_K], b[MOST_K][8];
     const u32 highs = all.highs, steps = all.steps, k = 4 * PACKED * steps;
+    Register ra[WARP * MOST], rb[WARP * MOST];
     for (u32 lane = 0; lane < WARP; ++lane) {
       const Product &mine = *(const Product *)held[lane];
       if (mine.highs != highs || mine.steps != steps) fault("lanes of its warp multiply other shapes");
-      const Register *ra = (const Register *)mine.a, *rb = (const Register *)mine.b;
-      const u32 r = lane / 4, c = lane % 4;
+      memcpy(ra + lane * highs * steps, mine.a, highs * steps * sizeof(Register));
+      memcpy(rb + lane * steps, mine.b, steps * sizeof(Register));
+    }
+    // All values of a register's part j at once, and then to their places.
+    Value va[PACKED][WARP * MOST], vb[PACKED][WARP * MOST], a[16][MOST_K], b[MOST_K][8];
+    for (u32 j = 0; j < PACKED; ++j) {
+      for (u32 i = 0; i < WARP * highs * steps; ++i) va[j][i] = value(ra[i], j);
+      for (u32 i = 0; i < WARP * steps; ++i) vb[j][i] = value(rb[i], j);
+    }
+    for (u32 lane = 0; lane < WARP; ++lane)
       for (u32 s = 0; s < steps; ++s)
         for (u32 j = 0; j < PACKED; ++j) {
-          const u32 inner = PACKED * c + j + 4 * PACKED * s;
-          for (u32 h = 0; h < highs; ++h) a[8 * h + r][inner] = value(ra[s * highs + h], j);
-          b[inner][r] = value(rb[s], j);
+          const u32 inner = PACKED * (lane % 4) + j + 4 * PACKED * s;
+          for (u32 h = 0; h < highs; ++h) a[8 * h + lane / 4][inner] = va[j][(lane * steps + s) * highs + h];
+          b[inner][lane / 4] = vb[j][lane * steps + s];
         }
-    }
     for (u32 row = 0; row < 8 * highs; ++row) {
       Sum sums[8];
       for (u32 n = 0; n < 8; ++n) sums[n] = *place(held, row, n);
