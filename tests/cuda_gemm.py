@@ -3,9 +3,10 @@
     global --cp.async, a ring of STAGES tiles--> shared, swizzled --ldmatrix--> registers --mma-->
     f32 sums --> f16, global
 
-A block of 256 threads, 4 x 2 warps, makes 128 x 128 of C; a warp 32 x 64. Tiles are 128 x 32 of A and
-32 x 128 of B. Chunks of 16 bytes lie where no two of the eight rows that one ldmatrix reads share a
-bank: chunk q of row r at q ^ (r / 2 % 4) in rows of 64 bytes, at q ^ (r % 8) in rows of 256.
+A block of 256 threads, 4 x 2 warps, makes 128 x 128 of C; a warp 32 x 64. Tiles are 128 x 32 of A
+and 32 x 128 of B. Chunks of 16 bytes lie where no two of the eight rows that one ldmatrix reads
+share a bank: chunk q of row r at q ^ (r / 2 % 4) in rows of 64 bytes, at q ^ (r % 8) in those of
+256.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ def gemm_arrays(m: int, n: int, k: int) -> dict[str, NDArray[np.float16]]:
     return {"C": np.full((m, n), np.nan, np.float16), "A": a, "B": b}
 
 
-def relative_error(got: NDArray[np.float16], a: NDArray[np.float16], b: NDArray[np.float16]) -> float:
+def relative_error(
+    got: NDArray[np.float16], a: NDArray[np.float16], b: NDArray[np.float16]
+) -> float:
     """Of the largest result; NaN where one is."""
     want = a.astype(np.float64) @ b.astype(np.float64)
     return float(np.abs(got.astype(np.float64) - want).max() / np.abs(want).max())

@@ -158,7 +158,9 @@ def _loads(n: int, trans: bool) -> Case:
         return (rows[:, *low] | rows[:, *high] << 16).T.reshape(-1)
 
     uses = (name, "tg_shared_address")
-    return Case(uses, "unsigned int *out, const unsigned short *x, const int *row", body, arrays, want)
+    return Case(
+        uses, "unsigned int *out, const unsigned short *x, const int *row", body, arrays, want
+    )
 
 
 # ---- products

@@ -31,8 +31,9 @@ extern "C" __global__ void __launch_bounds__(256) tiled(float *C, const float *A
   float sum = 0.0f;
   for (int k = 0; k < 36; k += 8) {
     const int i = threadIdx.x % 128;
-    if (threadIdx.x < 128) a[i / 8][i % 8] = k + i % 8 < 36 ? A[(m + i / 8) * 36 + k + i % 8] : 0.0f;
-    else b[i / 16][i % 16] = k + i / 16 < 36 ? B[(k + i / 16) * 80 + n + i % 16] : 0.0f;
+    const int ka = k + i % 8, kb = k + i / 16;
+    if (threadIdx.x < 128) a[i / 8][i % 8] = ka < 36 ? A[(m + i / 8) * 36 + ka] : 0.0f;
+    else b[i / 16][i % 16] = kb < 36 ? B[kb * 80 + n + i % 16] : 0.0f;
     __syncthreads();
     for (int kk = 0; kk < 8; ++kk) sum = fmaf(a[row][kk], b[kk][column], sum);
     __syncthreads();
@@ -58,7 +59,9 @@ extern "C" __global__ void reduce(float *out, const float *x) {
 }
 """
 
-RING = wrappers_text(("tg_shared_address", "tg_cp_async4", "tg_cp_commit", "tg_cp_wait")) + """
+RING = (
+    wrappers_text(("tg_shared_address", "tg_cp_async4", "tg_cp_commit", "tg_cp_wait"))
+    + """
 // Sums of neighbours of the 64 numbers of each step, from a ring of three
 extern "C" __global__ void ring(float *out, const float *x) {
   __shared__ float s[3][64];
@@ -78,6 +81,7 @@ extern "C" __global__ void ring(float *out, const float *x) {
   out[i] = sum;
 }
 """
+)
 
 GEMM = gemm_text(256, 160)
 
@@ -116,23 +120,61 @@ def farthest(want):
 
 def kernels():
     a, b = rng((2, N))
-    made = [Kernel(ADD, "add", Geometry(8, 128),
-                   {"out": np.full(N, np.nan, np.float32), "a": a, "b": b}, farthest(a + b), 0.0)]
+    made = [
+        Kernel(
+            ADD,
+            "add",
+            Geometry(8, 128),
+            {"out": np.full(N, np.nan, np.float32), "a": a, "b": b},
+            farthest(a + b),
+            0.0,
+        )
+    ]
     a, b = rng((48, 36)), rng((36, 80))
-    made.append(Kernel(TILED, "tiled", Geometry(15, 256),
-                       {"C": np.full((48, 80), np.nan, np.float32), "A": a, "B": b},
-                       farthest(a.astype(np.float64) @ b), 1e-5))
+    made.append(
+        Kernel(
+            TILED,
+            "tiled",
+            Geometry(15, 256),
+            {"C": np.full((48, 80), np.nan, np.float32), "A": a, "B": b},
+            farthest(a.astype(np.float64) @ b),
+            1e-5,
+        )
+    )
     x = rng((5, 1024))
-    made.append(Kernel(REDUCE, "reduce", Geometry(5, 256),
-                       {"out": np.full(5, np.nan, np.float32), "x": x},
-                       farthest(x.astype(np.float64).sum(axis=1)), 1e-4))
+    made.append(
+        Kernel(
+            REDUCE,
+            "reduce",
+            Geometry(5, 256),
+            {"out": np.full(5, np.nan, np.float32), "x": x},
+            farthest(x.astype(np.float64).sum(axis=1)),
+            1e-4,
+        )
+    )
     x = rng((10, 64))
     want = (x + 2.0 * np.roll(x, -17, axis=1)).sum(axis=0)
-    made.append(Kernel(RING, "ring", Geometry(1, 64),
-                       {"out": np.full(64, np.nan, np.float32), "x": x}, farthest(want), 1e-5))
+    made.append(
+        Kernel(
+            RING,
+            "ring",
+            Geometry(1, 64),
+            {"out": np.full(64, np.nan, np.float32), "x": x},
+            farthest(want),
+            1e-5,
+        )
+    )
     given = gemm_arrays(128, 256, 160)
-    made.append(Kernel(GEMM, "hgemm", gemm_geometry(128, 256), given,
-                       lambda got: relative_error(got, given["A"], given["B"]), 1e-3))
+    made.append(
+        Kernel(
+            GEMM,
+            "hgemm",
+            gemm_geometry(128, 256),
+            given,
+            lambda got: relative_error(got, given["A"], given["B"]),
+            1e-3,
+        )
+    )
     return {k.entry: k for k in made}  # fmt: skip
 
 
@@ -171,7 +213,7 @@ DEFECTS = {
         EVERY, "waits at __syncthreads, where ",
     ),
     "shared memory that is not written": (
-        "tiled", "k + i % 8 < 36 ? A", "i % 8 == 7 ? a[i / 8][7] : k + i % 8 < 36 ? A", EVERY,
+        "tiled", "ka < 36 ? A", "i % 8 == 7 ? a[i / 8][7] : ka < 36 ? A", EVERY,
         "error nan",
     ),
     "past the end of shared memory": (
@@ -196,7 +238,9 @@ DEFECTS = {
         "if (threadIdx.x < 8) s += __shfl_xor_sync(0xff, s, 2 * by);", EVERY, "error nan",
     ),
     "no barrier between warps": ("reduce", "  __syncthreads();\n", "", SOME, "error nan"),
-    "ring: waits for one copy too few": ("ring", "tg_cp_wait<1>", "tg_cp_wait<2>", LAZY, "error nan"),
+    "ring: waits for one copy too few": (
+        "ring", "tg_cp_wait<1>", "tg_cp_wait<2>", LAZY, "error nan",
+    ),
     "ring: overwritten early": (
         "ring", "s[(k + 2) % 3][i]), x + (k + 2) * 64", "s[k % 3][i]), x + (k + 2) * 64", EVERY,
         "error",
@@ -248,7 +292,8 @@ DEFECTS = {
         "hgemm", "tg_ldmatrix_x4_trans(b[j]", "tg_ldmatrix_x4(b[j]", EVERY, "error",
     ),
     "gemm: ldmatrix by half of a warp": (
-        "hgemm", "tg_ldmatrix_x4(a[i]", "if (lane < 16) tg_ldmatrix_x4(a[i]", EVERY, "others of its",
+        "hgemm", "tg_ldmatrix_x4(a[i]", "if (lane < 16) tg_ldmatrix_x4(a[i]", EVERY,
+        "others of its",
     ),
     "gemm: less shared memory than it takes": (
         "hgemm", "b0 = a0 + STAGES * 8192", "b0 = a0 + (STAGES + 1) * 8192", EVERY,

@@ -44,7 +44,9 @@ def test_a_twin_has_the_arguments_of_the_wrapper():
     """By types: each is called with what its text for a GPU declares, and nothing is converted."""
     calls = []
     for name, wrapper in WRAPPERS.items():
-        gives, declared = re.search(rf"__forceinline__ (.*?) {name}\((.*?)\)", wrapper.text).groups()
+        gives, declared = re.search(
+            rf"__forceinline__ (.*?) {name}\((.*?)\)", wrapper.text
+        ).groups()
         kinds = [re.sub(r"\w+$", "", a).strip() for a in declared.split(",") if a]
         template = "<0>" if wrapper.text.startswith("template") else ""
         calls.append(f"{gives} (*f_{name})({', '.join(kinds)}) = {name}{template};")

@@ -4,8 +4,9 @@
                                     -->  tg_cp_async16 of devices/cuda/host/tg_host.hpp      a CPU
 
 One table. The twin has the same name and the same arguments, and a test holds each against numpy.
-Addresses of shared memory are 32 bits, as ``tg_shared_address`` gives them. Who holds which elements
-of a matrix stands in ``MatrixUnit`` of ``ir.target``; PTX ISA, section 9.7, has the instructions.
+Addresses of shared memory are 32 bits, as ``tg_shared_address`` gives them. Who holds which
+elements of a matrix stands in ``MatrixUnit`` of ``ir.target``; PTX ISA, section 9.7, has the
+instructions.
 Shuffles and votes are CUDA's own functions: they have no text here.
 """
 

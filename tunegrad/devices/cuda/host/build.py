@@ -1,7 +1,7 @@
 """CUDA C++ to a shared object for this CPU, by the C++ compiler that is here.
 
     numbers.hpp + tg_host.hpp + text + entry  --g++-->  image: ELF | digest      each kernel
-    runtime.cpp + warp.cpp + copies.cpp       --g++-->  a library in the cache   once a compiler
+    runtime.cpp and its like                  --g++-->  a library in the cache   once a compiler
 
 An image is a function of its text and of ``compiler()``: no path, time or name of a file is in it.
 """
@@ -28,15 +28,16 @@ _MAX_MESSAGE = 4000
 _SECONDS = 120.0
 _FOLDER = Path(__file__).parent
 _HEADERS = ("numbers.hpp", "tg_host.hpp")
-_RUNTIME = ("runtime.cpp", "warp.cpp", "copies.cpp")
+_RUNTIME = ("runtime.cpp", "shared.cpp", "memory.cpp", "warp.cpp", "copies.cpp")
 _SHARED = ("fibers.hpp", "numbers.hpp", "runtime.hpp")
 """What the runtime's files include."""
 
 _COMMON = ("-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing",
            "-fno-rtti", "-Wl,--build-id=none")  # fmt: skip
 _OPTIONS = (
-    *_COMMON, "-Wl,-s", "-O1", "-w", "-ffp-contract=off", "-fno-exceptions", "-fno-math-errno", "-fwrapv",
-    "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fstack-clash-protection",
+    *_COMMON, "-Wl,-s", "-O1", "-w", "-ffp-contract=off", "-fno-exceptions", "-fno-math-errno",
+    "-fwrapv", "-fno-asynchronous-unwind-tables", "-fno-stack-protector",
+    "-fstack-clash-protection",
 )  # fmt: skip
 """A product and a sum are fused where the program says so; nothing else of it is reordered.
 Integers wrap around, as on a GPU. Each page of a stack is touched, so a full one is noticed.
@@ -90,9 +91,7 @@ def build(text: str, entry: str) -> bytes:
     return image + _digest(image)
 
 
-def _compile(
-    whole: str, folder: Path, guards: tuple[str, ...]
-) -> subprocess.CompletedProcess[str]:
+def _compile(whole: str, folder: Path, guards: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     """To ``image.so`` in a folder."""
     (folder / "guards.ld").write_text(_GUARDS, encoding="utf-8")
     command = [*_found()[0], "-x", "c++", "-", *_machine(), *_OPTIONS, "-o", "image.so"]

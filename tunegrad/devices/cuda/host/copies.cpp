@@ -1,8 +1,8 @@
 // Copies from global to shared memory that a thread starts and waits for: cp.async.
 //
 // Eager, a copy happens when it is started; lazy, when its thread waits for it, which is the last
-// moment that is allowed. A kernel that waits too little, or writes over what is still read, is wrong
-// in one of the two.
+// moment that is allowed. A kernel that waits too little, or writes over what is still read, is
+// wrong in one of the two.
 #include <cstring>
 #include <vector>
 
@@ -46,7 +46,8 @@ static void finish(Copies &mine, size_t left) {
 
 API void tg_host_cp_async(u32 to, const void *from, u32 bytes, int given, const char *what) {
   char *place = shared_at(to, bytes, bytes, what, current);
-  if ((uintptr_t)from % bytes) fault("%s: global address %p is no multiple of %u", what, from, bytes);
+  if ((uintptr_t)from % bytes)
+    fault("%s: global address %p is no multiple of %u", what, from, bytes);
   if (given < 0 || (u32)given > bytes) fault("%s: %d bytes of %u", what, given, bytes);
   const Copy copy = {place, (const char *)from, bytes, (u32)given};
   if (!lazy) return run(copy);

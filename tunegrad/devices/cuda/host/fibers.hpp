@@ -2,13 +2,13 @@
 //
 //     Context a, b;   fresh(b, stack, bytes, entry);   switch_to(a, b);   leaves a, runs entry on b
 //
-// By a dozen instructions on x86-64 and aarch64, by ucontext elsewhere, which asks the kernel for
-// the mask of signals each time.
+// One file of a library includes it. By a dozen instructions on x86-64 and aarch64, and elsewhere
+// (or with TG_UCONTEXT) by ucontext, which asks the system for the mask of signals each time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__x86_64__) || defined(__aarch64__)
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(TG_UCONTEXT)
 
 namespace tg {
 struct Context {

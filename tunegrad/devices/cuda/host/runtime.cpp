@@ -4,7 +4,8 @@
 //     drawn by a seed  ->  nobody can run: the block is done, or a fault says who waits where
 //
 // One block after the other; a thread gets a stack when it first runs, and who ended hands its own
-// on to the next that begins. A fault leaves the threads where they are: the launch returns its text.
+// on to the next that begins. A fault leaves the threads where they are, and the launch returns its
+// text.
 #include "runtime.hpp"
 
 #include <csignal>
@@ -14,10 +15,6 @@
 #include <cstring>
 #include <mutex>
 #include <vector>
-
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "fibers.hpp"
 
@@ -29,7 +26,6 @@ struct Index {
 #pragma GCC visibility push(default)
 extern "C" {
 Index tg_host_thread, tg_host_block, tg_host_items, tg_host_groups;
-char *tg_host_dynamic;
 }
 #pragma GCC visibility pop
 
@@ -96,19 +92,9 @@ static char message[1024];
 static std::mutex one_launch;
 
 constexpr size_t STACK = 256 << 10;
-static const size_t PAGE = (size_t)sysconf(_SC_PAGESIZE);
 
 static void (*kernel)(void *const *);
 static void *const *arguments;
-
-// ---- shared memory: what the kernel declares, and behind it what the launch gives
-
-constexpr u32 WINDOW = 1024;  // places of the window that are equal modulo this are in memory, too
-// guard page | slack | arrays | slack | guard page; without guards there is no slack, either
-static char *declared_before, *declared, *declared_end, *declared_beyond, *declared_base;
-static u32 dynamic_base, dynamic_bytes;
-static char *arena;  // guard page | dynamic shared memory, at its end | guard page
-static size_t arena_bytes;
 
 static u32 draw() {
   drawn ^= drawn << 13, drawn ^= drawn >> 7, drawn ^= drawn << 17;
@@ -168,12 +154,9 @@ void fault_of(u32 thread, const char *format, ...) {
   }
   if (missing == MOST_ITEMS)
     fault_of(who, " waits at %s, where %u of %u are, for ever", t.waits, here, all);
-  const Thread &other = threads[missing];
-  if (other.state == State::ENDED)
-    fault_of(who, " waits at %s, where %u of %u are, for ever: thread %u has ended", t.waits, here, all,
-             missing);
-  fault_of(who, " waits at %s, where %u of %u are, for ever: thread %u waits at %s", t.waits, here, all,
-           missing, other.waits);
+  const bool ended = threads[missing].state == State::ENDED;
+  fault_of(who, " waits at %s, where %u of %u are, for ever: thread %u %s%s", t.waits, here, all,
+           missing, ended ? "has ended" : "waits at ", ended ? "" : threads[missing].waits);
 }
 
 // ---- threads take turns
@@ -306,83 +289,6 @@ API void tg_host_bar_arrive(u32 id, u32 count) { come(id, count, false, "tg_bar_
 API void tg_host_yield() { yield(); }
 API void tg_host_trap() { fault("trap"); }
 
-// ---- shared memory
-
-static u32 window_bytes() { return dynamic_base + dynamic_bytes; }
-
-char *shared_at(u32 address, u32 bytes, u32 align, const char *what, u32 thread) {
-  if (address % align)
-    fault_of(thread, ": %s: shared address %u is no multiple of %u", what, address, align);
-  const u32 first = (u32)(declared - declared_base), end = (u32)(declared_end - declared_base);
-  if (address >= first && (u64)address + bytes <= end) return declared_base + address;
-  if (address >= dynamic_base && (u64)address + bytes <= window_bytes())
-    return tg_host_dynamic + (address - dynamic_base);
-  fault_of(thread, ": %s: shared address %u is outside the %u bytes that its block shares", what,
-           address, end - first + dynamic_bytes);
-}
-
-API u32 tg_host_shared_address(const void *pointer) {
-  const char *p = (const char *)pointer;
-  if (p >= declared && p <= declared_end && declared) return (u32)(p - declared_base);
-  if (tg_host_dynamic && p >= tg_host_dynamic && p <= tg_host_dynamic + dynamic_bytes)
-    return dynamic_base + (u32)(p - tg_host_dynamic);
-  fault("%p is no address of shared memory", pointer);
-}
-
-static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
-
-// Memory between pages that nobody may touch; null if there is none.
-static char *guarded(size_t bytes) {
-  const size_t inner = pages(bytes ? bytes : 1);
-  void *whole = mmap(nullptr, inner + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (whole == MAP_FAILED) return nullptr;
-  if (mprotect((char *)whole + PAGE, inner, PROT_READ | PROT_WRITE)) {
-    munmap(whole, inner + 2 * PAGE);
-    return nullptr;
-  }
-  return (char *)whole + PAGE;
-}
-
-static bool prepare_dynamic(u32 bytes) {
-  const size_t needed = pages(bytes);
-  if (needed > arena_bytes) {
-    if (arena) munmap(arena - PAGE, arena_bytes + 2 * PAGE);
-    arena = guarded(needed);
-    arena_bytes = arena ? needed : 0;
-    if (!arena) return false;
-  }
-  // At the end of the arena, so that what is past it faults: at the last place that is aligned.
-  tg_host_dynamic = bytes ? arena + arena_bytes - (bytes + WINDOW - 1) / WINDOW * WINDOW : nullptr;
-  dynamic_bytes = bytes;
-  return true;
-}
-
-static void poison() {
-  if (declared) memset(declared, 0xff, (size_t)(declared_beyond - declared));
-  if (tg_host_dynamic) memset(tg_host_dynamic, 0xff, (size_t)(arena + arena_bytes - tg_host_dynamic));
-}
-
-// Between the end of what was asked for and the guard page nothing may have changed.
-static bool is_poison(const char *p, const char *end) {
-  for (; p < end; ++p)
-    if (*p != (char)0xff) return false;
-  return true;
-}
-
-static bool is_slack_whole() {
-  const char *end = tg_host_dynamic ? tg_host_dynamic + dynamic_bytes : nullptr;
-  return is_poison(declared_end, declared_beyond) && (!end || is_poison(end, arena + arena_bytes));
-}
-
-static bool is_beside_shared(const char *p) {
-  if (arena && ((p >= arena - PAGE && p < arena) ||
-                (p >= arena + arena_bytes && p < arena + arena_bytes + PAGE)))
-    return true;
-  const bool guarded = declared_before != declared;
-  return guarded && ((p >= declared_before && p < declared) ||
-                     (p >= declared_beyond && p < declared_beyond + (declared - declared_before)));
-}
-
 // ---- what the processor refuses: an address that is none, a division by zero
 
 constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -398,7 +304,7 @@ static void refused(int number, siginfo_t *info, void *) {
   }
   const char *address = (const char *)info->si_addr;
   for (const Fiber *f : fibers)
-    if (address >= f->stack - PAGE && address < f->stack)
+    if (address >= f->stack - page() && address < f->stack)
       fault("its stack of %zu bytes is full", STACK);
   if (number == SIGFPE) fault("a division by zero, or one that overflows");
   if (number == SIGILL) fault("an instruction that this processor does not know");
@@ -443,7 +349,7 @@ static bool prepare_fibers() {
 }
 
 static void run_block() {
-  poison();
+  poison_shared();
   forget_copies();
   runnable.clear();
   for (u32 i = 0; i < items; ++i) {
@@ -475,13 +381,9 @@ API int tg_host_launch(const Job *job, char *text, size_t room) {
   message[0] = 0;
   kernel = job->kernel, arguments = job->arguments;
   items = job->items, lazy = job->lazy;
-  declared_before = job->declared[0], declared = job->declared[1];
-  declared_end = job->declared[2], declared_beyond = job->declared[3];
-  declared_base = (char *)((uintptr_t)declared / WINDOW * WINDOW);
-  dynamic_base = (u32)((declared_end - declared_base + WINDOW - 1) / WINDOW * WINDOW);
   tg_host_groups = {job->groups, 1, 1};
   tg_host_items = {job->items, 1, 1};
-  if (!prepare_dynamic(job->dynamic_bytes) || !prepare_fibers()) return 2;
+  if (!share(job->declared, job->dynamic_bytes) || !prepare_fibers()) return 2;
   drawn = job->seed ? job->seed * 0x9e3779b97f4a7c15ull | 1 : 0;
   // Blocks in an order that a seed draws: every `step`-th, around, from `start` on.
   u32 start = 0, step = 1;
@@ -495,54 +397,12 @@ API int tg_host_launch(const Job *job, char *text, size_t room) {
     tg_host_block = {(u32)((start + b * step) % job->groups), 0, 0};
     run_block();
     if (!message[0] && !is_slack_whole())
-      snprintf(message, sizeof message, "block %u: it wrote past the end of %u bytes of shared memory",
-               tg_host_block.x, (u32)(declared_end - declared) + dynamic_bytes);
+      snprintf(message, sizeof message,
+               "block %u: it wrote past the end of %u bytes of shared memory", tg_host_block.x,
+               shared_bytes());
   }
   snprintf(text, room, "%s", message);
   return message[0] != 0;
 }
 
-// ---- memory and images, for the driver
-
-API void *tg_host_allocate(size_t bytes) { return guarded(bytes); }
-
-// Nobody may touch these pages; nothing happens where they are no whole ones.
-API void tg_host_shut(void *start, size_t bytes) {
-  if ((uintptr_t)start % PAGE == 0 && bytes % PAGE == 0) mprotect(start, bytes, PROT_NONE);
-}
-
-API void tg_host_free(void *memory, size_t bytes) {
-  munmap((char *)memory - PAGE, pages(bytes ? bytes : 1) + 2 * PAGE);
-}
-
-// A library from memory; null, and why in `text`, if it is none.
-API void *tg_host_open(const char *image, size_t bytes, char *text, size_t room) {
-  const int file = memfd_create("tunegrad", MFD_CLOEXEC);
-  if (file < 0) {
-    snprintf(text, room, "memfd_create fails");
-    return nullptr;
-  }
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t n = write(file, image + done, bytes - done);
-    if (n <= 0) break;
-    done += (size_t)n;
-  }
-  // The loader takes two libraries of one name for one, and numbers of files come again. So the path
-  // to it is written in a way of its own each time: a counter's bits, as slashes and dots.
-  static u32 opened;
-  char path[128], *at = path + snprintf(path, sizeof path, "/proc/self/");
-  for (u32 bits = opened++, k = 0; k < 32; ++k, bits >>= 1) {
-    if (bits & 1) *at++ = '.';
-    *at++ = '/';
-  }
-  snprintf(at, sizeof path - (size_t)(at - path), "fd/%d", file);
-  void *library = done == bytes ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
-  if (!library) snprintf(text, room, "%s", done == bytes ? dlerror() : "no memory to load it");
-  close(file);
-  return library;
-}
-
-API void *tg_host_symbol(void *library, const char *name) { return dlsym(library, name); }
-API void tg_host_close(void *library) { dlclose(library); }
 }  // namespace tg

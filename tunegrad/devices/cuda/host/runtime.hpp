@@ -34,9 +34,25 @@ void meet_whole(const char *what, void *mine, Work *work);
 // Lets others run before the thread goes on.
 void yield();
 
-// ---- shared memory: addresses as in a block's window, from 0 on
+// ---- shared memory
 
+// `arrays`: a guard page, what the kernel declares, its end, a guard page. False without memory.
+bool share(char *const *arrays, u32 dynamic_bytes);
+u32 shared_bytes();
+void poison_shared();
+// Whether nothing was written between the end of it and the next page, since it was poisoned.
+bool is_slack_whole();
+bool is_beside_shared(const char *address);
+// Where an address of the block's window is, from 0 on; a fault of the thread where it is none.
 char *shared_at(u32 address, u32 bytes, u32 align, const char *what, u32 thread);
+
+// ---- memory of this process
+
+size_t page();
+size_t pages(size_t bytes);  // as bytes, rounded up
+// Between pages that nobody may touch; null if there is none.
+char *guarded(size_t bytes);
+void give_back(char *memory, size_t bytes);
 
 // ---- asynchronous copies
 

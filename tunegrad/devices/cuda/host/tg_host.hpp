@@ -1,9 +1,9 @@
-// CUDA C++ on a CPU: what stands before a kernel's text, after numbers.hpp. What it asks for is done
-// by a runtime that is built once (runtime.cpp): this is only the words, so that a kernel builds in a
-// fifth of a second.
+// CUDA C++ on a CPU: what stands before a kernel's text, after numbers.hpp. What it asks for is
+// done by a runtime that is built once (runtime.cpp): these are only the words, so that a kernel
+// builds in a tenth of a second.
 //
-// Not here: kernels whose arguments are no pointers, `extern __shared__`, `__shared__` in templates,
-// blocks and grids of more than one dimension, half-precision types.
+// Not here: kernels whose arguments are no pointers, `extern __shared__` but by TG_SHARED,
+// `__shared__` in templates, blocks and grids of more than one dimension, half-precision types.
 #define TG_HOST 1
 
 #define __global__ __attribute__((visibility("default")))
@@ -43,8 +43,8 @@ void tg_host_shuffle(tg_u32 mask, const void *value, void *result, tg_u32 bytes,
                      tg_u32 way);
 void tg_host_ldmatrix(tg_u32 *registers, tg_u32 address, tg_u32 number, tg_u32 transposed,
                       const char *what);
-void tg_host_multiply(tg_u32 kind, tg_u32 highs, tg_u32 steps, void *d, const void *a, const void *b,
-                      const char *what);
+void tg_host_multiply(tg_u32 kind, tg_u32 highs, tg_u32 steps, void *d, const void *a,
+                      const void *b, const char *what);
 void tg_host_cp_async(tg_u32 to, const void *from, tg_u32 bytes, int given, const char *what);
 void tg_host_cp_commit();
 void tg_host_cp_wait(tg_u32 left);
@@ -171,7 +171,9 @@ static inline void __threadfence_block() {}
 static inline void __nanosleep(tg_u32) { tg_host_yield(); }
 [[noreturn]] static inline void __trap() { tg_host_trap(); }
 static inline void tg_bar_sync(int id, int count) { tg_host_bar_sync((tg_u32)id, (tg_u32)count); }
-static inline void tg_bar_arrive(int id, int count) { tg_host_bar_arrive((tg_u32)id, (tg_u32)count); }
+static inline void tg_bar_arrive(int id, int count) {
+  tg_host_bar_arrive((tg_u32)id, (tg_u32)count);
+}
 
 static inline void __syncwarp(tg_u32 mask = ~0u) { tg_host_sync_warp(mask); }
 static inline tg_u32 __ballot_sync(tg_u32 mask, int x) { return tg_host_vote(mask, x != 0, 0); }
@@ -253,7 +255,9 @@ TG_LDMATRIX(4)
 #undef TG_LDMATRIX
 
 // Templates, so that a text may have functions of these names of its own: those are taken.
-enum { TG_F16_F32, TG_BF16_F32, TG_TF32_F32, TG_F32_F32, TG_F64_F64, TG_S8_S32, TG_U8_S32, TG_F16_F16 };
+enum {  // `Kind` of warp.cpp
+  TG_F16_F32, TG_BF16_F32, TG_TF32_F32, TG_F32_F32, TG_F64_F64, TG_S8_S32, TG_U8_S32, TG_F16_F16
+};
 #define TG_MMA(name, D, R, kind, highs, steps)                                                     \
   template <int = 0> static inline void tg_mma_##name(D *d, const R *a, const R *b) {              \
     tg_host_multiply(kind, highs, steps, d, a, b, "tg_mma_" #name);                                \
@@ -315,7 +319,7 @@ template <class... A> static inline void tg_call(void (*kernel)(A...), void *con
 template <class... A> constexpr tg_u32 tg_arguments(void (*)(A...)) { return sizeof...(A); }
 #define TG_ENTRY(name, most)                                                                       \
   static void tg_run(void *const *a) { tg_call(name, a); }                                         \
-  extern "C" __attribute__((visibility("default"))) const tg_host_image tg_kernel_##name = {         \
+  extern "C" __attribute__((visibility("default"))) const tg_host_image tg_kernel_##name = {       \
       tg_run,                                                                                      \
       {tg_shared_before, tg_shared_first, tg_shared_last, tg_shared_beyond},                       \
       {__start_tg_shared, __stop_tg_shared},                                                       \

@@ -11,7 +11,8 @@ namespace tg {
 // ---- shuffles and votes
 
 enum Way : u32 { INDEX, UP, DOWN, XOR };
-constexpr const char *WAYS[] = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync"};
+constexpr const char *WAYS[] = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
+                                "__shfl_xor_sync"};
 
 struct Shuffled {
   const void *value;
@@ -42,7 +43,8 @@ static void shuffle(void *const *held, u32 lanes) {
   }
 }
 
-API void tg_host_shuffle(u32 mask, const void *value, void *result, u32 bytes, int by, int width, u32 way) {
+API void tg_host_shuffle(u32 mask, const void *value, void *result, u32 bytes, int by, int width,
+                         u32 way) {
   if (width < 1 || width > 32 || (width & (width - 1)))
     fault("%s: width %d is no power of two up to 32", WAYS[way], width);
   Shuffled mine = {value, result, bytes, way, by, width};
@@ -51,8 +53,9 @@ API void tg_host_shuffle(u32 mask, const void *value, void *result, u32 bytes, i
 
 enum Vote : u32 { BALLOT, ANY, ALL, SYNC, ADD, MIN, MAX, ADD_UNSIGNED, MIN_UNSIGNED, MAX_UNSIGNED };
 constexpr const char *VOTES[] = {
-    "__ballot_sync", "__any_sync", "__all_sync", "__syncwarp", "__reduce_add_sync", "__reduce_min_sync",
-    "__reduce_max_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync"};
+    "__ballot_sync",     "__any_sync",        "__all_sync",        "__syncwarp",
+    "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_add_sync",
+    "__reduce_min_sync", "__reduce_max_sync"};
 
 struct Voted {
   u32 value, vote, result;
@@ -118,7 +121,8 @@ static void load(void *const *held, u32) {
   }
 }
 
-API void tg_host_ldmatrix(u32 *registers, u32 address, u32 number, u32 transposed, const char *what) {
+API void tg_host_ldmatrix(u32 *registers, u32 address, u32 number, u32 transposed,
+                          const char *what) {
   Loaded mine = {registers, address, number, transposed, what};
   meet_whole(what, &mine, load);
 }
@@ -148,7 +152,8 @@ struct Unit {
     Register ra[WARP * MOST], rb[WARP * MOST];
     for (u32 lane = 0; lane < WARP; ++lane) {
       const Product &mine = *(const Product *)held[lane];
-      if (mine.highs != highs || mine.steps != steps) fault("lanes of its warp multiply other shapes");
+      if (mine.highs != highs || mine.steps != steps)
+        fault("lanes of its warp multiply other shapes");
       memcpy(ra + lane * highs * steps, mine.a, highs * steps * sizeof(Register));
       memcpy(rb + lane * steps, mine.b, steps * sizeof(Register));
     }
@@ -162,7 +167,8 @@ struct Unit {
       for (u32 s = 0; s < steps; ++s)
         for (u32 j = 0; j < PACKED; ++j) {
           const u32 inner = PACKED * (lane % 4) + j + 4 * PACKED * s;
-          for (u32 h = 0; h < highs; ++h) a[8 * h + lane / 4][inner] = va[j][(lane * steps + s) * highs + h];
+          for (u32 h = 0; h < highs; ++h)
+            a[8 * h + lane / 4][inner] = va[j][(lane * steps + s) * highs + h];
           b[inner][lane / 4] = vb[j][lane * steps + s];
         }
     for (u32 row = 0; row < 8 * highs; ++row) {
