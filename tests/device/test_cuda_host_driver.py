@@ -92,6 +92,18 @@ def test_freed_memory_is_an_illegal_address(host):
         host.finish()
 
 
+def test_memory_that_is_given_back_while_others_run_goes_after_them(host):
+    """As the collector of garbage may do, between two launches."""
+    function, x = loaded(host, ADD, "add"), host.allocate(128)
+    host.fill(x, 0, 128)
+    host._queue.append(lambda: host.free(x))
+    host._queue.append(lambda: host.unload(function))
+    host.launch(function, ONE, [x])
+    host.finish()
+    with pytest.raises(InternalError, match="are not allocated"):
+        read(host, x)
+
+
 def test_a_fault_is_told_by_who_waits_and_nothing_runs_after_it(host):
     bad, add, x = loaded(host, FAULT, "bad"), loaded(host, ADD, "add"), host.allocate(128)
     host.fill(x, 0, 128)
@@ -282,6 +294,14 @@ def test_a_compiler_that_crashes_is_a_crash_of_the_candidate(tmp_path, monkeypat
     monkeypatch.setattr(build, "_found", lambda: ((str(script),), "mine"))
     with pytest.raises(build.CandidateCrashed, match="program add for this CPU"):
         build.build(ADD, "add")
+
+
+def test_a_cache_that_can_not_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
+    driver().close()
+    (tmp_path / "tunegrad").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(DeviceError, match=r"cuda-host: its runtime can not be kept: .*tunegrad"):
+        build.runtime_library()
 
 
 def test_the_runtime_is_built_once_and_kept_in_the_cache(tmp_path, monkeypatch):

@@ -8,6 +8,9 @@ from tunegrad.devices.job import Geometry
 from tunegrad.render.cuda_wrappers import wrappers_text
 
 LANES = np.arange(32)
+COPIES = wrappers_text(
+    ("tg_cp_async4", "tg_cp_commit", "tg_cp_wait", "tg_cp_wait_all", "tg_shared_address")
+)
 
 
 def kernel(body, parameters="int *out, const int *x", head="", bounds=""):
@@ -84,9 +87,11 @@ def test_votes_and_sums_of_a_warp():
   s += (__reduce_min_sync(~0u, i - 20) == -20) << 4;
   s += (__reduce_max_sync(~0u, (unsigned)(i - 20)) == 0xffffffffu) << 5;
   if (i < 8) s += (__ballot_sync(low, i > 2) == 0xf8u) << 6; else s += 1 << 6;
+  if (i < 8) s += (__all_sync(low, i < 8) == 1) << 7; else s += 1 << 7;
+  s += (__all_sync(~0u, i >= 0) == 1 && __any_sync(~0u, i < 0) == 0) << 8;
   out[i] = s;"""
     for order in ORDERS[:3]:
-        np.testing.assert_array_equal(run(body, order=order)["out"], 127)
+        np.testing.assert_array_equal(run(body, order=order)["out"], 511)
 
 
 def test_a_block_that_is_no_multiple_of_a_warp_has_a_short_one():
@@ -128,16 +133,54 @@ def test_a_lock_that_is_waited_for_is_given():
 
 
 def test_a_seed_draws_another_order_of_threads_and_blocks_and_draws_it_again():
-    body = "out[atomicAdd(out + 64, 1)] = blockIdx.x * 16 + threadIdx.x;"
+    body = "out[atomicAdd(out + 256, 1)] = blockIdx.x * 16 + threadIdx.x;"
     orders = []
     for seed in (0, 1, 1, 2):
-        out = np.zeros(65, np.int32)
-        got = run(body, items=16, groups=4, out=out, order=(seed, False))["out"][:64]
-        np.testing.assert_array_equal(np.sort(got), np.arange(64))
+        out = np.zeros(257, np.int32)
+        got = run(body, items=16, groups=16, out=out, order=(seed, False))["out"][:256]
+        np.testing.assert_array_equal(np.sort(got), np.arange(256))
         orders.append(got.tolist())
-    assert orders[0] == list(range(64))
+    assert orders[0] == list(range(256))
     assert orders[1] == orders[2]
-    assert orders[1] not in (orders[0], orders[3])
+    blocks, threads = ([[n // 16 for n in o[::16]] for o in orders], [o[:16] for o in orders])
+    assert blocks[1] != blocks[0] != blocks[3]
+    assert all(sorted(t) != t for t in (threads[1], threads[3]))
+    assert orders[1] != orders[3]
+
+
+def test_a_drawn_order_shows_a_race_that_the_order_of_indices_hides():
+    body = """
+  __shared__ int s[64];
+  const int i = threadIdx.x;
+  s[i] = i + 1;
+  out[i] = i ? s[i - 1] : 0;"""
+    found = [(run(body, items=64, order=(seed, False))["out"] == np.arange(64)).all()
+             for seed in (0, 1, 2)]  # fmt: skip
+    assert found == [True, False, False]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_lazy_copy_is_there_no_sooner_than_its_group_is_waited_for(lazy):
+    body = """
+  __shared__ __align__(16) int s[4][32];
+  const int i = threadIdx.x;
+  for (int k = 0; k < 4; ++k) {
+    tg_cp_async4(tg_shared_address(&s[k][i]), x + i, 4);
+    if (k < 3) tg_cp_commit();
+  }
+  for (int k = 0; k < 4; ++k) out[k * 32 + i] = s[k][i];
+  tg_cp_wait<2>();
+  for (int k = 0; k < 4; ++k) out[128 + k * 32 + i] = s[k][i];
+  tg_cp_wait<0>();
+  for (int k = 0; k < 4; ++k) out[256 + k * 32 + i] = s[k][i];
+  tg_cp_wait_all();
+  for (int k = 0; k < 4; ++k) out[384 + k * 32 + i] = s[k][i];"""
+    x, out = LANES.astype(np.int32) + 5, np.zeros(16 * 32, np.int32)
+    got = run(body, x=x, out=out, order=(0, lazy), head=COPIES)["out"].reshape(4, 4, 32)
+    for stage, there in enumerate((0, 1, 3, 4)):
+        for k in range(4):
+            want = x if k < there or not lazy else np.full(32, -1)
+            np.testing.assert_array_equal(got[stage, k], want, err_msg=f"{stage} {k}")
 
 
 FAULTS = {

@@ -141,7 +141,10 @@ def runtime_library() -> Path:
         key.update(part.encode() + b"\0")
     place = cache_dir() / "cuda-host" / f"runtime-{key.hexdigest()}.so"
     if not place.exists():
-        _build_runtime(command, place)
+        try:
+            _build_runtime(command, place)
+        except OSError as error:
+            raise DeviceError(f"device cuda-host: its runtime can not be kept: {error}") from error
     return place
 
 

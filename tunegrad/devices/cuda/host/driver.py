@@ -71,6 +71,7 @@ class HostDriver:
         self._starts: list[int] = []
         self._sizes: dict[int, int] = {}
         self._queue: list[Callable[[], object]] = []
+        self._running = False
         self._broken = ""
 
     # ---- memory
@@ -88,9 +89,10 @@ class HostDriver:
         """Waits, as a GPU's does."""
         if address not in self._sizes:
             raise InternalError(f"cuda-host: no memory begins at {address:#x}")
-        self._run()
         self._starts.remove(address)
-        self._library.tg_host_free(address, self._sizes.pop(address))
+        nbytes = self._sizes.pop(address)
+        self._queue.append(functools.partial(self._library.tg_host_free, address, nbytes))
+        self._run()
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._check(address, nbytes)
@@ -133,8 +135,8 @@ class HostDriver:
         function.allowed = max(function.allowed, shared_bytes)
 
     def unload(self, function: _Loaded) -> None:
+        self._queue.append(functools.partial(runtime.unload, function.image))
         self._run()
-        runtime.unload(function.image)
 
     def launch(self, function: _Loaded, geometry: Geometry, addresses: Sequence[int]) -> None:
         checked = self._launch(function, geometry, addresses)
@@ -167,7 +169,10 @@ class HostDriver:
             i.run, ctypes.addressof(arguments), g.groups, g.items, g.shared_bytes, self._lazy,
             self._seed, i.shared,
         )  # fmt: skip
-        fault = runtime.call(job)
+        try:
+            fault = runtime.call(job)
+        except MemoryError as error:
+            fault = f"no memory for {error}"
         if fault:
             self._broken = f"{_FAULT}{function.entry}: {fault}"
 
@@ -177,10 +182,21 @@ class HostDriver:
             raise DeviceFault(self._broken)
 
     def _run(self) -> None:
-        """All that is enqueued, in order."""
-        queue, self._queue = self._queue, []
-        for work in queue:
-            work()
+        """All that is enqueued, in order.
+
+        Called by what runs here (memory that the collector of garbage gives back between two
+        launches), it does nothing: the outer call comes to it.
+        """
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._queue:
+                queue, self._queue = self._queue, []
+                for work in queue:
+                    work()
+        finally:
+            self._running = False
 
     # ---- time and graphs
 
@@ -214,9 +230,10 @@ class HostDriver:
     def close(self) -> None:
         """Code that is still loaded stays: it belongs to this process."""
         self._queue.clear()
-        for address in self._starts:
-            self._library.tg_host_free(address, self._sizes.pop(address))
+        for address, nbytes in self._sizes.items():
+            self._library.tg_host_free(address, nbytes)
         self._starts.clear()
+        self._sizes.clear()
 
 
 def _address(data: NDArray[Any]) -> int:
