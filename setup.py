@@ -8,7 +8,7 @@ setup(
     packages=[*find_packages(include=["tunegrad", "tunegrad.*"]), "tunegrad.configs"],
     package_dir={"tunegrad.configs": "configs"},
     package_data={
-        "tunegrad": ["py.typed", "devices/cuda/host/*.hpp"],
+        "tunegrad": ["py.typed", "devices/cuda/host/*.[ch]pp"],
         "tunegrad.configs": ["*.toml"],
     },
 )

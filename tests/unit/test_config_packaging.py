@@ -61,6 +61,7 @@ def test_wheel_holds_every_module_and_every_config(tree: Path, tmp_path: Path) -
         names = set(archive.namelist())
         archive.extractall(unpacked)
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.[ch]pp")}
     configs = {f"tunegrad/{path.relative_to(ROOT)}" for path in (ROOT / "configs").glob("*.toml")}
     assert (modules | configs | {"tunegrad/py.typed"}) - names == set()
     assert not any(name.startswith(("tests/", "configs/", "benchmarks/")) for name in names)
