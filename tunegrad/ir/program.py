@@ -43,23 +43,29 @@ from .target import MatrixUnit
 
 __all__ = [
     "Alloc",
+    "Await",
     "Barrier",
     "Buffer",
+    "Commit",
     "Compute",
     "Convert",
+    "CopyAsync",
     "Fold",
     "For",
     "If",
     "Instr",
     "Load",
+    "MatLoad",
     "MatMul",
     "Number",
     "Pack",
+    "Pipeline",
     "Position",
     "Program",
     "Read",
     "Register",
     "Select",
+    "Shuffle",
     "Splat",
     "Store",
     "Test",
@@ -347,6 +353,69 @@ class MatMul:
 
 
 @dataclass(frozen=True, slots=True)
+class MatLoad:
+    """``ids`` = rows of small matrices in shared memory, spread over the items of a warp.
+
+    A matrix has 8 rows of 16 bytes. Item ``8*j + r`` of a warp gives the ``offset`` where row ``r``
+    of matrix ``j`` begins. Item ``i`` gets, of matrix ``j``, neighbours ``p`` of row ``i // 4``
+    from ``p*(i % 4)`` on, as one value of ``vtype`` in ``ids[j]``, where ``p`` are the lanes of
+    ``vtype`` (4 bytes). ``transposed`` (2 bytes an element alone) gives it neighbours of column
+    ``i // 4``. There are 1, 2 or 4 ids; offsets of items past them are not looked at.
+    Everybody in the group runs it.
+    """
+
+    ids: tuple[int, ...]
+    buffer: str
+    offset: Index
+    vtype: VType
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """``id`` = what ``arg`` is in the work-item whose number within the warp differs in the bits of
+    ``across``.
+
+    Everybody in the group runs it; ``across`` is a power of two below the warp's size.
+    """
+
+    id: int
+    arg: int
+    across: int
+    vtype: VType
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAsync:
+    """Starts a copy: ``buffer[into] = source[offset]``; zeros where ``mask`` (one lane) is false.
+
+    ``vtype`` has as many lanes as it copies: 4, 8 or 16 bytes, aligned to as many on both sides.
+    ``buffer`` is shared memory, ``source`` memory that the program never writes. Until the item that
+    started it waits for its batch, nobody may touch what it writes.
+    """
+
+    buffer: str
+    into: Index
+    source: str
+    offset: Index
+    vtype: VType
+    lane: str = ""
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What the item started to copy since its last one is a batch; it may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Waits until at most ``left`` of the item's batches, the newest, are in flight."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Register:
     """Declares the mutable register variable ``name``; its first use writes it."""
 
@@ -390,6 +459,29 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
+class Pipeline:
+    """``for var in range(extent): barrier; copies; barrier; body``, so that copies run ahead.
+
+    That loop says what it means. ``copies`` write only to shared memory that nothing else writes,
+    and read what the program never writes. That memory has ``slots`` places, one for each iteration
+    that is copied or in use; an offset in ``copies`` and ``body`` is that of the first.
+    ``expand_pipelines`` makes it the loop that runs:
+
+        copies of iterations 0 to slots-2, a batch each
+        for var:
+            wait for this iteration's batch; barrier
+            copies of iteration var + slots-1, a batch
+            body
+    """
+
+    var: str
+    extent: int
+    slots: int
+    copies: tuple[Instr, ...]
+    body: tuple[Instr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """Runs ``body`` where ``valid`` holds, else ``orelse``."""
 
@@ -405,7 +497,8 @@ class Barrier:
 
 Instr = (
     Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
-    | MatMul | Register | Read | Write | For | If | Barrier
+    | MatMul | MatLoad | Shuffle | CopyAsync | Commit | Await
+    | Register | Read | Write | For | If | Pipeline | Barrier
 )  # fmt: skip
 
 
@@ -451,6 +544,9 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
             if isinstance(i, If):
                 left += [iter(i.orelse), iter(i.body)]
                 break
+            if isinstance(i, Pipeline):
+                left += [iter(i.body), iter(i.copies)]
+                break
         else:
             left.pop()
 
@@ -463,6 +559,8 @@ def size(body: tuple[Instr, ...]) -> int:
             total += size(i.body)
         elif isinstance(i, If):
             total += size(i.body) + size(i.orelse)
+        elif isinstance(i, Pipeline):
+            total += size(i.copies) + size(i.body)
     return total
 
 
@@ -490,6 +588,11 @@ def _block(body: tuple[Instr, ...], pad: str) -> Iterator[str]:
             if i.orelse:
                 yield f"{pad}else:"
                 yield from _block(i.orelse, pad + "  ")
+        elif isinstance(i, Pipeline):
+            yield f"{pad}pipeline {i.var} in {i.extent} slots {i.slots}:"
+            yield from _block(i.copies, pad + "  ")
+            yield f"{pad}then:"
+            yield from _block(i.body, pad + "  ")
         else:
             yield pad + _line(i)
 
@@ -527,6 +630,18 @@ def _line(i: Instr) -> str:
         case MatMul(ids, unit, a, b, c, _):
             parts = (" ".join(f"%{x}" for x in given) for given in (a, b, c))
             return f"{' '.join(f'%{x}' for x in ids)} = matmul {unit} {', '.join(parts)}"
+        case MatLoad(ids, buffer, offset, t, transposed):
+            how = " transposed" if transposed else ""
+            return f"{' '.join(f'%{x}' for x in ids)} = matrices {buffer}[{offset}] {t}{how}"
+        case Shuffle(id, arg, across, t):
+            return f"%{id} = shuffle %{arg} across {across} {t}"
+        case CopyAsync(buffer, into, source, offset, t, lane, mask):
+            what = f"{buffer}[{into}] = {source}[{offset}]"
+            return f"async {what} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
+        case Commit():
+            return "commit"
+        case Await(left):
+            return f"await {left}"
         case Register(name, t):
             return f"register {name} {t}"
         case Read(id, name, t):
