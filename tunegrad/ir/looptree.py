@@ -150,6 +150,8 @@ class LoopTree:
     streamed: tuple[str, ...] = ()
     prefetched: tuple[tuple[str, int], ...] = ()
     matrix: MatrixTile | None = None
+    pipelined: tuple[str, int] | None = None
+    """The loop whose copies run ahead, and how many iterations have a place in shared memory."""
     _region: int = field(default=-1, init=False, repr=False, compare=False)
 
     def loop(self, name: str) -> Loop:
@@ -194,6 +196,7 @@ class LoopTree:
         return LoopTree(  # many a microsecond faster than replace()
             self.kernel, self.target, loops, self.index if index is None else index,
             self.staged, self.padded, self.kept, self.streamed, self.prefetched, self.matrix,
+            self.pipelined,
         )  # fmt: skip
 
     @property
@@ -282,6 +285,7 @@ class LoopTree:
         _check_items(self)
         _check_partial(self)
         _check_matrix(self)
+        _check_pipelined(self)
         return self
 
     def __str__(self) -> str:
@@ -408,6 +412,21 @@ def _check_matrix(t: LoopTree) -> None:
         raise IllegalAction(f"loop {lanes[0]} can not be vector lanes beside a matrix unit")
 
 
+def _check_pipelined(t: LoopTree) -> None:
+    """A loop whose copies run ahead is one reduction's own, serial, and runs to its end."""
+    if t.pipelined is None:
+        return
+    name, slots = t.pipelined
+    x = t.loop(name)
+    if x.kind is not LoopKind.SERIAL or not x.reduce or x in t.outer:
+        raise IllegalAction(f"pipelined loop {name} is no serial reduce loop of a stage alone")
+    if x.extent < slots:
+        raise IllegalAction(f"pipelined loop {name} of {x.extent} iterations: {slots} slots")
+    for axis in x.axes:
+        if t.nominal(axis) != t.extent(axis) and axis not in t.padded:
+            raise IllegalAction(f"pipelined loop {name}: axis {axis} has a tail; pad it")
+
+
 def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
     """The first stage that loads ``param`` and its one load there, which staging replaces; other
     stages keep theirs.
@@ -427,6 +446,8 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
 
 
 def _lines(t: LoopTree) -> Iterator[str]:
+    if t.pipelined is not None:
+        yield f"copies of {t.pipelined[0]} run ahead, {t.pipelined[1]} slots"
     if t.matrix is not None:
         m = t.matrix
         yield f"{m.unit} on {m.high}, {m.row} x {m.column}, {m.pair} x {m.k}"

@@ -101,12 +101,19 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """Scratch memory, zero at no time: whoever reads wrote it before."""
+    """Scratch memory, zero at no time: whoever reads wrote it before.
+
+    ``swizzled`` is the bytes of a row, a power of two from 32 on, of shared memory whose chunks of
+    16 bytes change places, so that chunk q of neighbouring rows lies in other banks: chunk q of row
+    r lies at q ^ (r // max(1, 128 / swizzled) % min(8, swizzled / 16)). Offsets are those without
+    it, and a vector lies within a chunk. 0: none do.
+    """
 
     name: str
     dtype: DType
     size: int
     space: Space
+    swizzled: int = 0
 
 
 Assign = Callable[[NDArray[np.generic], NDArray[np.generic]], None]
@@ -569,7 +576,8 @@ def _lines(p: Program) -> Iterator[str]:
     for b in p.params:
         yield f"  {b.role} {b.name} {b.dtype}[{b.size}]"
     for a in p.allocs:
-        yield f"  alloc {a.name} {a.dtype}[{a.size}] {a.space}"
+        rows = f" swizzled {a.swizzled}" if a.swizzled else ""
+        yield f"  alloc {a.name} {a.dtype}[{a.size}] {a.space}{rows}"
     for k in p.packs:
         over = " ".join(f"{v}:{e}" for v, e in zip(k.variables, k.extents, strict=True))
         yield f"  pack {k.name} {k.dtype} over {over} = {k.source}[{k.offset}] if {k.valid}"

@@ -110,7 +110,8 @@ class Target:
     ``max_local`` is the most work-items of a group, and zero where there are no groups;
     ``shared_bytes`` the memory that a group shares. ``warp`` work-items run together, with up to
     ``regs_per_item`` registers of 32 bits each (zero: not known). ``units`` are the shapes of its
-    matrix unit.
+    matrix unit. ``copies_ahead`` says that an item can start a copy to shared memory and go on
+    (``CopyAsync``), ``loads_matrices`` that a warp loads fragments together (``MatLoad``).
 
     ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key
     depends on them.
@@ -135,6 +136,8 @@ class Target:
     warp: int = 1
     regs_per_item: int = 0
     units: tuple[MatrixUnit, ...] = ()
+    copies_ahead: bool = False
+    loads_matrices: bool = False
     rates: Rates = Rates()
 
     # ---- what it can do

@@ -24,7 +24,8 @@ __all__ = ["MAX_SCRATCH_BYTES", "StagedCopy", "check_copy", "needed_loops", "sta
 
 MAX_SCRATCH_BYTES = 64 << 20
 _SPARE_BYTES = 16
-"""Of a row that a matrix unit reads: as many as keep the next one aligned for wide copies."""
+"""Of a row that a matrix unit reads: as many as keep the next one aligned for wide copies, which is
+also a chunk that moves as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class StagedCopy:
     ``strides`` are those of the variables in the buffer: row-major, but for ``crossed`` copies to
     shared memory. Their source is contiguous along a variable that is not the last one, so that
     neighbouring work-items would write to one bank: rows of that variable are one element longer
-    than what they hold. Rows that a matrix unit reads are 16 bytes longer: the 8 rows of a tile lie
-    in banks of their own.
+    than what they hold. The 8 rows of a tile that a matrix unit reads lie in banks of their own:
+    where warps load tiles together, chunks of rows of ``swizzled`` bytes change places; else rows
+    are 16 bytes longer.
     """
 
     staged: Staged
@@ -49,6 +51,7 @@ class StagedCopy:
     space: Literal["thread", "team", "shared", "pack"]
     strides: tuple[int, ...]
     crossed: bool = False
+    swizzled: int = 0
 
     @property
     def count(self) -> int:
@@ -57,8 +60,8 @@ class StagedCopy:
 
     @property
     def dense(self) -> bool:
-        """Whether an element lies right after the one before."""
-        return self.strides == _strides([e for _, e in self.variables])
+        """Whether an element lies right after the one before, in the source's order, too."""
+        return not self.crossed and self.strides == _strides([e for _, e in self.variables])
 
     @property
     def size(self) -> int:
@@ -178,7 +181,8 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
 
 
 def _check_size(tree: LoopTree, staged: Staged, load: Load, elements: int) -> None:
-    nbytes = elements * load.dtype.itemsize
+    slots = tree.pipelined[1] if tree.pipelined and tree.pipelined[0] == staged.at else 1
+    nbytes = slots * elements * load.dtype.itemsize
     limit = tree.target.shared_bytes if _space(tree, staged) == "shared" else MAX_SCRATCH_BYTES
     if nbytes > limit:
         raise IllegalAction(
@@ -215,9 +219,9 @@ def _space(tree: LoopTree, staged: Staged) -> Literal["thread", "team", "shared"
 
 def _loop_extents(
     tree: LoopTree, staged: Staged, reads: _Reads
-) -> tuple[dict[str, int], int, tuple[int, ...]]:
-    """The loops that index a copy, outermost first, with their extents, which one is crossed, and
-    the strides.
+) -> tuple[dict[str, int], int, tuple[int, ...], int]:
+    """The loops that index a copy, outermost first, with their extents, which one is crossed, the
+    strides, and the bytes of rows that are swizzled.
 
     None is crossed: -1.
     """
@@ -231,21 +235,31 @@ def _loop_extents(
         )
     extents = {n: loops[n] for n in layout}
     crossed = _crossed(tree, staged, reads, extents)
-    strides = _apart(tree, staged, reads, extents, crossed)
+    strides, swizzled = _apart(tree, staged, reads, extents, crossed)
     _check_size(tree, staged, reads.load, _reach(list(extents.values()), strides))
-    return extents, crossed, strides
+    return extents, crossed, strides, swizzled
 
 
 def _apart(
     tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int], crossed: int
-) -> tuple[int, ...]:
-    """The strides of a copy: rows to spare where neighbours would meet in one bank."""
-    sizes = list(extents.values())
+) -> tuple[tuple[int, ...], int]:
+    """The strides of a copy, and bytes of rows that are swizzled: neighbours do not meet in one
+    bank.
+    """
+    sizes, size = list(extents.values()), reads.load.dtype.itemsize
     if tree.matrix is None or _space(tree, staged) != "shared":
-        return _strides(sizes, crossed)
+        return _strides(sizes, crossed), 0
     along = [tree.loop(n).reduce for n in extents]
     row = max((i for i, k in enumerate(along) if k != along[-1]), default=-1)
-    return _strides(sizes, row, max(1, _SPARE_BYTES // reads.load.dtype.itemsize))
+    nbytes = prod(sizes[row + 1 :]) * size
+    if tree.target.loads_matrices and row >= 0 and _can_swizzle(nbytes, prod(sizes) * size):
+        return _strides(sizes), nbytes
+    return _strides(sizes, row, max(1, _SPARE_BYTES // size)), 0
+
+
+def _can_swizzle(row: int, total: int) -> bool:
+    """Whether rows of so many bytes are whole chunks, and chunks change places inside the copy."""
+    return row >= 2 * _SPARE_BYTES and row & (row - 1) == 0 and total % (8 * _SPARE_BYTES) == 0
 
 
 def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
@@ -263,7 +277,7 @@ def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, i
 
 
 def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
-    extents, crossed, strides = _loop_extents(tree, staged, reads)
+    extents, crossed, strides, swizzled = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
     offset = reads.param.layout.offset(reads.index)
@@ -276,6 +290,7 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
         staged, load, reads.stage, load.dtype,
         tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
         offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
+        swizzled,
     )  # fmt: skip
 
 

@@ -4,11 +4,10 @@ declared and touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.target import MatrixUnit
 
 __all__ = ["Dialect"]
 
@@ -70,9 +69,9 @@ class Dialect:
     """
     shared_array: str = ""
     """The declaration of that array: bytes, ``tg_shared``."""
-    matrices: Callable[[MatrixUnit], tuple[str, str]] | None = None
-    """A unit to the name and the text of the function that multiplies by it: of an array of sums,
-    which it adds to, and arrays of the registers of both operands. None where there are no units.
+    wrappers: Callable[[Iterable[str]], str] | None = None
+    """Names of functions for what the language has no function for, to their texts: products of
+    matrix units, copies that nobody waits for, loads of small matrices. None where it has none.
     """
     register: Callable[[str, list[str]], tuple[str, str]] = lambda c, parts: (c, parts[0])
     """(C type, values that share a register) to its type and its value."""

@@ -19,6 +19,7 @@ from tunegrad.ir import program as p
 from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Index, as_index
+from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
 from tunegrad.ir.verify_program import is_grouped
 
@@ -27,6 +28,7 @@ from .c_index import IndexPrinter, fits_32_bits
 
 __all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
 
+_CHUNK_BYTES, _BANKS_BYTES = 16, 128
 _INFIX = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
@@ -52,7 +54,8 @@ def kernel_name(program: Program) -> str:
 
 def launched_bytes(program: Program, dialect: Dialect) -> int:
     """Bytes that a group shares and that the launch must give; 0 where the text declares them."""
-    total = sum(_padded(a, dialect) for a in program.allocs if a.space == "shared")
+    allocs = expand_pipelines(program).allocs
+    total = sum(_padded(a, dialect) for a in allocs if a.space == "shared")
     return total if total > dialect.declared_shared_bytes else 0
 
 
@@ -66,7 +69,7 @@ def render_c(program: Program, dialect: Dialect) -> str:
 
     Raises InternalError for a barrier of a CPU team: a GPU has none.
     """
-    return _Printer(program, dialect).text()
+    return _Printer(expand_pipelines(program), dialect).text()
 
 
 def _word(name: str) -> str:
@@ -98,7 +101,7 @@ class _Printer:
     def __init__(self, program: Program, dialect: Dialect) -> None:
         self.program, self.dialect = program, dialect
         self.used: set[str] = set()
-        self.units: dict[str, str] = {}
+        self.wrapped: set[str] = set()
         narrow = fits_32_bits(program)
         self.index_type = "int" if narrow else dialect.long_type
         self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
@@ -108,6 +111,7 @@ class _Printer:
         self.lines: list[str] = []
         self.depth = 1
         self.global_fence = _shares_global(program)
+        self.swizzled = {a.name: a for a in program.allocs if a.swizzled}
 
     # the whole
 
@@ -131,7 +135,8 @@ class _Printer:
         kernel = d.kernel.replace("ITEMS", str(self.program.local))
         head = f"{kernel} {kernel_name(self.program)}({', '.join(declared)})"
         helpers = [d.helpers[name].replace("INDEX", self.index_type) for name in sorted(self.used)]
-        helpers += [self.units[name] for name in sorted(self.units)]
+        if d.wrappers is not None and self.wrapped:
+            helpers.append(d.wrappers(self.wrapped))
         parts = [d.prologue] if d.prologue else []
         return "\n".join([*parts, *helpers, head, "{", *self.lines, "}", ""])
 
@@ -180,6 +185,12 @@ class _Printer:
                     self._line(self.dialect.barrier(self.global_fence))
                 case p.Store():
                     self._store(i)
+                case p.CopyAsync():
+                    self._copy_async(i)
+                case p.Commit():
+                    self._line(f"{self._wrapper('cp_commit', i)}();")
+                case p.Await(left):
+                    self._line(f"{self._wrapper('cp_wait', i)}<{left}>();")
                 case p.Register(name, t):
                     self._line(
                         f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};"
@@ -312,6 +323,8 @@ class _Printer:
                 )  # fmt: skip
             case p.MatMul():
                 self._matrices(i)
+            case p.MatLoad():
+                self._mat_load(i)
             case p.Read(id, name, t):
                 parts = self._parts(self.registers[name], t)
                 self._define(id, t, lambda k: parts[k], parts[0])
@@ -416,10 +429,7 @@ class _Printer:
     def _matrices(self, i: p.MatMul) -> None:
         """A product of a matrix unit: registers of operands in, sums in and out of an array."""
         d, word = self.dialect, f"m{i.ids[0]}"
-        if d.matrices is None:
-            raise InternalError(f"{d.name} has no text for {i!r}")
-        call, text = d.matrices(i.unit)
-        self.units[call] = text
+        call = self._wrapper(f"mma_{i.unit}", i)
         stored = d.stored[self.types[i.a[0]].dtype.name]
         for name, values in (("a", i.a), ("b", i.b)):
             lanes = ([self._lane(v, k) for k in range(i.unit.packed)] for v in values)
@@ -431,14 +441,58 @@ class _Printer:
         for k, new in enumerate(i.ids):
             self._define(new, i.vtype, lambda _, k=k: f"{word}[{k}]")  # type: ignore[misc]
 
+    def _wrapper(self, name: str, i: Instr) -> str:
+        """The function that does what ``i`` is, which the text then has."""
+        if self.dialect.wrappers is None:
+            raise InternalError(f"{self.dialect.name} has no text for {i!r}")
+        self.wrapped.add(f"tg_{name}")
+        return f"tg_{name}"
+
     # memory
+
+    def _place(self, buffer: str, index: Index) -> str:
+        """An offset, as text: where the element lies."""
+        text, a = self.at.sum(index), self.swizzled.get(buffer)
+        if a is None:
+            return text
+        chunk = _CHUNK_BYTES // a.dtype.itemsize
+        row = max(_BANKS_BYTES, a.swizzled) // a.dtype.itemsize
+        others = min(_BANKS_BYTES, a.swizzled) // _CHUNK_BYTES - 1
+        self.used.add("swizzle")
+        return f"tg_swizzle({text}, {row.bit_length() - 1}, {others}, {chunk.bit_length() - 1})"
+
+    def _address(self, buffer: str, at: Index, i: Instr) -> str:
+        """Of an element in shared memory, in 32 bits."""
+        address = self._wrapper("shared_address", i)
+        return f"{address}(&{self.buffers[buffer]}[{self._place(buffer, at)}])"
+
+    def _copy_async(self, i: p.CopyAsync) -> None:
+        nbytes = i.vtype.lanes * i.vtype.dtype.itemsize
+        call = self._wrapper(f"cp_async{nbytes}", i)
+        to = self._address(i.buffer, _fixed(i.into, i.lane, 0), i)
+        source = f"&{self.buffers[i.source]}[{self.at.sum(_fixed(i.offset, i.lane, 0))}]"
+        given = str(nbytes) if i.mask is None else f"{self._lane(i.mask, 0)} ? {nbytes} : 0"
+        self._line(f"{call}({to}, {source}, {given});")
+
+    def _mat_load(self, i: p.MatLoad) -> None:
+        n, word = len(i.ids), f"m{i.ids[0]}"
+        call = self._wrapper(f"ldmatrix_x{n}{'_trans' if i.transposed else ''}", i)
+        self._line(f"unsigned int {word}[{n}];")
+        self._line(f"{call}({word}, {self._address(i.buffer, i.offset, i)});")
+        kind, bits = self.dialect.values[i.vtype.dtype.name], i.vtype.dtype.bits
+        for j, new in enumerate(i.ids):
+            self._define(
+                new,
+                i.vtype,
+                lambda k, j=j: f"({kind})({word}[{j}] >> {bits * k})",  # type: ignore[misc]
+            )
 
     def _load(self, i: p.Load) -> None:
         t, b = i.vtype, self.buffers[i.buffer]
         step = i.offset.coefficient(i.lane) if i.lane else 0
 
         def lane(k: int) -> str:
-            text = f"{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}]"
+            text = f"{b}[{self._place(i.buffer, _fixed(i.offset, i.lane, k))}]"
             text = f"({text} != 0)" if t.dtype.is_bool else text
             return (
                 text
@@ -502,7 +556,7 @@ class _Printer:
 
     def _moved(self, i: p.Load | p.Store, first: int) -> tuple[str, str, str]:
         """The type in memory, the buffer and the offset of lane ``first``, as text."""
-        at = self.at.sum(_fixed(i.offset, i.lane, first))
+        at = self._place(i.buffer, _fixed(i.offset, i.lane, first))
         return self.dialect.stored[i.vtype.dtype.name], self.buffers[i.buffer], at
 
     def _wide(self, i: p.Load | p.Store, qualifier: str, lanes: int, at: str) -> str:
@@ -529,7 +583,7 @@ class _Printer:
         for k in range(t.lanes):
             guard = "" if i.mask is None else f"if ({self._lane(i.mask, k)}) "
             self._line(
-                f"{guard}{b}[{self.at.sum(_fixed(i.offset, i.lane, k))}] = "
+                f"{guard}{b}[{self._place(i.buffer, _fixed(i.offset, i.lane, k))}] = "
                 f"{self._lane(i.value, k)};"
             )
 

@@ -30,8 +30,11 @@ def fits_32_bits(program: Program) -> bool:
 def _indices(program: Program) -> Iterator[Index]:
     for i in p.walk(program.body):
         match i:
-            case p.Load() | p.Store():
+            case p.Load() | p.Store() | p.MatLoad():
                 yield i.offset
+            case p.CopyAsync():
+                yield i.offset
+                yield i.into
             case p.For():
                 yield from i.stops
                 yield Index((), i.extent * max(1, i.count))

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
-from tunegrad.ir.target import MatrixUnit
 
 from .c_dialect import Dialect
 from .c_family import render_c
-from .cuda_matrices import mma_text
+from .cuda_wrappers import wrappers_text
 
 __all__ = ["CUDA", "render_cuda"]
 
@@ -66,6 +65,10 @@ def _helpers() -> dict[str, str]:
     steps = f"fmaf({lows}, fmaf({highs}, c))"
     made = {
         "least": _function("INDEX", "least", "INDEX a, INDEX b", "return a < b ? a : b;"),
+        "swizzle": _function(
+            "INDEX", "swizzle", "INDEX at, int row, int others, int chunk",
+            "return at ^ (at >> row & others) << chunk;",
+        ),
         "index_floordiv": _function(
             "INDEX", "index_floordiv", "INDEX a, INDEX b", "return a / b - (a % b < 0);"
         ),
@@ -146,10 +149,6 @@ def _register(c: str, parts: list[str]) -> tuple[str, str]:
     return _REGISTER, " | ".join(shifted)
 
 
-def _matrices(unit: MatrixUnit) -> tuple[str, str]:
-    return f"tg_mma_{unit}", mma_text(unit)
-
-
 CUDA = Dialect(
     name="cuda",
     kernel='extern "C" __global__ void __launch_bounds__(ITEMS)',
@@ -176,7 +175,7 @@ CUDA = Dialect(
     vector_max=lambda *_: "",
     function=_math,
     prologue=_PROLOGUE,
-    matrices=_matrices,
+    wrappers=wrappers_text,
     register=_register,
     declared_shared_bytes=48 << 10,
     shared_array="TG_SHARED;",

@@ -105,6 +105,8 @@ def cuda_target(arch: str, chip: Chip) -> Target:
         warp=_WARP,
         regs_per_item=_REGISTERS,
         units=_UNITS if _capability(arch) >= (8, 0) else (),
+        copies_ahead=_capability(arch) >= (8, 0),
+        loads_matrices=_capability(arch) >= (7, 5),
         rates=rates,
     )
 

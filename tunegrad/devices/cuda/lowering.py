@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import OutOfResources
+from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name, launched_bytes
@@ -19,7 +20,8 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
             f"program {program.name}: {program.local} work-items, groups of {target.arch} have up "
             f"to {target.max_local}"
         )
-    shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
+    allocs = expand_pipelines(program).allocs
+    shared = sum(a.size * a.dtype.itemsize for a in allocs if a.space == "shared")
     if shared > target.shared_bytes:
         raise OutOfResources(
             f"program {program.name}: {shared} bytes shared, {target.arch} has "

@@ -22,6 +22,7 @@ from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
+from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name
@@ -153,7 +154,8 @@ class OpenClDevice:
                 "have up to "
                 f"{self.target.max_local}"
             )
-        shared = sum(a.size * a.dtype.itemsize for a in program.allocs if a.space == "shared")
+        allocs = expand_pipelines(program).allocs
+        shared = sum(a.size * a.dtype.itemsize for a in allocs if a.space == "shared")
         if shared > self.target.shared_bytes:
             raise OutOfResources(
                 f"program {program.name}: {shared} bytes shared, {self.name} has "

@@ -6,6 +6,7 @@ from .group import Group
 from .keep import Keep
 from .local import Local
 from .pad import Pad
+from .pipeline import Pipeline
 from .prefetch import Prefetch
 from .reorder import Reorder
 from .stage import Stage
@@ -25,6 +26,7 @@ __all__ = [
     "Keep",
     "Local",
     "Pad",
+    "Pipeline",
     "Prefetch",
     "Reorder",
     "Stage",

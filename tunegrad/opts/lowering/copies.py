@@ -9,13 +9,24 @@ from math import prod
 
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
-from tunegrad.ir.program import Barrier, For, If
+from tunegrad.ir.program import Barrier, For, If, Instr
 
 from ..staging import StagedCopy
 from .builder import Builder
 from .item_copies import copy_by_items
 
-__all__ = ["emit_copies"]
+__all__ = ["copies_ahead", "emit_copies"]
+
+
+def copies_ahead(
+    tree: LoopTree, b: Builder, plans: list[StagedCopy], env: dict[str, Index]
+) -> tuple[Instr, ...]:
+    """The copies of one iteration of a pipeline, without barriers."""
+    b.open()
+    for p in plans:
+        if p.space != "pack":
+            copy_by_items(tree, b, p, env, ahead=tree.target.copies_ahead)
+    return b.close()
 
 
 def emit_copies(

@@ -19,10 +19,11 @@ sum: divisions stay outside the loop over rounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
-from tunegrad.ir.program import For, If
+from tunegrad.ir.program import CopyAsync, For, If, VType
 
 from ..staging import StagedCopy
 from .builder import Builder
@@ -30,12 +31,22 @@ from .builder import Builder
 __all__ = ["copy_by_items"]
 
 
-def copy_by_items(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) -> None:
-    """Vector ``q`` of the source's order is copied by work-item ``q % items``."""
+def copy_by_items(
+    tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index], ahead: bool = False
+) -> None:
+    """Vector ``q`` of the source's order is copied by work-item ``q % items``.
+
+    With ``ahead`` nobody waits for a copy whose vectors are aligned in both places.
+    """
+    p = p if p.crossed else _joined(p)
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
     items, me = _me(tree)
     ordered = _source_order(p, offset) if p.crossed else list(p.variables)
     width = _width(tree, p, ordered, offset, valid)
+    if ahead:
+        aligned = _aligned(p, ordered, width, offset)
+        ahead = aligned > 0
+        width = aligned or width
     vectors = p.count // width
     rounds = -(-vectors // items)
     name, lane = f"{p.staged.buffer}.i", f"{p.staged.buffer}.v" if width > 1 else ""
@@ -44,8 +55,14 @@ def copy_by_items(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Inde
     at, first = _digits(ordered, q, width, within, wraps=p.dense)
     target = q * width + within if p.dense else _target(p, at)
     b.open()
-    value = b.load(p.load.param, offset.substitute(at), valid.substitute(at), p.dtype, lane, width)
-    b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
+    source, where = offset.substitute(at), valid.substitute(at)
+    if ahead:
+        mask = None if where.always else b.test(where, "", 1)[0]
+        moved = VType(p.dtype, width)
+        b.add(CopyAsync(p.staged.buffer, target, p.load.param, source, moved, lane, mask))
+    else:
+        value = b.load(p.load.param, source, where, p.dtype, lane, width)
+        b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
     body = b.close()
     if q.hi >= vectors:
         body = (If(Valid((Range(q, 0, vectors) if p.dense else first,)), body),)
@@ -53,6 +70,27 @@ def copy_by_items(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Inde
         body = (For(name, rounds, (as_index(rounds),), body),)
     for instr in body:
         b.add(instr)
+
+
+def _joined(p: StagedCopy) -> StagedCopy:
+    """The copy with variables joined that are one row in the source and in the copy.
+
+    B.k0[k1, n1, n2] = B[512*k1 + 4*n1 + n2], n2 of 4  -->  B.k0[k1, n] = B[512*k1 + n]
+    """
+    variables, strides = list(p.variables), list(p.strides)
+    offset, conditions = p.offset, p.valid.names()
+    for i in reversed(range(len(variables) - 1)):
+        (outer, count), (inner, extent) = variables[i : i + 2]
+        steps = offset.coefficient(outer), offset.coefficient(inner)
+        apart = strides[i] != strides[i + 1] * extent or {outer, inner} & conditions
+        if apart or not all(steps) or steps[0] != steps[1] * extent:
+            continue
+        joined = var(outer, count * extent)
+        env = {outer: joined // extent, inner: joined % extent}
+        offset = offset.substitute(env)
+        variables[i : i + 2] = [(outer, count * extent)]
+        strides[i : i + 2] = [strides[i + 1]]
+    return replace(p, variables=tuple(variables), strides=tuple(strides), offset=offset)
 
 
 def _source_order(p: StagedCopy, offset: Index) -> list[tuple[str, int]]:
@@ -73,6 +111,32 @@ def _width(
     while extent % width:
         width //= 2
     return width
+
+
+_COPIED = (16, 8, 4)
+"""Bytes that one asynchronous copy can move."""
+
+
+def _aligned(
+    p: StagedCopy, ordered: Sequence[tuple[str, int]], most: int, offset: Index
+) -> int:  # fmt: skip
+    """The most elements that are aligned to themselves in the source and in the copy; 0: too few.
+
+    Every stride of the source is looked at, and every one of the copy but that of neighbours.
+    """
+    size = p.dtype.itemsize
+    for nbytes in _COPIED:
+        width = nbytes // size
+        if width < 1 or width > most:
+            continue
+        if width == 1:
+            return 1
+        last = ordered[-1][0]
+        apart = [c for atom, c in offset.terms if atom.names != {last}]
+        rows = [s for (n, _), s in zip(p.variables, p.strides, strict=True) if n != last]
+        if not any(c % width for c in (offset.const, *apart, *rows)):
+            return width
+    return 0
 
 
 def _me(tree: LoopTree) -> tuple[int, Index]:

@@ -37,7 +37,7 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
     _nest(tree, b, region, plans, 0)
     body = b.close()
     allocs = [
-        Alloc(p.staged.buffer, p.dtype, p.size, p.space)
+        Alloc(p.staged.buffer, p.dtype, p.size, p.space, p.swizzled)
         for p in plans.values()
         if p.space != "pack"
     ]

@@ -24,14 +24,14 @@ from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
-from tunegrad.ir.program import Alloc, For, If, MatMul, Read, Register, VType, Write
+from tunegrad.ir.program import Alloc, For, If, MatMul, Pipeline, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
 from ..keeping import kept_of
 from ..staging import StagedCopy
 from .builder import Builder, Known
 from .chains import Cut, cut_of, has_wide_partials
-from .copies import emit_copies
+from .copies import copies_ahead, emit_copies
 from .fragments import Fragments
 from .over import Over
 from .shape import AxisShape, loop_stops
@@ -256,6 +256,11 @@ class Region:
         if loop.extent == 1:
             inside(env, limits)
             return
+        if self.tree.pipelined is not None and self.tree.pipelined[0] == loop.name:
+            self._pipelined(
+                loop, env, blocks, lambda: self._loops(i, at + 1, env, limits, body, blocks)
+            )
+            return
         stops = tuple(
             s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True)
         )
@@ -273,6 +278,23 @@ class Region:
             and self._step(loop) == shape.tile
         ):
             self._peel(loop, shape, env, limits, last)
+
+    def _pipelined(
+        self, loop: Loop, env: Env, blocks: _Blocks | None, inside: Callable[[], None]
+    ) -> None:
+        """A loop whose copies run ahead; a chain that is cut at it is flushed inside."""
+        slots = self.tree.pipelined[1] if self.tree.pipelined else 1
+        plans = [p for p in self.plans.values() if p.staged.at == loop.name]
+
+        def body() -> None:
+            inside()
+            if blocks is not None and blocks.cut.loop == loop.name:
+                step = blocks.cut.step
+                last = Range(var(loop.name, loop.extent) % step, step - 1, step)
+                self._branch(Valid((last,)), blocks.flush, None)
+
+        copies = copies_ahead(self.tree, self.b, plans, env)
+        self.b.add(Pipeline(loop.name, loop.extent, slots, copies, self._block(body)))
 
     def _in_blocks(
         self,

@@ -275,21 +275,6 @@ TG_MMA(m16n8k32_u8_s32, int, tg_u32, TG_U8_S32, 2, 2)
 TG_MMA(m8n8k4_f64_f64, double, double, TG_F64_F64, 1, 1)
 #undef TG_MMA
 
-// What the texts of ``render.cuda_matrices`` call: of registers that hold halves, ``widen`` says of
-// which type.
-template <class D, class R, int HIGHS, int STEPS, int PACKED>
-static inline void tg_host_mma(D *d, const R *a, const R *b, float (*widen)(tg_u16)) {
-  static_assert(PACKED == 2, "two halves to a register");
-  const tg_u32 kind = widen == tg_from_f16 ? TG_F16_F32 : TG_BF16_F32;
-  tg_host_multiply(kind, HIGHS, STEPS, d, a, b, "a product of its warp");
-}
-template <class D, class R, int HIGHS, int STEPS, int PACKED>
-static inline void tg_host_mma(D *d, const R *a, const R *b) {
-  static_assert(PACKED == 1 && sizeof(D) == sizeof(R), "one number to a register");
-  const tg_u32 kind = sizeof(R) == 8 ? TG_F64_F64 : TG_F32_F32;
-  tg_host_multiply(kind, HIGHS, STEPS, d, a, b, "a product of its warp");
-}
-
 // ---- what a loader finds in the image
 
 struct tg_host_image {

@@ -1,0 +1,184 @@
+"""A pipeline as the loop that runs: copies are ahead of what uses them.
+
+    pipeline k in 8 slots 3:           -->    A.k[..] = A[.. k=0 ..]         commit
+      async A.k[i] = A[4*k + i]               A.k[4 + ..] = A[.. k=1 ..]     commit
+    then:                                     for k in 8:
+      %1 = A.k[j]                               await 1; barrier
+                                                if k + 2 < 8:
+                                                  async A.k[4*((k+2) % 3) + i] = A[4*(k+2) + i]
+                                                commit
+                                                %1 = A.k[4*(k % 3) + j]
+
+At the barrier everybody has the batch of iteration k, and is done with iteration k-1, whose place is
+the one that is written next: one barrier an iteration. Before the first copies stands a barrier
+where the pipeline runs again. Copies that are plain loads and stores need no batches; the rest is
+the same.
+
+The proof that a program has no race looks at the pipeline, where each iteration copies and then
+computes. This text is what makes it so for copies that run ahead: iteration k reads place k % slots
+alone, and what is in flight then is for the slots-1 iterations after it, at other places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from . import program as p
+from .index import Index, Range, Valid, as_index, var
+from .program import Instr, Program
+
+__all__ = ["expand_pipelines", "ring_buffers"]
+
+_ALIGNED_BYTES, _BANKS_BYTES = 16, 128
+
+_IDS = ("id", "ids", "arg", "args", "value", "mask", "yes", "no", "a", "b", "c")
+"""Fields of instructions that name values."""
+
+
+def ring_buffers(program: Program) -> dict[str, int]:
+    """The places of each buffer that a pipeline copies into."""
+    found = {}
+    for i in p.walk(program.body):
+        if isinstance(i, p.Pipeline):
+            found.update(dict.fromkeys(_stored(i.copies), i.slots))
+    return found
+
+
+def expand_pipelines(program: Program) -> Program:
+    """The program without ``Pipeline``s; the same object where it has none.
+
+    Scratch that a pipeline copies into grows by the number of its places.
+    """
+    rings = ring_buffers(program)
+    if not rings:
+        return program
+    sizes = {a.name: _place(a) for a in program.allocs}
+    top = max((n for i in p.walk(program.body) for n in _defined(i)), default=0)
+    body = _Expansion(sizes, top).block(program.body, again=False)
+    allocs = tuple(
+        replace(a, size=sizes[a.name] * rings[a.name]) if a.name in rings else a
+        for a in program.allocs
+    )
+    return replace(program, body=body, allocs=allocs)
+
+
+def _place(a: p.Alloc) -> int:
+    """Elements of one place: the next begins where the widest vector may, or a swizzled row of all
+    banks.
+    """
+    nbytes = max(_BANKS_BYTES, a.swizzled) if a.swizzled else _ALIGNED_BYTES
+    least = max(1, nbytes // a.dtype.itemsize)
+    return -(-a.size // least) * least
+
+
+def _stored(body: tuple[Instr, ...]) -> set[str]:
+    return {i.buffer for i in p.walk(body) if isinstance(i, p.Store | p.CopyAsync)}
+
+
+def _defined(i: Instr) -> tuple[int, ...]:
+    if isinstance(i, p.MatMul | p.MatLoad):
+        return i.ids
+    return (i.id,) if hasattr(i, "id") else ()
+
+
+@dataclass(slots=True)
+class _Expansion:
+    """Sizes of one place of each buffer; the last number of a value. Mutable."""
+
+    sizes: Mapping[str, int]
+    last: int
+
+    def block(self, body: tuple[Instr, ...], again: bool) -> tuple[Instr, ...]:
+        """A block without pipelines; ``again`` says that it runs more than once."""
+        made: list[Instr] = []
+        for i in body:
+            match i:
+                case p.Pipeline():
+                    made += self._pipeline(i, again)
+                case p.For():
+                    inside = again or (i.kind == "serial" and i.extent > 1)
+                    made.append(replace(i, body=self.block(i.body, inside)))
+                case p.If():
+                    orelse = self.block(i.orelse, again)
+                    made.append(replace(i, body=self.block(i.body, again), orelse=orelse))
+                case _:
+                    made.append(i)
+        return tuple(made)
+
+    def _pipeline(self, i: p.Pipeline, again: bool) -> list[Instr]:
+        ahead, now = i.slots - 1, var(i.var, i.extent)
+        waits = any(isinstance(x, p.CopyAsync) for x in p.walk(i.copies))
+        commit: list[Instr] = [p.Commit()] if waits else []
+        made: list[Instr] = [p.Barrier()] if again else []
+        for first in range(ahead):
+            if first < i.extent:
+                made += self._copies(i, as_index(first))
+            made += commit
+        later = now + ahead
+        body: list[Instr] = [p.Await(ahead - 1)] if waits else []
+        body.append(p.Barrier())
+        if ahead < i.extent:
+            more = Valid((Range(later, 0, i.extent),))
+            body.append(p.If(more, tuple(self._copies(i, later))))
+        body += commit
+        use = _Rewrite({}, self._places(i, now), {}, lambda: 0)
+        body += self.block(use.block(i.body), again=True)
+        made.append(p.For(i.var, i.extent, (as_index(i.extent),), tuple(body)))
+        return made
+
+    def _copies(self, i: p.Pipeline, at: Index) -> list[Instr]:
+        """The copies of iteration ``at``, with values of their own."""
+
+        def new() -> int:
+            self.last += 1
+            return self.last
+
+        return list(_Rewrite({i.var: at}, self._places(i, at), {}, new).block(i.copies))
+
+    def _places(self, i: p.Pipeline, at: Index) -> dict[str, Index]:
+        """Where the place of iteration ``at`` begins in each of the pipeline's buffers."""
+        return {name: (at % i.slots) * self.sizes[name] for name in _stored(i.copies)}
+
+
+@dataclass(slots=True)
+class _Rewrite:
+    """Instructions with other sums for variables, buffers that begin elsewhere, and values of new
+    numbers.
+
+    ``new`` numbers the values that are defined inside; those of outside keep theirs.
+    """
+
+    env: Mapping[str, Index]
+    places: Mapping[str, Index]
+    ids: dict[int, int] = field(default_factory=dict)
+    new: Callable[[], int] = lambda: 0
+
+    def block(self, body: tuple[Instr, ...]) -> tuple[Instr, ...]:
+        return tuple(self._one(i) for i in body)
+
+    def _one(self, i: Instr) -> Instr:
+        for n in _defined(i):
+            number = self.new()
+            self.ids[n] = number or n
+        changed: dict[str, object] = {}
+        for f in fields(i):
+            old = getattr(i, f.name)
+            if f.name in _IDS and not isinstance(i, p.Number) or f.name == "id":
+                changed[f.name] = self._ids(old)
+            elif isinstance(old, Index | Valid):
+                changed[f.name] = old.substitute(self.env)
+            elif f.name == "stops":
+                changed["stops"] = tuple(s.substitute(self.env) for s in old)
+            elif f.name in ("body", "orelse", "copies"):
+                changed[f.name] = self.block(old)
+        if isinstance(i, p.Load | p.Store | p.MatLoad) and i.buffer in self.places:
+            changed["offset"] = changed["offset"] + self.places[i.buffer]  # type: ignore[operator]
+        if isinstance(i, p.CopyAsync):
+            changed["into"] = changed["into"] + self.places[i.buffer]  # type: ignore[operator]
+        return replace(i, **changed)  # type: ignore[arg-type]
+
+    def _ids(self, old: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
+        if isinstance(old, tuple):
+            return tuple(self.ids.get(n, n) for n in old)
+        return None if old is None else self.ids.get(old, old)
