@@ -119,7 +119,7 @@ def _param(tree: LoopTree, rng: random.Random) -> str:
 
 _WILD: dict[str, Callable[[LoopTree, random.Random], object]] = {
     "axis": _loop, "outer": _loop, "inner": _loop, "size": _number, "count": _number,
-    "multiple": _number,
+    "multiple": _number, "loop": _loop, "slots": lambda tree, rng: rng.randrange(10),
     "distance": lambda tree, rng: rng.choice((0, 64, 512, 1 << 17)), "stage": lambda tree,
     rng: rng.randrange(-1, 4),
     "order": _names, "layout": lambda tree, rng: _names(tree, rng) if rng.random() < 0.5 else (),

@@ -129,7 +129,7 @@ def test_program_interpreter_has_no_barrier_between_work_groups():
         "l", 2, Load(1, "x", g * 2 + item, F), Store("y", g * 2 + item, 1, F), kind="local", count=2
     )
     second = loop("l", 2, Load(2, "y", (g * -2 + 2) + item, F), kind="local", count=2)
-    with pytest.raises(VerifyError, match="never written"):
+    with pytest.raises(VerifyError, match="race: reads what work-group 1 wrote"):
         run(loop("g", 2, first, Barrier(), second, kind="thread", count=2), threads=2, local=2)
 
 

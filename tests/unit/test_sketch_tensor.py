@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.banks import turns
 from tests.unit.test_tensorcore import TARGET, gemm
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import DTYPES
@@ -13,7 +14,6 @@ from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.numeric import to_compute, to_memory
-from tunegrad.ir.program import For, Load, MatMul, walk
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
@@ -126,42 +126,19 @@ def test_long_product_has_blocks_of_warps_in_shared_memory():
     (schedule,) = space.defaults()
     program = space.lower(schedule)
     assert (program.threads, program.local) == (64, 128)
-    assert sum(2 * a.size for a in program.allocs if a.space == "shared") == 2 * (
-        64 * 40 - 8 + 32 * 72 - 8
-    )
+    shared = [a for a in program.allocs if a.space == "shared"]
+    assert [(a.size, a.swizzled) for a in shared] == [(64 * 32, 64), (32 * 64, 128)]
     assert DTYPES["f16"] in {a.dtype for a in program.allocs}
     assert Schedule.parse(schedule.text).text == schedule.text
 
 
-def conflicts(program):
-    """How many words of one bank a warp reads at once, at most, of each shared operand.
-
-    32 banks of 4 bytes; a product's operands are read by all 32 work-items of a warp together.
-    """
-    shared = {a.name: a.dtype.itemsize for a in program.allocs if a.space == "shared"}
-    inner = [i for i in walk(program.body) if isinstance(i, For) and i.kind == "local"]
-    row, column = inner[-2:]
-    operands = {v for i in walk(program.body) if isinstance(i, MatMul) for v in (*i.a, *i.b)}
-    worst = {}
-    for i in walk(program.body):
-        if not isinstance(i, Load) or i.id not in operands or i.buffer not in shared:
-            continue
-        for lane in range(i.vtype.lanes if i.offset.coefficient(i.lane) != 1 else 1):
-            words = {}
-            for item in range(32):
-                env = dict.fromkeys(i.offset.names(), 0)
-                env |= {row.var: item // 4, column.var: item % 4, i.lane: lane}
-                at = i.offset.evaluate({n: env[n] for n in i.offset.names()})
-                word = at * shared[i.buffer] // 4
-                words.setdefault(word % 32, set()).add(word)
-            found = max(map(len, words.values()))
-            worst[i.buffer] = max(worst.get(i.buffer, 0), found)
-    return worst
-
-
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_warp_reads_shared_tiles_without_a_bank_conflict(transposed):
-    kernel = gemm(512, 512, 512, transposed=transposed)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_warp_touches_shared_tiles_without_a_bank_conflict(dtype, transposed):
+    kernel = gemm(512, 512, 512, dtype, transposed=transposed)
     space = Space(kernel, TARGET)
     (schedule,) = space.defaults()
-    assert conflicts(space.lower(schedule)) == {"p1.ra0": 1, "p2.ra0": 1}
+    found = turns(space.lower(schedule))
+    assert {b for _, b in found} == {"p1.ra0", "p2.ra0"}
+    assert {kind for kind, _ in found} >= {"matrices"}
+    assert set(found.values()) == {1}, found

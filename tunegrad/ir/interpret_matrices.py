@@ -12,11 +12,27 @@ from numpy.typing import NDArray
 
 from .dtypes import DTYPES
 from .numeric import to_compute
+from .program import VType
 from .target import MatrixUnit
 
-__all__ = ["multiply"]
+__all__ = ["load_matrices", "multiply"]
 
 Array = NDArray[Any]
+
+
+_WARP, _ROW_BYTES = 32, 16
+
+
+def load_matrices(offset: Array, count: int, vtype: VType, transposed: bool) -> Array:
+    """The elements (item, matrix, lane) that items get, of the ``offset`` that each item gives."""
+    width, held = _ROW_BYTES // vtype.dtype.itemsize, vtype.lanes
+    rows = offset.reshape(-1, _WARP)[:, : 8 * count].reshape(-1, count, 8, 1)
+    matrices = rows + np.arange(width)  # warp, matrix, row, column
+    if transposed:
+        matrices = matrices.transpose(0, 1, 3, 2)
+    lies = matrices.reshape(-1, count, 8, width // held, held)
+    made: Array = lies.reshape(-1, count, _WARP, held).transpose(0, 2, 1, 3)
+    return made.reshape(-1, count, held)
 
 
 def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:

@@ -28,10 +28,12 @@ from . import program as p
 from .dtypes import BOOL
 from .expr import Op
 from .interpret_access import Step, Values, load_step, store_step
+from .interpret_groups import GroupMachine
 from .interpret_index import Env, IndexCompiler, Number
 from .interpret_matrices import multiply
 from .interpret_memory import Memory, Tracker
 from .interpret_values import constant, converter, folder, operation
+from .pipelines import expand_pipelines
 from .program import Instr, Program, VType
 from .verify_program import describe, is_grouped
 
@@ -76,11 +78,29 @@ def interpret(program: Program, buffers: Mapping[str, NDArray[Any]]) -> Executio
     Raises VerifyError, naming the instruction, the thread and the loop variables, for anything the
     program must not do.
     """
-    machine = _Machine(program, pack_buffers(program, buffers))
+    program = expand_pipelines(program)
+    full = pack_buffers(program, buffers)
     with np.errstate(all="ignore"):
+        if is_grouped(program):
+            return _by_groups(program, full)
+        machine = _Machine(program, full)
         count = machine.run()
     written = {m.name: m.written for m in machine.outputs if m.written is not None}
     return Execution(count, written)
+
+
+def _by_groups(program: Program, buffers: Mapping[str, NDArray[Any]]) -> Execution:
+    """Work-groups, all items at once."""
+    params = {}
+    for b in program.params:
+        data = _checked(program, b.name, buffers.get(b.name), b.size, b.dtype.numpy)
+        params[b.name] = data, b.role == "out"
+    for pack in program.packs:
+        if pack.name not in params:
+            data = _checked(program, pack.name, buffers[pack.name], pack.size, pack.dtype.numpy)
+            params[pack.name] = data, False
+    machine = GroupMachine(program, params, describe)
+    return Execution(machine.run(), machine.outputs)
 
 
 class _Machine:

@@ -22,7 +22,7 @@ from .dtypes import BF16, F32, DType
 from .expr import Op
 from .numeric import compute, to_compute, to_memory
 
-__all__ = ["constant", "converter", "folder", "operation"]
+__all__ = ["constant", "converter", "folder", "lane_folder", "operation"]
 
 Value = Any  # a numpy scalar or a one-dimensional array
 
@@ -100,6 +100,16 @@ def folder(op: Op) -> Callable[[Value], Value]:
     return reduce
 
 
+def lane_folder(op: Op) -> Callable[[Value], Value]:
+    """The function that folds the last of an array's axes to one element of the same dtype."""
+    if op not in _FOLDS:
+        raise InternalError(f"fold {op}: lanes fold with {', '.join(_FOLDS)}")
+    reduce = _FOLDS[op].reduce
+    if op in (Op.ADD, Op.MUL):
+        return lambda a: reduce(a, axis=-1, keepdims=True, dtype=a.dtype)
+    return lambda a: reduce(a, axis=-1, keepdims=True)
+
+
 def converter(source: DType, to: DType) -> Callable[[Value], Value]:
     """The function that converts values: float to int truncates, to bool is ``!= 0``, floats round
     to nearest even.
@@ -151,4 +161,6 @@ def _erf(dtype: DType, lanes: int) -> Callable[[Value], Value]:
     narrow = dtype.numpy.type
     if lanes == 1:
         return lambda a: narrow(math.erf(a))
-    return lambda a: np.array([math.erf(x) for x in a.tolist()]).astype(narrow)
+    return lambda a: (
+        np.array([math.erf(x) for x in a.reshape(-1).tolist()]).astype(narrow).reshape(a.shape)
+    )

@@ -28,7 +28,23 @@ from . import program as p
 from .index import Index, Range, Valid, as_index, var
 from .program import Instr, Program
 
-__all__ = ["expand_pipelines", "ring_buffers"]
+__all__ = [
+    "COPY_BYTES",
+    "REGISTER_BYTES",
+    "ROW_BYTES",
+    "WARP",
+    "expand_pipelines",
+    "in_turn",
+    "is_aligned",
+    "ring_buffers",
+    "stored_buffers",
+    "without",
+]
+
+WARP = 32
+"""Work-items that multiply, load fragments and shuffle together."""
+COPY_BYTES, ROW_BYTES, REGISTER_BYTES = (4, 8, 16), 16, 4
+"""Of an asynchronous copy, of a row of a small matrix, and of what an item gets of one."""
 
 _ALIGNED_BYTES, _BANKS_BYTES = 16, 128
 
@@ -41,8 +57,80 @@ def ring_buffers(program: Program) -> dict[str, int]:
     found = {}
     for i in p.walk(program.body):
         if isinstance(i, p.Pipeline):
-            found.update(dict.fromkeys(_stored(i.copies), i.slots))
+            found.update(dict.fromkeys(stored_buffers(i.copies), i.slots))
     return found
+
+
+def is_aligned(offset: Index, width: int) -> bool:
+    """Whether an offset is a multiple of so many elements, whatever its variables are."""
+    return not (offset.const % width or any(c % width for _, c in offset.terms))
+
+
+def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
+    """A block without one pipeline."""
+    made: list[Instr] = []
+    for i in body:
+        match i:
+            case p.For():
+                made.append(replace(i, body=without(i.body, out)))
+            case p.If():
+                made.append(replace(i, body=without(i.body, out), orelse=without(i.orelse, out)))
+            case p.Pipeline():
+                if i is not out:
+                    copies, rest = without(i.copies, out), without(i.body, out)
+                    made.append(replace(i, copies=copies, body=rest))
+            case _:
+                made.append(i)
+    return tuple(made)
+
+
+def in_turn(program: Program) -> Program:
+    """What pipelines mean: each iteration copies, and then computes.
+
+    What warps load or copy stands there as plain loads and stores, besides.
+    """
+    if not any(isinstance(i, p.Pipeline | p.MatLoad) for i in p.walk(program.body)):
+        return program
+    top = max((n for i in p.walk(program.body) for n in _defined(i)), default=0)
+    return replace(program, body=_InTurn(top).block(program.body))
+
+
+@dataclass(slots=True)
+class _InTurn:
+    """The last number of a value. Mutable."""
+
+    last: int
+
+    def block(self, body: tuple[Instr, ...]) -> tuple[Instr, ...]:
+        made: list[Instr] = []
+        for i in body:
+            match i:
+                case p.Pipeline():
+                    copies, rest = self.block(i.copies), self.block(i.body)
+                    inner = (p.Barrier(), *copies, p.Barrier(), *rest)
+                    made.append(p.For(i.var, i.extent, (as_index(i.extent),), inner))
+                case p.For():
+                    made.append(replace(i, body=self.block(i.body)))
+                case p.If():
+                    body, orelse = self.block(i.body), self.block(i.orelse)
+                    made.append(replace(i, body=body, orelse=orelse))
+                case p.CopyAsync():
+                    self.last += 1
+                    lane = i.lane if i.vtype.lanes > 1 else ""
+                    made.append(p.Load(self.last, i.source, i.offset, i.vtype, lane))
+                    made.append(p.Store(i.buffer, i.into, self.last, i.vtype, lane))
+                case p.MatLoad():
+                    self.last += 1
+                    width = ROW_BYTES // i.vtype.dtype.itemsize
+                    row = p.VType(i.vtype.dtype, width)
+                    at = i.offset + var(_COLUMN, width)
+                    made += [p.Load(self.last, i.buffer, at, row, _COLUMN), i]
+                case _:
+                    made.append(i)
+        return tuple(made)
+
+
+_COLUMN = "matrix.column"
 
 
 def expand_pipelines(program: Program) -> Program:
@@ -72,7 +160,8 @@ def _place(a: p.Alloc) -> int:
     return -(-a.size // least) * least
 
 
-def _stored(body: tuple[Instr, ...]) -> set[str]:
+def stored_buffers(body: tuple[Instr, ...]) -> set[str]:
+    """The names of all that a block writes."""
     return {i.buffer for i in p.walk(body) if isinstance(i, p.Store | p.CopyAsync)}
 
 
@@ -138,7 +227,7 @@ class _Expansion:
 
     def _places(self, i: p.Pipeline, at: Index) -> dict[str, Index]:
         """Where the place of iteration ``at`` begins in each of the pipeline's buffers."""
-        return {name: (at % i.slots) * self.sizes[name] for name in _stored(i.copies)}
+        return {name: (at % i.slots) * self.sizes[name] for name in stored_buffers(i.copies)}
 
 
 @dataclass(slots=True)

@@ -64,8 +64,10 @@ class _Values:
                 self.stores[id(i)] = _both(
                     self.stores.get(id(i), frozenset()), self.values[i.value]
                 )
-            elif isinstance(i, p.MatMul):  # of what other items hold
+            elif isinstance(i, p.MatMul | p.MatLoad):  # of what other items hold
                 self.values |= dict.fromkeys(i.ids)
+            elif isinstance(i, p.Shuffle):
+                self.values[i.id] = None
             elif not isinstance(i, p.Register | p.Barrier):
                 self.values[i.id] = self._value(i)
 

@@ -166,7 +166,8 @@ class _Verifier:
         wrong += [n for n in tree.padded if n not in self.owner]
         wrong += [s.at for s in tree.staged if s.at not in places]
         wrong += [str(i) for i in tree.kept if not 0 <= i < len(tree.kernel.stages)]
-        if wrong or len(set(staged)) != len(staged):
+        distinct = {(s.param, s.at == "load") for s in tree.staged}
+        if wrong or len(distinct) != len(staged):
             self._broken(
                 ", ".join(wrong or staged),
                 "staged, streamed, prefetched, padded or kept; not there, or twice",

@@ -12,6 +12,10 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
     Position     T xL, T an int or float             Test     bool xL
     Read, Write  the register's T xL
     MatMul       T x1 each, of sums T x1 and operands U xP, as many as the unit says
+    MatLoad      T xL each, 4 bytes, of rows of 16 aligned bytes of shared memory of T
+    Shuffle      T xL of T xL
+    CopyAsync    T xL, 4, 8 or 16 bytes, aligned, from what is never written to shared memory of T
+    Pipeline     copies write only shared memory that nothing else writes, at least 2 slots
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after
 the definition. A loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A
@@ -19,6 +23,9 @@ register's first use writes it. Barriers stand where everybody arrives: never in
 that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a condition or stop
 on their variables. Between two barriers no thread or work-item touches what another writes, by
 proof (``verify_races``); lowering asks for that proof too, of every program.
+
+Products, fragments and shuffles are of whole warps, all of which arrive. Asynchronous copies stand
+in pipelines alone: batches and waits are what ``expand_pipelines`` makes of those.
 """
 
 from __future__ import annotations
@@ -31,8 +38,9 @@ from tunegrad.errors import VerifyError
 from . import program as p
 from .dtypes import BOOL, DTYPES, DType
 from .expr import Op
-from .index import Index, Valid, var
+from .index import Index, Valid, as_index, var
 from .op_types import fold_takes, result_type
+from .pipelines import COPY_BYTES, REGISTER_BYTES, ROW_BYTES, WARP, is_aligned, stored_buffers, without
 from .program import Instr, Program, VType
 from .prove import Facts, below, condition_facts, stop_facts, within
 from .target import Target
@@ -80,11 +88,12 @@ class _Scope:
     divergent: frozenset[str] = frozenset()
     alone: str = ""
     dead: bool = False
+    ahead: bool = False
 
     def inner(self) -> _Scope:
         return _Scope(
             dict(self.types), dict(self.tests), dict(self.registers), dict(self.extents),
-            self.loops, self.facts, self.divergent, self.alone, self.dead,
+            self.loops, self.facts, self.divergent, self.alone, self.dead, self.ahead,
         )  # fmt: skip
 
 
@@ -178,6 +187,10 @@ class _Verifier:
                 self._for(i, s)
             elif isinstance(i, p.If):
                 self._if(i, s)
+            elif isinstance(i, p.Pipeline):
+                self._pipeline(i, s)
+            elif isinstance(i, p.Commit | p.Await):
+                self._broken(i, "a program has pipelines, whose batches and waits follow from them")
             elif isinstance(i, p.Barrier):
                 if s.alone:
                     self._broken(i, f"inside {s.alone}, where not everybody arrives")
@@ -255,6 +268,37 @@ class _Verifier:
         self._block(i.body, yes)
         self._block(i.orelse, no)
 
+    def _pipeline(self, i: p.Pipeline, s: _Scope) -> None:
+        """Copies run ahead of other iterations: nobody else writes what they write."""
+        if not self.grouped:
+            self._broken(i, "copies ahead to memory that a work-group shares")
+        if s.alone:
+            self._broken(i, f"inside {s.alone}, where not everybody arrives")
+        if i.extent < 1 or i.slots < 2:
+            self._broken(i, f"{i.extent} iterations, {i.slots} slots: at least 1 and 2")
+        if i.var in s.extents:
+            self._broken(i, f"{i.var} is the variable of a loop around it")
+        ahead = stored_buffers(i.copies)
+        spaces = {a.name: a.space for a in self.program.allocs}
+        for name in sorted(ahead):
+            if spaces.get(name) != "shared":
+                self._broken(i, f"copies to {name}, which is no shared memory")
+        written = stored_buffers(without(self.program.body, i))
+        for name in sorted(ahead & (written | stored_buffers(i.body))):
+            self._broken(i, f"{name} is written outside its copies, too")
+        read = {x.buffer for x in p.walk(i.copies) if isinstance(x, p.Load)}
+        for name in sorted(read & stored_buffers(self.program.body)):
+            self._broken(i, f"its copies read {name}, which the program writes")
+        for x in p.walk(i.copies):
+            if isinstance(x, p.Read | p.Write | p.Register | p.Barrier | p.Pipeline | p.MatMul):
+                self._broken(x, "in the copies of a pipeline")
+        inner = s.inner()
+        inner.extents[i.var] = i.extent
+        copies = inner.inner()
+        copies.ahead = True
+        self._block(i.copies, copies)
+        self._block(i.body, inner)
+
     # instructions
 
     def _plain(self, i: Instr, s: _Scope) -> None:
@@ -287,6 +331,15 @@ class _Verifier:
                 s.tests[i.id] = valid
             case p.MatMul():
                 self._matrices(i, s)
+            case p.MatLoad():
+                self._mat_load(i, s)
+            case p.Shuffle(_, arg, across, t):
+                self._warps(i, s)
+                self._same(i, f"%{arg}", self._use(i, arg, s), t)
+                if across < 1 or across & (across - 1) or across >= WARP:
+                    self._broken(i, f"across {across}: a power of two below {WARP}")
+            case p.CopyAsync():
+                self._copy_async(i, s)
             case p.Read(_, name, t):
                 self._register(i, name, t, s)
                 if name not in self.written:
@@ -300,12 +353,12 @@ class _Verifier:
         self._define(i, s)
 
     def _define(self, i: Instr, s: _Scope) -> None:
-        if isinstance(i, p.Store | p.Write | p.Register | p.For | p.If | p.Barrier):
+        if isinstance(i, p.Store | p.Write | p.CopyAsync):
             return
         t = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
         if t.lanes < 1:
             self._broken(i, f"{t.lanes} lanes: at least 1")
-        for made in i.ids if isinstance(i, p.MatMul) else (i.id,):
+        for made in i.ids if isinstance(i, p.MatMul | p.MatLoad) else (i.id,):
             if made in self.ids:
                 self._broken(i, f"%{made} is defined twice")
             self.ids.add(made)
@@ -314,12 +367,7 @@ class _Verifier:
     def _matrices(self, i: p.MatMul, s: _Scope) -> None:
         """Whole warps run it together, and everybody holds what the unit says."""
         unit, (taken, gives) = i.unit, i.unit.dtypes
-        if s.alone:
-            self._broken(i, f"inside {s.alone}, where not everybody arrives")
-        if self.program.local % unit.items:
-            self._broken(
-                i, f"groups of {self.program.local} work-items: it takes {unit.items} together"
-            )
+        self._warps(i, s)
         if self.target is not None and unit not in self.target.units:
             self._broken(i, f"target {self.target.name} has no {unit}")
         operand = VType(DTYPES[taken], unit.packed)
@@ -333,6 +381,72 @@ class _Verifier:
         self._same(i, "the result", i.vtype, VType(DTYPES[gives]))
         if len(i.ids) != len(i.c):
             self._broken(i, f"{len(i.ids)} results of {len(i.c)} sums")
+
+    def _warps(self, i: Instr, s: _Scope) -> None:
+        """Whole warps run it together."""
+        if s.alone:
+            self._broken(i, f"inside {s.alone}, where not everybody arrives")
+        if self.program.local % WARP:
+            self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
+
+    def _mat_load(self, i: p.MatLoad, s: _Scope) -> None:
+        self._warps(i, s)
+        if self.target is not None and not self.target.loads_matrices:
+            self._broken(i, f"target {self.target.name} has no such load")
+        size, t = i.vtype.dtype.itemsize, i.vtype
+        if len(i.ids) not in (1, 2, 4):
+            self._broken(i, f"{len(i.ids)} matrices: 1, 2 or 4")
+        if t.lanes * size != REGISTER_BYTES or (i.transposed and size != 2):
+            self._broken(i, f"{t}: 4 bytes, of 2 each where it is transposed")
+        width = self._shared_row(i, i.buffer, i.offset, s)
+        if not within(i.offset + (width - 1), self.buffers[i.buffer][1], s.facts) or not within(
+            i.offset, self.buffers[i.buffer][1], s.facts
+        ):
+            self.unproved.append(i)
+
+    def _shared_row(self, i: p.MatLoad, name: str, offset: Index, s: _Scope) -> int:
+        """Elements of a row, which lies in shared memory at a multiple of its size."""
+        if all(a.name != name or a.space != "shared" for a in self.program.allocs):
+            self._broken(i, f"{name} is no shared memory")
+        if self.buffers[name][0] != i.vtype.dtype:
+            self._broken(i, f"{name} holds {self.buffers[name][0]}")
+        self._names(i, offset, s)
+        width = ROW_BYTES // i.vtype.dtype.itemsize
+        if not is_aligned(offset, width):
+            self._broken(i, f"offset {offset} is no multiple of {width} elements")
+        return width
+
+    def _copy_async(self, i: p.CopyAsync, s: _Scope) -> None:
+        if not s.ahead:
+            self._broken(i, "stands outside the copies of a pipeline")
+        if self.target is not None and not self.target.copies_ahead:
+            self._broken(i, f"target {self.target.name} has no such copy")
+        t = i.vtype
+        if t.lanes * t.dtype.itemsize not in COPY_BYTES:
+            self._broken(i, f"{t.lanes * t.dtype.itemsize} bytes: 4, 8 or 16")
+        if i.source in stored_buffers(self.program.body):
+            self._broken(i, f"copies from {i.source}, which the program writes")
+        if all(a.name != i.buffer or a.space != "shared" for a in self.program.allocs):
+            self._broken(i, f"copies to {i.buffer}, which is no shared memory")
+        if i.mask is not None:
+            self._same(i, "the mask", self._use(i, i.mask, s), VType(BOOL))
+        for name, index in ((i.buffer, i.into), (i.source, i.offset)):
+            known = self.buffers.get(name)
+            if known is None:
+                self._broken(i, f"no buffer {name}; there are {', '.join(self.buffers)}")
+            if known[0] != t.dtype:
+                self._broken(i, f"{name} holds {known[0]}")
+            self._names(i, index, s, i.lane, t.lanes)
+            if t.lanes > 1 and index.coefficient(i.lane) != 1:
+                self._broken(i, f"{index} is no row of neighbours")
+            first = index.substitute({i.lane: as_index(0)}) if i.lane else index
+            if not is_aligned(first, t.lanes):
+                self._broken(i, f"{index} is no multiple of {t.lanes} elements")
+            facts = s.facts
+            if i.mask is not None and name == i.source:
+                facts += condition_facts(s.tests.get(i.mask, Valid()))
+            if not within(index, known[1], facts):
+                self.unproved.append(i)
 
     def _use(self, i: Instr, value: int, s: _Scope) -> VType:
         t = s.types.get(value)

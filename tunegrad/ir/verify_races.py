@@ -13,6 +13,8 @@ Two accesses of one buffer in one phase, at least one of them a store, are safe 
     same value  a store that everybody runs, of a value that only depends on what the address tells
                 (``values``)
 
+A pipeline is looked at as the loop that it means, in which each iteration copies and then computes.
+
 Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is
 refused, and so is a barrier that some of those who wait at it may never reach.
 """
@@ -29,6 +31,7 @@ from tunegrad.errors import VerifyError
 from . import program as p
 from .addresses import Family, narrowed, pinned, split, told
 from .index import Index, Valid, var
+from .pipelines import in_turn
 from .program import For, Instr, Program
 from .prove import Facts, condition_facts, stop_facts
 from .same_values import Memory, depends
@@ -118,6 +121,8 @@ _PLAIN = frozenset(
         p.Select,
         p.Position,
         p.MatMul,
+        p.MatLoad,
+        p.Shuffle,
     )
 )
 """Instructions that touch no memory; most are."""
@@ -131,6 +136,7 @@ def verify_races(program: Program, grouped: bool) -> None:
     """
     if program.threads * program.local < 2:
         return
+    program = in_turn(program)
     seen = _Seen(program, grouped)
     if grouped:
         _Level(program, seen, "local", program.local).check()

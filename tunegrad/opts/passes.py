@@ -94,44 +94,10 @@ def _lower(tree: LoopTree, _: Context) -> Program:
 def _races(program: Program, context: Context) -> Program:
     """Prove that there is no race. Raises IllegalAction where one can not be ruled out."""
     try:
-        verify_races(_tmp_sequential(program), context.target.has_work_items)
+        verify_races(program, context.target.has_work_items)
     except VerifyError as error:
         raise IllegalAction(f"kernel {context.kernel.name}: a race: {error}") from None
     return program
-
-
-def _tmp_sequential(program: Program) -> Program:
-    from dataclasses import replace
-
-    from tunegrad.ir import program as p
-    from tunegrad.ir.index import as_index
-
-    n = [10**6]
-
-    def block(body):
-        made = []
-        for i in body:
-            if isinstance(i, p.Pipeline):
-                inner = (p.Barrier(), *block(i.copies), p.Barrier(), *block(i.body))
-                made.append(p.For(i.var, i.extent, (as_index(i.extent),), inner))
-            elif isinstance(i, p.For):
-                made.append(replace(i, body=block(i.body)))
-            elif isinstance(i, p.If):
-                made.append(replace(i, body=block(i.body), orelse=block(i.orelse)))
-            elif isinstance(i, p.CopyAsync):
-                n[0] += 1
-                lane = i.lane if i.vtype.lanes > 1 else ""
-                made.append(p.Load(n[0], i.source, i.offset, i.vtype, lane))
-                made.append(p.Store(i.buffer, i.into, n[0], i.vtype, lane))
-            elif isinstance(i, p.MatLoad):
-                n[0] += 1
-                made.append(p.Load(n[0], i.buffer, i.offset, p.VType(i.vtype.dtype, 1)))
-                made += [p.Splat(x, n[0], i.vtype) for x in i.ids]
-            else:
-                made.append(i)
-        return tuple(made)
-
-    return replace(program, body=block(program.body))
 
 
 def _limit(program: Program, _: Context) -> Program:

@@ -16,7 +16,7 @@ from typing import Literal
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Load
-from tunegrad.ir.index import Index, Range, Valid, as_index, var
+from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Param
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
@@ -52,6 +52,10 @@ class StagedCopy:
     strides: tuple[int, ...]
     crossed: bool = False
     swizzled: int = 0
+    source: str = ""
+    """The buffer that is copied: the parameter, or what it was packed into when the model was
+    loaded.
+    """
 
     @property
     def count(self) -> int:
@@ -262,6 +266,16 @@ def _can_swizzle(row: int, total: int) -> bool:
     return row >= 2 * _SPARE_BYTES and row & (row - 1) == 0 and total % (8 * _SPARE_BYTES) == 0
 
 
+def _source(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[str, Index, Valid | None]:
+    """The buffer that is copied, and where over the loops; what a pack holds is always there."""
+    if staged.at != "load":
+        for other in tree.staged:
+            if other.param == staged.param and other.at == "load":
+                pack = staged_copy(tree, other)
+                return pack.staged.buffer, pack.read, ALWAYS
+    return staged.param, reads.param.layout.offset(reads.index), None
+
+
 def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, int]) -> int:
     """The loop along which the source of a shared copy is contiguous, where it is not the last.
 
@@ -269,7 +283,7 @@ def _crossed(tree: LoopTree, staged: Staged, reads: _Reads, extents: dict[str, i
     """
     if _space(tree, staged) != "shared":
         return -1
-    offset = reads.param.layout.offset(reads.index)
+    _, offset, _ = _source(tree, staged, reads)
     steps = [offset.coefficient(n) for n in extents]
     if any(step is None for step in steps) or not steps or steps[-1] == 1:
         return -1
@@ -280,8 +294,10 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     extents, crossed, strides, swizzled = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
-    offset = reads.param.layout.offset(reads.index)
+    source, offset, known = _source(tree, staged, reads)
     valid = reads.valid & tails(tree, set().union(*(i.names() for i in load.index)))
+    if known is not None:
+        valid = known
     read = as_index(0)
     for n, stride in zip(reversed(extents), reversed(strides), strict=True):
         read = read + var(n, extents[n]) * stride
@@ -290,7 +306,7 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
         staged, load, reads.stage, load.dtype,
         tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
         offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
-        swizzled,
+        swizzled, source,
     )  # fmt: skip
 
 
@@ -306,6 +322,10 @@ def tails(tree: LoopTree, axes: set[str]) -> Valid:
 def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], list[Index]]:
     """For each dimension of the parameter, where the box begins, and what is read from there."""
     param = reads.param
+    if any(x.param == staged.param and x.at == "load" for x in tree.staged):
+        raise IllegalAction(
+            f"stage(param={staged.param}): it is packed at load; name the loops of the copy"
+        )
     if any(p.step != 1 for p in param.layout.parts) or len(param.layout.parts) != len(param.shape):
         raise IllegalAction(
             f"stage(param={staged.param}): its layout is blocked; name the loops of the copy"
@@ -346,5 +366,5 @@ def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     return StagedCopy(
         staged, load, reads.stage, load.dtype, tuple((names[d], extents[d]) for d in order),
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
-        _strides([extents[d] for d in order]),
+        _strides([extents[d] for d in order]), source=staged.param,
     )  # fmt: skip

@@ -22,8 +22,9 @@ class Stage(Action):
 
     ``at=()`` is once per run, ``at=load`` once when the model is loaded (constants only).
     ``layout`` names the loops that index the copy, outermost first, which packs it; ``layout=()``
-    keeps the parameter's own dimensions and fills padding with zeros. Loops can not be tiled, fused
-    or reordered afterwards.
+    keeps the parameter's own dimensions and fills padding with zeros. A constant that was staged at
+    load can be staged once more, by loops: the copy is of what was packed. Loops can not be tiled,
+    fused or reordered afterwards.
 
     rewrite:  stage(param=B, at=k0, layout=(n0, k1, n1))
         for k0 in K/256:                      for k0 in K/256:
@@ -38,7 +39,8 @@ class Stage(Action):
     layout: tuple[str, ...] = ()
 
     def apply(self, tree: LoopTree) -> LoopTree:
-        if any(s.param == self.param for s in tree.staged):
+        before = [s.at for s in tree.staged if s.param == self.param]
+        if before and (before != ["load"] or self.at == "load"):
             raise self.fail(tree, f"parameter {self.param} is staged already")
         staged = Staged(self.param, self.at, self.layout)
         grown = replace(tree, staged=(*tree.staged, staged))
@@ -51,7 +53,9 @@ class Stage(Action):
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         for p in tree.kernel.params:
-            if p.role == "out" or any(s.param == p.name for s in tree.staged):
+            before = [s.at for s in tree.staged if s.param == p.name]
+            again = before == ["load"] and tree.target.has_work_items
+            if p.role == "out" or (before and not again):
                 continue
             try:
                 stage, _ = operand(tree, p.name)
@@ -59,7 +63,7 @@ class Stage(Action):
                 continue
             if not tree.kernel.reduces:
                 continue
-            places = ["load"] if p.role == "const" else []
+            places = ["load"] if p.role == "const" and not before else []
             places += [
                 "",
                 *(x.name for x in tree.outer),

@@ -124,7 +124,7 @@ def _nest(
         value = (
             (b.number(0, p.dtype), 1)
             if fill
-            else b.load(p.load.param, offset, inner, p.dtype, lane, lanes)
+            else b.load(p.source, offset, inner, p.dtype, lane, lanes)
         )
         b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, lanes)
         body = b.close()

@@ -25,6 +25,7 @@ from tunegrad.ir.expr import Load
 from tunegrad.ir.index import Index, as_index, var
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile
+from tunegrad.ir.pipelines import REGISTER_BYTES, ROW_BYTES, is_aligned
 from tunegrad.ir.program import MatLoad, VType
 from tunegrad.ir.target import MatrixUnit
 
@@ -37,10 +38,10 @@ __all__ = ["Fragments"]
 
 Env = dict[str, Index]
 
-_ROW_BYTES = 16
 _MOST_MATRICES = 4
+"""Of one load."""
 _TRANSPOSED_BYTES = 2
-"""Of a row of a small matrix, of those of one load, and of an element that is loaded transposed."""
+"""Of an element that can be loaded transposed."""
 
 
 @dataclass(slots=True)
@@ -135,12 +136,14 @@ class Fragments:
         plan = self.steps[0][0].plans.get((self.stage, x.param))
         if plan is None or plan.space != "shared" or not self.tree.target.loads_matrices:
             return None
+        if self.unit.packed * x.dtype.itemsize != REGISTER_BYTES:
+            return None
         here, m = self.unit.steps * highs, self.matrix
         tiles = self._neighbours(plan.read, p) if 2 * here <= _MOST_MATRICES else None
         count = here * (2 if tiles else 1)
         row, column = var(m.row, self.unit.rows), var(m.column, self.unit.columns)
         which, mine = (row // 2) % count, row % 2 * self.unit.columns + column
-        width, within = _ROW_BYTES // x.dtype.itemsize, which % here
+        width, within = ROW_BYTES // x.dtype.itemsize, which % here
         known, place = dict(p), 0
         env = dict(self.env)
         if tiles:
@@ -153,7 +156,7 @@ class Fragments:
             stands = {m.k: step, **along(high, mine)}
             offset = plan.read.substitute({**env, **(lies if transposed else stands)})
             offset = fix(offset, p)
-            if self._is_row(plan.read, along, transposed) and _is_aligned(offset, width):
+            if self._is_row(plan.read, along, transposed) and is_aligned(offset, width):
                 made = self._mat_load(plan, offset, count, transposed)
                 return made[place * here : (place + 1) * here]
             if x.dtype.itemsize != _TRANSPOSED_BYTES:
@@ -195,7 +198,3 @@ class Fragments:
         found = self.b.load(buffer, at, where, x.dtype, self.lane, packed)
         return self.b.splat(found, x.dtype, packed)
 
-
-def _is_aligned(offset: Index, width: int) -> bool:
-    """Whether rows of so many elements begin at multiples of as many."""
-    return not (offset.const % width or any(c % width for _, c in offset.terms))

@@ -59,9 +59,9 @@ def copy_by_items(
     if ahead:
         mask = None if where.always else b.test(where, "", 1)[0]
         moved = VType(p.dtype, width)
-        b.add(CopyAsync(p.staged.buffer, target, p.load.param, source, moved, lane, mask))
+        b.add(CopyAsync(p.staged.buffer, target, p.source, source, moved, lane, mask))
     else:
-        value = b.load(p.load.param, source, where, p.dtype, lane, width)
+        value = b.load(p.source, source, where, p.dtype, lane, width)
         b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
     body = b.close()
     if q.hi >= vectors:

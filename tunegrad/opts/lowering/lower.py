@@ -28,9 +28,9 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
     Raises IllegalAction when a staged copy no longer fits the loops.
     """
     plans: dict[tuple[int, str], StagedCopy] = {}
-    for s in tree.staged:
-        plan = staged_copy(tree, s)
-        plans[(plan.stage, s.param)] = plan
+    copies = [staged_copy(tree, s) for s in tree.staged]
+    for copy in sorted(copies, key=lambda c: c.space != "pack"):  # of a pack: what it is staged to
+        plans[(copy.stage, copy.staged.param)] = copy
     b = Builder()
     region = Region(tree, b, plans, axis_shapes(tree))
     emit_copies(tree, b, [p for p in plans.values() if p.staged.at == ""], {}, False)
@@ -38,10 +38,10 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
     body = b.close()
     allocs = [
         Alloc(p.staged.buffer, p.dtype, p.size, p.space, p.swizzled)
-        for p in plans.values()
+        for p in copies
         if p.space != "pack"
     ]
-    packs = [_pack(p) for p in plans.values() if p.space == "pack"]
+    packs = [_pack(p) for p in copies if p.space == "pack"]
     params = [Buffer(p.name, p.dtype, p.size, p.role) for p in tree.kernel.params]
     params += [Buffer(k.name, k.dtype, k.size, "pack") for k in packs]
     unique: dict[str, Alloc] = {}

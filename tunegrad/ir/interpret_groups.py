@@ -1,0 +1,634 @@
+"""Runs a program of work-groups exactly, all items of several groups at once.
+
+A value is an array of a row for each item (one row where all have the same) and a column for each
+lane; a loop variable an int, or a column of them. Every instruction becomes one closure that is
+called once for everybody; items that skip a branch or an iteration are masked out, and what is
+computed for them meanwhile is seen by nobody.
+
+    rows     items of group 0, items of group 1, ...   as many groups as fit _ROWS, then the next
+    active   the rows that run a block; None: all
+    flying   what asynchronous copies are about to write: nobody may touch it until the item that
+             started a copy waits for its batch
+
+What a compiled candidate could do silently is an error here: an access out of bounds, a read of
+memory or a register that was never written, a loop longer than its extent, a race between items or
+groups, a copy that is touched in flight or never waited for, a barrier, a product or a shuffle that
+not everybody of a group reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.errors import VerifyError
+
+from . import program as p
+from .dtypes import BOOL
+from .interpret_groups_memory import Access, GroupMemory
+from .interpret_index import Env, IndexCompiler, Number
+from .interpret_matrices import load_matrices, multiply
+from .interpret_values import constant, converter, lane_folder, operation
+from .program import Instr, Program, VType
+
+__all__ = ["GroupMachine"]
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+Step = Callable[[], None]
+
+_ROWS = 4096
+"""Items that run together, about: more do not fit a core's second cache."""
+_USES = ("arg", "args", "value", "mask", "yes", "no", "a", "b", "c")
+"""Fields of instructions that name values."""
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy in flight: elements, values and rows, flat; the batch of each."""
+
+    memory: GroupMemory
+    elements: Array
+    values: Array
+    rows: Array
+    batch: Array
+    instr: Instr
+
+
+class GroupMachine:
+    """A program compiled to closures over the memory of some of its groups. Mutable."""
+
+    def __init__(
+        self,
+        program: Program,
+        params: Mapping[str, tuple[Array, bool]],
+        describe: Callable[[Instr], str],
+    ) -> None:
+        """``params`` are the parameters and packs, with whether they are outputs."""
+        self.program, self.describe = program, describe
+        self.items, self.groups = program.local, program.threads
+        self.together = max(1, min(self.groups, _ROWS // self.items))
+        self.rows = self.items * self.together
+        self.names = IndexCompiler(0)
+        self.env: Env = []
+        self.values: dict[int, Array] = {}
+        self.types: dict[int, VType] = {}
+        self.registers: dict[str, Array] = {}
+        self.known: dict[str, Mask | None] = {}
+        self.active: Mask | None = None
+        self.count = self.time = self.first = self.barriers = 0
+        self.memory: dict[str, GroupMemory] = {}
+        many = self.items > 1
+        for name, (data, out) in params.items():
+            self.memory[name] = GroupMemory(
+                name, data, writable=out, copies=1, items=self.items, checked=out and many,
+                between=out and self.groups > 1,
+            )  # fmt: skip
+        for a in program.allocs:
+            copies = {"thread": self.rows, "shared": self.together, "team": 1}[a.space]
+            data = np.zeros(a.size * copies, a.dtype.numpy)
+            self.memory[a.name] = GroupMemory(
+                a.name, data, writable=True, copies=copies, items=self.items,
+                checked=many and a.space != "thread",
+                between=a.space == "team" and self.groups > 1,
+            )  # fmt: skip
+        self.copies: list[_Copy] = []
+        self.batches = np.zeros(self.rows, np.int64)
+        self.who = np.arange(self.rows, dtype=np.int64)[:, None]
+        self.steps = self._block(program.body)
+
+    @property
+    def outputs(self) -> dict[str, Mask]:
+        """Which elements of each writable parameter were written."""
+        made = {}
+        for b in self.program.params:
+            written = self.memory[b.name].written
+            if written is not None:
+                made[b.name] = written
+        return made
+
+    def run(self) -> int:
+        """Run all groups; the number of instructions executed by all items together."""
+        for first in range(0, self.groups, self.together):
+            self.first = first
+            left = min(self.together, self.groups - first) * self.items
+            self.active = None if left == self.rows else self.who < left
+            self.env = self.names.env([])
+            self.batches[:] = 0
+            self._run(self.steps)
+            if self.copies:
+                c = self.copies[0]
+                self.fault(c.instr, "is still in flight where the program ends", int(c.rows[0]))
+            self._meet(self._all())
+            for a in self.program.allocs:
+                if a.space != "team":
+                    self.memory[a.name].forget()
+        return self.count
+
+    def _run(self, steps: tuple[Step, ...]) -> None:
+        self.count += len(steps) * self._number()
+        for step in steps:
+            step()
+
+    # who is active
+
+    def _all(self) -> Mask:
+        return np.ones((self.rows, 1), np.bool_) if self.active is None else self.active
+
+    def _number(self) -> int:
+        return self.rows if self.active is None else int(self.active.sum())
+
+    def _within(self, mask: Mask, steps: tuple[Step, ...]) -> None:
+        """Run a block for the rows of ``mask``, if there are any."""
+        before = self.active
+        inside = mask if before is None else mask & before
+        if inside.shape[0] == 1 and self.rows > 1:
+            inside = np.broadcast_to(inside, (self.rows, 1))
+        if not inside.any():
+            return
+        self.active = None if inside.all() else inside
+        self._run(steps)
+        self.active = before
+
+    def _decided(self, x: Any) -> bool | None:
+        """What all active rows say; None where some say yes and some no."""
+        if not isinstance(x, np.ndarray):
+            return bool(x)
+        here = x if self.active is None else np.broadcast_to(x, (self.rows, 1))[self.active]
+        return True if here.all() else None if here.any() else False
+
+    def fault(self, instr: Instr, why: str, row: int, at: Env | None = None) -> Never:
+        env = self.env if at is None else at
+        found = []
+        for name, slot in self.names.slots.items():
+            x = env[slot] if slot < len(env) else None
+            if isinstance(x, np.ndarray) and x.ndim == 2:
+                x = int(np.broadcast_to(x, (self.rows, 1))[row, 0])
+            if isinstance(x, int):
+                found.append(f"{name}={x}")
+        raise VerifyError(
+            f"program {self.program.name}: `{self.describe(instr)}`: {why}; work-item "
+            f"{row % self.items} of group {self.first + row // self.items}"
+            f"{', ' if found else ''}{' '.join(found)}"
+        )
+
+    def _first_of(self, bad: Mask) -> int:
+        """The first active row of which some lane is bad."""
+        rows = np.broadcast_to(bad, (self.rows, bad.shape[1])).any(axis=1)
+        if self.active is not None:
+            rows = rows & self.active[:, 0]
+        return int(rows.argmax())
+
+    def _together_here(self, i: Instr, what: str) -> None:
+        """Raise unless whole groups are here."""
+        if self.active is None:
+            return
+        here = self.active.reshape(self.together, self.items)
+        parted = here.any(axis=1) & ~here.all(axis=1)
+        if parted.any():
+            group = int(parted.argmax())
+            came, went = int(here[group].argmax()), int((~here[group]).argmax())
+            raise VerifyError(
+                f"program {self.program.name}: {what}: work-item {came} waits, work-item {went} "
+                f"ends without it"
+            )
+
+    # blocks
+
+    def _block(self, body: tuple[Instr, ...]) -> tuple[Step, ...]:
+        return tuple(self._step(i) for i in body)
+
+    def _step(self, i: Instr) -> Step:
+        self._defined(i)
+        match i:
+            case p.For():
+                return self._for(i)
+            case p.If(valid, body, orelse):
+                test, yes, no = self._valid(valid), self._block(body), self._block(orelse)
+                return partial(self._if, test, yes, no)
+            case p.Barrier():
+                number, self.barriers = self.barriers, self.barriers + 1
+                return partial(self._barrier, i, number)
+            case p.Load():
+                self.types[i.id] = i.vtype
+                return self._load(i)
+            case p.Store():
+                return self._store(i)
+            case p.CopyAsync():
+                return self._copy_async(i)
+            case p.Commit():
+                return self._commit
+            case p.Await(left):
+                return partial(self._await, left)
+            case p.Register(name):
+                return partial(self._declare, name)
+            case p.Write(name, value):
+                return partial(self._write, name, value)
+            case p.MatMul() | p.MatLoad():
+                self.types |= dict.fromkeys(i.ids, i.vtype)
+                return self._multiply(i) if isinstance(i, p.MatMul) else self._load_matrices(i)
+            case p.Pipeline():
+                raise VerifyError(f"program {self.program.name}: a pipeline that is not expanded")
+        made = self._value(i)
+        self.types[i.id] = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
+        return made
+
+    def _defined(self, i: Instr) -> None:
+        """Raise unless every value that it uses was defined before it."""
+        for name in _USES:
+            used = getattr(i, name, None)
+            if used is None or (name == "value" and not isinstance(i, p.Store | p.Write)):
+                continue
+            for value in used if isinstance(used, tuple) else (used,):
+                if value not in self.types:
+                    raise VerifyError(
+                        f"program {self.program.name}: `{self.describe(i)}`: %{value} is not "
+                        "defined before it"
+                    )
+
+    def _for(self, i: p.For) -> Step:
+        slot, stops = self.names.slot(i.var), [self.names.index(s) for s in i.stops]
+        steps, serial = self._block(i.body), i.kind == "serial"
+        of = self.who % self.items if i.kind == "local" else self.who // self.items
+
+        def loop() -> None:
+            env = self.env
+            stop: Any = stops[0](env)
+            for more in stops[1:]:
+                stop = np.minimum(stop, more(env))
+            self._check_stop(i, stop)
+            if serial:
+                self._over(slot, steps, 0, stop)
+                return
+            who = of if i.kind == "local" else of + self.first
+            mine = who // i.inner % i.count
+            if i.count >= i.extent:
+                env[slot] = mine
+                self._within(mine < stop, steps)
+                env[slot] = None
+                return
+            self._over(slot, steps, stop * mine // i.count, stop * (mine + 1) // i.count)
+
+        return loop
+
+    def _over(self, slot: int, steps: tuple[Step, ...], start: Any, stop: Any) -> None:
+        """Iterations from ``start`` to ``stop``, numbers or columns of them."""
+        env = self.env
+        if not isinstance(start, np.ndarray) and not isinstance(stop, np.ndarray):
+            for n in range(int(start), int(stop)):
+                env[slot] = n
+                self._run(steps)
+        else:
+            trips = np.broadcast_to(stop - start, (self.rows, 1))
+            most = int(trips.max() if self.active is None else trips[self.active].max(initial=0))
+            for t in range(most):
+                env[slot] = start + t
+                self._within(trips > t, steps)
+        env[slot] = None
+
+    def _check_stop(self, i: p.For, stop: Any) -> None:
+        past = np.asarray(stop).reshape(-1, 1) > i.extent
+        if self._decided(past) is not False:
+            row = self._first_of(past)
+            n = int(np.broadcast_to(np.asarray(stop).reshape(-1, 1), (self.rows, 1))[row, 0])
+            self.fault(i, f"runs to {n}, past its extent {i.extent}", row)
+
+    def _if(self, test: Number, yes: tuple[Step, ...], no: tuple[Step, ...]) -> None:
+        holds = test(self.env)
+        decided = self._decided(holds)
+        if decided is not None:
+            self._run(yes if decided else no)
+            return
+        self._within(holds, yes)
+        self._within(~holds, no)
+
+    def _valid(self, valid: Any, lane: str = "", lanes: int = 1) -> Number:
+        """A condition as a function of env: a bool, or an array."""
+        if valid.never:
+            return lambda _: False
+        ranges = [(self.names.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
+
+        def holds(env: Env) -> Any:
+            found: Any = True
+            for at, lo, hi in ranges:
+                x = at(env)
+                found = found & (x >= lo) & (x < hi)
+            return found
+
+        return holds
+
+    # barriers
+
+    def _barrier(self, i: Instr, number: int) -> None:
+        self._together_here(i, f"barrier {number}")
+        self._meet(self._all())
+
+    def _meet(self, _: Mask) -> None:
+        for m in self.memory.values():
+            if m.checked and (race := m.settle()) is not None:
+                why, access, row = race
+                why = why.format(*range(self.rows)) if "{" in why else why
+                access.fault(f"race: {why} since the last barrier ({m.name})", row)
+
+    # values
+
+    def _value(self, i: Instr) -> Step:
+        values = self.values
+        match i:
+            case p.Number(id, value, t):
+                fixed = np.full((1, t.lanes), constant(value, t.dtype), t.dtype.numpy)
+                return partial(values.__setitem__, id, fixed)
+            case p.Compute(id, op, args, t):
+                f = operation(op, t.dtype, 2)
+                if len(args) == 2:
+                    a, b = args
+
+                    def two() -> None:
+                        values[id] = f(values[a], values[b])
+
+                    return two
+
+                def compute() -> None:
+                    values[id] = f(*[values[x] for x in args])
+
+                return compute
+            case p.Convert(id, arg, t):
+                convert = converter(self.types[arg].dtype, t.dtype)
+
+                def converted() -> None:
+                    values[id] = np.asarray(convert(values[arg]))
+
+                return converted
+            case p.Splat(id, arg, t):
+
+                def splat() -> None:
+                    x = values[arg]
+                    values[id] = np.broadcast_to(x, (x.shape[0], t.lanes))
+
+                return splat
+            case p.Fold(id, op, arg, _):
+                fold = lane_folder(op)
+
+                def folded() -> None:
+                    values[id] = fold(values[arg])
+
+                return folded
+            case p.Select(id, mask, yes, no, _):
+
+                def select() -> None:
+                    values[id] = np.where(values[mask], values[yes], values[no])
+
+                return select
+            case p.Position(id, index, t, lane):
+                at = self.names.index(index, lane, t.lanes)
+                return partial(self._position, i, at)
+            case p.Test(id, valid, lanes, lane):
+                holds = self._valid(valid, lane, lanes)
+
+                def test() -> None:
+                    values[id] = _table(holds(self.env), lanes).astype(np.bool_, copy=False)
+
+                return test
+            case p.Read(id, name):
+                return partial(self._read, i, id, name)
+            case p.Shuffle(id, arg, across):
+                return partial(self._shuffle, i, id, arg, across)
+        raise VerifyError(f"program {self.program.name}: `{self.describe(i)}`: not an instruction")
+
+    def _position(self, i: p.Position, at: Number) -> None:
+        x, kind = _table(at(self.env), i.vtype.lanes), i.vtype.dtype.numpy
+        if kind.kind == "i":
+            info = np.iinfo(kind)
+            if self._decided((x < info.min) | (x > info.max)) is not False:
+                raise OverflowError(f"position {i.index} does not fit {i.vtype.dtype}")
+        self.values[i.id] = x.astype(kind)
+
+    def _declare(self, name: str) -> None:
+        self.registers.pop(name, None)
+        self.known.pop(name, None)
+
+    def _read(self, i: Instr, id: int, name: str) -> None:
+        x = self.registers.get(name)
+        known = self.known.get(name)
+        if x is None or (known is not None and self._decided(known) is not True):
+            row = self._first_of(np.array([[True]]) if known is None else ~known)
+            self.fault(i, "reads a register that was never written", row)
+        self.values[id] = x
+
+    def _write(self, name: str, value: int) -> None:
+        new, old = self.values[value], self.registers.get(name)
+        if self.active is None:
+            self.registers[name] = new
+            self.known[name] = None
+            return
+        self.registers[name] = new if old is None else np.where(self.active, new, old)
+        if old is None:
+            self.known[name] = self.active
+        elif (known := self.known[name]) is not None:
+            self.known[name] = known | self.active
+
+    # what a warp does together
+
+    def _per_row(self, value: int) -> Array:
+        """A value with a row for each item."""
+        x = self.values[value]
+        return np.broadcast_to(x, (self.rows, x.shape[1]))
+
+    def _shuffle(self, i: Instr, id: int, arg: int, across: int) -> None:
+        self._together_here(i, "shuffle")
+        self.values[id] = self._per_row(arg)[self.who[:, 0] ^ across]
+
+    def _multiply(self, i: p.MatMul) -> Step:
+        def run() -> None:
+            self._together_here(i, "matmul")
+            held = [np.stack([self._per_row(x) for x in side], axis=1) for side in (i.a, i.b, i.c)]
+            made = multiply(i.unit, held[0], held[1], held[2][:, :, 0])
+            for k, id in enumerate(i.ids):
+                self.values[id] = made[:, k : k + 1]
+
+        return run
+
+    def _load_matrices(self, i: p.MatLoad) -> Step:
+        memory, at = self.memory[i.buffer], self.names.index(i.offset)
+
+        def run() -> None:
+            self._together_here(i, "matrices")
+            offset = np.broadcast_to(_table(at(self.env), 1), (self.rows, 1))
+            elements = load_matrices(offset[:, 0], len(i.ids), i.vtype, i.transposed)
+            for k, id in enumerate(i.ids):
+                key = self._key(i, memory, elements[:, k], None)
+                self._touch(i, memory, key, None)
+                self.values[id] = memory.data[key]
+
+        return run
+
+    # memory
+
+    def _find(self, i: p.Load | p.Store) -> Number:
+        return self.names.index(i.offset, i.lane, i.vtype.lanes)
+
+    def _key(self, i: Instr, memory: GroupMemory, at: Any, keep: Mask | None) -> Array:
+        """Elements of the data, in bounds for the active rows and the lanes kept; 0 elsewhere."""
+        key = np.asarray(at, np.int64)
+        if key.ndim < 2:
+            key = key.reshape(1, -1)
+        good = keep
+        if self.active is not None:
+            good = self.active if good is None else good & self.active
+        if good is not None:
+            key = np.where(good, key, 0)
+        if key.min() < 0 or key.max() >= memory.size:
+            bad = (key < 0) | (key >= memory.size)
+            row = self._first_of(bad)
+            k = int(np.broadcast_to(key, (self.rows, key.shape[1]))[row][
+                np.broadcast_to(bad, (self.rows, bad.shape[1]))[row]].max())  # fmt: skip
+            of = f"{memory.name}[{k}] of {memory.size} elements"
+            self.fault(i, f"out of bounds: {of}", row)
+        if memory.copies == 1:
+            return key
+        which = self.who if memory.copies == self.rows else self.who // self.items
+        if memory.copies == self.together and memory.copies != self.rows:
+            which = self.who // self.items
+        return key + which * memory.size
+
+    def _touch(self, i: Instr, memory: GroupMemory, key: Array, keep: Mask | None) -> None:
+        """Note a read; what was never written, or is about to be, may not be read."""
+        if memory.written is None:
+            return
+        elements, rows = self._flat(key, keep)
+        unwritten = ~memory.written[elements]
+        if unwritten.any():
+            at = int(unwritten.argmax())
+            k = int(elements[at]) % memory.size
+            which = f"{memory.name}[{k}], which was" if key.shape[1] == 1 else (
+                f"elements of {memory.name} that were"
+            )
+            self.fault(i, f"reads {which} never written", int(rows[at]))
+        self._check_flying(i, memory, elements, rows)
+        if memory.checked or self.groups > 1:
+            memory.note_read(self._access(i, elements, rows, None), self.first)
+
+    def _check_flying(self, i: Instr, memory: GroupMemory, elements: Array, rows: Array) -> None:
+        if memory.flying is not None:
+            flying = memory.flying[elements]
+            if flying.any():
+                at = int(flying.argmax())
+                k = int(elements[at]) % memory.size
+                why = f"touches {memory.name}[{k}], to which a copy is in flight"
+                self.fault(i, why, int(rows[at]))
+
+    def _flat(self, key: Array, keep: Mask | None) -> tuple[Array, Array]:
+        """Elements and rows, one after the other, of active rows and the lanes kept."""
+        shape = (self.rows, key.shape[1])
+        elements, rows = np.broadcast_to(key, shape), np.broadcast_to(self.who, shape)
+        good = keep
+        if self.active is not None:
+            good = self.active if good is None else good & self.active
+        if good is None:
+            return elements.reshape(-1), rows.reshape(-1)
+        good = np.broadcast_to(good, shape)
+        return elements[good], rows[good]
+
+    def _access(self, i: Instr, elements: Array, rows: Array, values: Array | None) -> Access:
+        self.time += 1
+        at = list(self.env)
+        return Access(
+            elements, rows, self.time, lambda why, row: self.fault(i, why, row, at), values
+        )
+
+    def _load(self, i: p.Load) -> Step:
+        memory, find, lanes = self.memory[i.buffer], self._find(i), i.vtype.lanes
+        zero = memory.data.dtype.type(0)
+
+        def load() -> None:
+            keep = None if i.mask is None else self.values[i.mask]
+            key = self._key(i, memory, find(self.env), keep)
+            self._touch(i, memory, key, keep)
+            x = memory.data[key]
+            if keep is not None:
+                x = np.where(keep, x, zero)
+            self.values[i.id] = np.broadcast_to(x, (x.shape[0], lanes))
+
+        return load
+
+    def _store(self, i: p.Store) -> Step:
+        memory, find = self.memory[i.buffer], self._find(i)
+
+        def store() -> None:
+            keep = None if i.mask is None else self.values[i.mask]
+            key = self._key(i, memory, find(self.env), keep)
+            elements, rows = self._flat(key, keep)
+            x = np.broadcast_to(self.values[i.value], (self.rows, i.vtype.lanes))
+            at = rows * i.vtype.lanes if x.shape[1] == 1 else None
+            values = x.reshape(-1)[at] if at is not None else self._flat(x, keep)[0]
+            self._put(i, memory, elements, rows, values)
+
+        return store
+
+    def _put(
+        self, i: Instr, memory: GroupMemory, elements: Array, rows: Array, values: Array
+    ) -> None:
+        self._check_flying(i, memory, elements, rows)
+        if memory.checked or self.groups > 1:
+            memory.note_write(self._access(i, elements, rows, values), self.first)
+        memory.data[elements] = values
+        memory.written[elements] = True  # type: ignore[index]  # writable memory has it
+
+    # copies in flight
+
+    def _copy_async(self, i: p.CopyAsync) -> Step:
+        to, source, lanes = self.memory[i.buffer], self.memory[i.source], i.vtype.lanes
+        into = self.names.index(i.into, i.lane, lanes)
+        offset = self.names.index(i.offset, i.lane, lanes)
+        zero = source.data.dtype.type(0)
+        if to.flying is None:
+            to.flying = np.zeros(len(to.data), np.bool_)
+
+        def start() -> None:
+            keep = None if i.mask is None else self.values[i.mask]
+            read = self._key(i, source, offset(self.env), keep)
+            values = source.data[read]
+            if keep is not None:
+                values = np.where(keep, values, zero)
+            key = self._key(i, to, into(self.env), None)
+            elements, rows = self._flat(key, None)
+            values = self._flat(values, None)[0]
+            self._check_flying(i, to, elements, rows)
+            to.note_write(self._access(i, elements, rows, values), self.first)
+            to.flying[elements] = True  # type: ignore[index]
+            self.copies.append(_Copy(to, elements, values, rows, self.batches[rows], i))
+
+        return start
+
+    def _commit(self) -> None:
+        self.batches += 1 if self.active is None else self.active[:, 0]
+
+    def _await(self, left: int) -> None:
+        """Batches older than the ``left`` newest arrive, as if their item stored them now."""
+        waiting = self._all()[:, 0]
+        still: list[_Copy] = []
+        for c in self.copies:
+            here = waiting[c.rows] & (c.batch < self.batches[c.rows] - left)
+            if here.any():
+                elements, rows = c.elements[here], c.rows[here]
+                c.memory.flying[elements] = False  # type: ignore[index]
+                self._put(c.instr, c.memory, elements, rows, c.values[here])
+            if not here.all():
+                no = ~here
+                still.append(
+                    _Copy(c.memory, c.elements[no], c.values[no], c.rows[no], c.batch[no], c.instr)
+                )
+        self.copies = still
+
+
+def _table(x: Any, lanes: int) -> Array:
+    """A number or an array as one of rows and lanes."""
+    made = np.asarray(x)
+    if made.ndim < 2:
+        made = made.reshape(1, -1)
+    return np.broadcast_to(made, (made.shape[0], max(lanes, made.shape[1])))
