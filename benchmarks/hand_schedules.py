@@ -21,6 +21,7 @@ from tunegrad.ir.target import MatrixUnit, Target
 from tunegrad.opts import Schedule
 
 __all__ = [
+    "AHEAD",
     "AVX512",
     "FULL",
     "GPU",
@@ -48,6 +49,9 @@ GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 <<
 
 MATRICES = replace(GPU, units=(MatrixUnit((16, 8, 16), ("f16", "f32"), packed=2),))
 """The same with a matrix unit for f16."""
+
+AHEAD = replace(MATRICES, warp=32, copies_ahead=True, loads_matrices=True)
+"""The same with asynchronous copies, and loads of fragments by a warp."""
 
 
 @dataclass(frozen=True, slots=True)

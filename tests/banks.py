@@ -1,7 +1,7 @@
 """How warps touch shared memory: 32 banks of 4 bytes, as GPUs have them since 2010.
 
-An access of 16 bytes an item goes in four parts of 8 items each, one of 8 bytes in two; a part takes
-as many turns as the bank that it asks most has distinct words to give.
+An access of 16 bytes an item goes in four parts of 8 items each, one of 8 bytes in two; a part
+takes as many turns as the bank that it asks most has distinct words to give.
 """
 
 from __future__ import annotations

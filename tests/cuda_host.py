@@ -11,11 +11,11 @@ from tunegrad.errors import DeviceError
 __all__ = ["cuda_host"]
 
 
-def cuda_host(seed: int = 0) -> Device:
-    """The device; threads run in an order drawn by a seed that is not 0. Skips where there is no
-    C++ compiler.
+def cuda_host(seed: int = 0, lazy: bool = False) -> Device:
+    """The device; threads run in an order drawn by a seed that is not 0, copies arrive late where
+    it is ``lazy``. Skips where there is no C++ compiler.
     """
     try:
-        return devices.open(f"cuda-host:{seed}")
+        return devices.open(f"cuda-host:{'lazy:' if lazy else ''}{seed}")
     except DeviceError as error:
         pytest.skip(str(error))

@@ -201,7 +201,7 @@ DEFECTS = {
     # kernel, what stands there, what is planted, where it shows, what is told
     "tail not masked": ("add", "if (i < 1000) ", "", EVERY, "damaged ('out',)"),
     "tail masked one too few": ("add", "i < 1000", "i < 999", EVERY, "error nan"),
-    "reads where nothing is": ("add", "+ b[i]", "+ b[i + (1 << 28)]", EVERY, "illegal address"),
+    "reads where nothing is": ("add", "+ b[i]", "+ b[i - (1ll << 40)]", EVERY, "illegal address"),
     "no barrier after the copy": (
         "tiled", "    __syncthreads();\n    for", "    for", EVERY, "error nan",
     ),

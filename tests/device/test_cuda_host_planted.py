@@ -100,7 +100,7 @@ DEFECTS = {
         matrices, nth(r"(m\d+b\[2\] = \{\(unsigned int\)\(v\d+_)0", 0, r"\g<1>1"),
     ),
     "matrices: B is read by the wrong thread": (
-        matrices, nth(r"(b_p2_ra0\[)(i_a3)", 0, r"\1(\2 ^ 1)"),
+        matrices, nth(r"(b_p2_ra0\[)32 \* \(i_a3 % 2\)", 0, r"\g<1>32 * (1 - i_a3 % 2)"),
     ),
     "matrices: a warp parts ways": (
         matrices, nth(r"(tg_mma_\w+\(m\d+, m\d+a, m\d+b\);)", 0, r"if (item % 32 < 16) \1"),

@@ -68,7 +68,31 @@ HALVES = half_gemm(32, 16, 32)
 UNIT = "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)"
 USED = f"{UNIT} tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)"
 
+SHARED = (
+    "tile(axis=k, size=8) tile(axis=m, size=8) tile(axis=n, size=8) "
+    "reorder(order=(m0, n0, m1, n1, k0, k1)) thread(axis=m0, count=0) thread(axis=n0, count=0) "
+    "local(axis=m1) local(axis=n1)"
+)
+AHEAD_OF = f"{SHARED} stage(param=B, at=k0, layout=(k1, n1))"
+
 RULES = [
+    # pipeline
+    (GEMM, GPU, AHEAD_OF, "pipeline(loop=k1, slots=2)", "nothing is staged at loop k1"),
+    (GEMM, GPU, AHEAD_OF, "pipeline(loop=k0, slots=1)", "1 slots: 2 to 8"),
+    (GEMM, GPU, AHEAD_OF, "pipeline(loop=k0, slots=5)", "pipelined loop k0 of 4 iterations"),
+    (GEMM, GPU, AHEAD_OF, "pipeline(loop=z, slots=2)", "no loop 'z'"),
+    (GEMM, GPU, f"{AHEAD_OF} pipeline(loop=k0, slots=2)", "pipeline(loop=k0, slots=2)",
+        "loop k0 is pipelined already"),
+    (GEMM, GPU, f"{AHEAD_OF} pipeline(loop=k0, slots=2)", "unroll(axis=k0)",
+        "no serial reduce loop of a stage alone"),
+    (GEMM, AVX512, "tile(axis=k, size=8) stage(param=B, at=k0, layout=(k1))",
+        "pipeline(loop=k0, slots=2)", "no shared memory to copy ahead to"),
+    (gemm(64, 96, 30), GPU, AHEAD_OF, "pipeline(loop=k0, slots=2)", "axis k has a tail; pad it"),
+    (gemm(64, 96, 4096), GPU, AHEAD_OF.replace("axis=k, size=8", "axis=k, size=512"),
+        "pipeline(loop=k0, slots=4)", "65536 bytes exceed 32768"),
+    (gemm(64, 96, 4096), GPU, f"{AHEAD_OF} stage(param=A, at=k0, layout=(k1, m1))".replace(
+        "axis=k, size=8", "axis=k, size=256"), "pipeline(loop=k0, slots=3)",
+        "bytes of shared memory: 32768"),
     # tensorcore
     (HALVES, MATRICES, UNIT, "tensorcore(unit=m16n8k16_f16_f32, m=m0, n=n1, k=k1)",
         "m is loop m0 of extent 2, not 16"),

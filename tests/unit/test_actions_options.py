@@ -39,7 +39,10 @@ def test_actions_options_are_legal(name, target):
 
 
 @pytest.mark.parametrize(
-    "action", sorted(set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch", "tensorcore"})
+    "action",
+    sorted(
+        set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch", "tensorcore", "pipeline"}
+    ),
 )
 def test_actions_options_of_a_gemm_are_many(action):
     tree = Space(gemm(37, 48, 60), AVX512).tree(

@@ -168,6 +168,26 @@ REWRITES = {
                         v0 = add(v0, mul(A[m, k], B[k, n]))
                     C[m, n] = v0
     """),
+    "pipeline": (
+        GEMM, GPU, (
+            "tile(axis=k, size=8) tile(axis=m, size=8) tile(axis=n, size=8) "
+            "reorder(order=(m0, n0, m1, n1, k0, k1)) thread(axis=m0, count=0) "
+            "thread(axis=n0, count=0) local(axis=m1) local(axis=n1) "
+            "stage(param=B, at=k0, layout=(k1, n1))"
+        ),
+        "pipeline(loop=k0, slots=3)", """
+        copies of k0 run ahead, 3 slots
+        for m0 in 8 on 8 threads:
+            for n0 in 12 on 12 threads:
+                for m1 in 8 local:
+                    for n1 in 8 local:
+                        v0 = identity
+                        for k0 in 4:
+                            copy B -> B.k0 (k1, n1)
+                            for k1 in 8:
+                                v0 = add(v0, mul(A[m, k], B[k, n]))
+                        C[m, n] = v0
+    """),
     "tensorcore": (
         half_gemm(32, 16, 32), MATRICES,
         "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)",

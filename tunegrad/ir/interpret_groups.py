@@ -31,9 +31,9 @@ from tunegrad.errors import VerifyError
 from . import program as p
 from .dtypes import BOOL
 from .interpret_groups_memory import Access, GroupMemory
+from .interpret_groups_values import table, value_step
 from .interpret_index import Env, IndexCompiler, Number
 from .interpret_matrices import load_matrices, multiply
-from .interpret_values import constant, converter, lane_folder, operation
 from .program import Instr, Program, VType
 
 __all__ = ["GroupMachine"]
@@ -124,7 +124,7 @@ class GroupMachine:
             if self.copies:
                 c = self.copies[0]
                 self.fault(c.instr, "is still in flight where the program ends", int(c.rows[0]))
-            self._meet(self._all())
+            self._meet()
             for a in self.program.allocs:
                 if a.space != "team":
                     self.memory[a.name].forget()
@@ -159,7 +159,9 @@ class GroupMachine:
         """What all active rows say; None where some say yes and some no."""
         if not isinstance(x, np.ndarray):
             return bool(x)
-        here = x if self.active is None else np.broadcast_to(x, (self.rows, 1))[self.active]
+        here = x
+        if self.active is not None:
+            here = np.broadcast_to(x, (self.rows, x.shape[1]))[self.active[:, 0]]
         return True if here.all() else None if here.any() else False
 
     def fault(self, instr: Instr, why: str, row: int, at: Env | None = None) -> Never:
@@ -184,7 +186,7 @@ class GroupMachine:
             rows = rows & self.active[:, 0]
         return int(rows.argmax())
 
-    def _together_here(self, i: Instr, what: str) -> None:
+    def _together_here(self, what: str) -> None:
         """Raise unless whole groups are here."""
         if self.active is None:
             return
@@ -213,7 +215,7 @@ class GroupMachine:
                 return partial(self._if, test, yes, no)
             case p.Barrier():
                 number, self.barriers = self.barriers, self.barriers + 1
-                return partial(self._barrier, i, number)
+                return partial(self._barrier, number)
             case p.Load():
                 self.types[i.id] = i.vtype
                 return self._load(i)
@@ -324,11 +326,11 @@ class GroupMachine:
 
     # barriers
 
-    def _barrier(self, i: Instr, number: int) -> None:
-        self._together_here(i, f"barrier {number}")
-        self._meet(self._all())
+    def _barrier(self, number: int) -> None:
+        self._together_here(f"barrier {number}")
+        self._meet()
 
-    def _meet(self, _: Mask) -> None:
+    def _meet(self) -> None:
         for m in self.memory.values():
             if m.checked and (race := m.settle()) is not None:
                 why, access, row = race
@@ -338,73 +340,29 @@ class GroupMachine:
     # values
 
     def _value(self, i: Instr) -> Step:
-        values = self.values
         match i:
-            case p.Number(id, value, t):
-                fixed = np.full((1, t.lanes), constant(value, t.dtype), t.dtype.numpy)
-                return partial(values.__setitem__, id, fixed)
-            case p.Compute(id, op, args, t):
-                f = operation(op, t.dtype, 2)
-                if len(args) == 2:
-                    a, b = args
+            case p.Position(_, index, t, lane):
+                return partial(self._position, i, self.names.index(index, lane, t.lanes))
+            case p.Test(_, valid, lanes, lane):
+                return partial(self._test, i, self._valid(valid, lane, lanes))
+            case p.Read():
+                return partial(self._read, i)
+            case p.Shuffle():
+                return partial(self._shuffle, i)
+        made = value_step(i, self.values, self.types)
+        if made is None:
+            what = self.describe(i)
+            raise VerifyError(f"program {self.program.name}: `{what}`: not an instruction")
+        return made
 
-                    def two() -> None:
-                        values[id] = f(values[a], values[b])
-
-                    return two
-
-                def compute() -> None:
-                    values[id] = f(*[values[x] for x in args])
-
-                return compute
-            case p.Convert(id, arg, t):
-                convert = converter(self.types[arg].dtype, t.dtype)
-
-                def converted() -> None:
-                    values[id] = np.asarray(convert(values[arg]))
-
-                return converted
-            case p.Splat(id, arg, t):
-
-                def splat() -> None:
-                    x = values[arg]
-                    values[id] = np.broadcast_to(x, (x.shape[0], t.lanes))
-
-                return splat
-            case p.Fold(id, op, arg, _):
-                fold = lane_folder(op)
-
-                def folded() -> None:
-                    values[id] = fold(values[arg])
-
-                return folded
-            case p.Select(id, mask, yes, no, _):
-
-                def select() -> None:
-                    values[id] = np.where(values[mask], values[yes], values[no])
-
-                return select
-            case p.Position(id, index, t, lane):
-                at = self.names.index(index, lane, t.lanes)
-                return partial(self._position, i, at)
-            case p.Test(id, valid, lanes, lane):
-                holds = self._valid(valid, lane, lanes)
-
-                def test() -> None:
-                    values[id] = _table(holds(self.env), lanes).astype(np.bool_, copy=False)
-
-                return test
-            case p.Read(id, name):
-                return partial(self._read, i, id, name)
-            case p.Shuffle(id, arg, across):
-                return partial(self._shuffle, i, id, arg, across)
-        raise VerifyError(f"program {self.program.name}: `{self.describe(i)}`: not an instruction")
+    def _test(self, i: p.Test, holds: Number) -> None:
+        self.values[i.id] = table(holds(self.env), i.lanes).astype(np.bool_, copy=False)
 
     def _position(self, i: p.Position, at: Number) -> None:
-        x, kind = _table(at(self.env), i.vtype.lanes), i.vtype.dtype.numpy
+        x, kind = table(at(self.env), i.vtype.lanes), i.vtype.dtype.numpy
         if kind.kind == "i":
-            info = np.iinfo(kind)
-            if self._decided((x < info.min) | (x > info.max)) is not False:
+            bits = 8 * kind.itemsize - 1
+            if self._decided((x < -(1 << bits)) | (x >> bits > 0)) is not False:
                 raise OverflowError(f"position {i.index} does not fit {i.vtype.dtype}")
         self.values[i.id] = x.astype(kind)
 
@@ -412,13 +370,14 @@ class GroupMachine:
         self.registers.pop(name, None)
         self.known.pop(name, None)
 
-    def _read(self, i: Instr, id: int, name: str) -> None:
+    def _read(self, i: p.Read) -> None:
+        name = i.name
         x = self.registers.get(name)
         known = self.known.get(name)
         if x is None or (known is not None and self._decided(known) is not True):
             row = self._first_of(np.array([[True]]) if known is None else ~known)
             self.fault(i, "reads a register that was never written", row)
-        self.values[id] = x
+        self.values[i.id] = x
 
     def _write(self, name: str, value: int) -> None:
         new, old = self.values[value], self.registers.get(name)
@@ -439,17 +398,17 @@ class GroupMachine:
         x = self.values[value]
         return np.broadcast_to(x, (self.rows, x.shape[1]))
 
-    def _shuffle(self, i: Instr, id: int, arg: int, across: int) -> None:
-        self._together_here(i, "shuffle")
-        self.values[id] = self._per_row(arg)[self.who[:, 0] ^ across]
+    def _shuffle(self, i: p.Shuffle) -> None:
+        self._together_here("shuffle")
+        self.values[i.id] = self._per_row(i.arg)[self.who[:, 0] ^ i.across]
 
     def _multiply(self, i: p.MatMul) -> Step:
         def run() -> None:
-            self._together_here(i, "matmul")
+            self._together_here("matmul")
             held = [np.stack([self._per_row(x) for x in side], axis=1) for side in (i.a, i.b, i.c)]
             made = multiply(i.unit, held[0], held[1], held[2][:, :, 0])
-            for k, id in enumerate(i.ids):
-                self.values[id] = made[:, k : k + 1]
+            for k, new in enumerate(i.ids):
+                self.values[new] = made[:, k : k + 1]
 
         return run
 
@@ -457,13 +416,13 @@ class GroupMachine:
         memory, at = self.memory[i.buffer], self.names.index(i.offset)
 
         def run() -> None:
-            self._together_here(i, "matrices")
-            offset = np.broadcast_to(_table(at(self.env), 1), (self.rows, 1))
+            self._together_here("matrices")
+            offset = np.broadcast_to(table(at(self.env), 1), (self.rows, 1))
             elements = load_matrices(offset[:, 0], len(i.ids), i.vtype, i.transposed)
-            for k, id in enumerate(i.ids):
+            for k, new in enumerate(i.ids):
                 key = self._key(i, memory, elements[:, k], None)
                 self._touch(i, memory, key, None)
-                self.values[id] = memory.data[key]
+                self.values[new] = memory.data[key]
 
         return run
 
@@ -501,15 +460,17 @@ class GroupMachine:
         if memory.written is None:
             return
         elements, rows = self._flat(key, keep)
+        self._check_flying(i, memory, elements, rows)
         unwritten = ~memory.written[elements]
         if unwritten.any():
             at = int(unwritten.argmax())
             k = int(elements[at]) % memory.size
-            which = f"{memory.name}[{k}], which was" if key.shape[1] == 1 else (
-                f"elements of {memory.name} that were"
+            which = (
+                f"{memory.name}[{k}], which was"
+                if key.shape[1] == 1
+                else (f"elements of {memory.name} that were")
             )
             self.fault(i, f"reads {which} never written", int(rows[at]))
-        self._check_flying(i, memory, elements, rows)
         if memory.checked or self.groups > 1:
             memory.note_read(self._access(i, elements, rows, None), self.first)
 
@@ -624,11 +585,3 @@ class GroupMachine:
                     _Copy(c.memory, c.elements[no], c.values[no], c.rows[no], c.batch[no], c.instr)
                 )
         self.copies = still
-
-
-def _table(x: Any, lanes: int) -> Array:
-    """A number or an array as one of rows and lanes."""
-    made = np.asarray(x)
-    if made.ndim < 2:
-        made = made.reshape(1, -1)
-    return np.broadcast_to(made, (made.shape[0], max(lanes, made.shape[1])))

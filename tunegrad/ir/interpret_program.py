@@ -1,15 +1,15 @@
-"""Runs a program exactly, one thread at a time between barriers: the oracle of every schedule and
-renderer.
+"""Runs a program exactly: the oracle of every schedule and renderer.
+
+Work-groups run all at once (``interpret_groups``), a team of CPU threads one thread at a time:
 
     compile  every instruction becomes one closure over (values, env); offsets become closures over
              env
-    run      each thread (CPU) or work-item (GPU) is a generator that yields at barriers; between
-             two barriers they
-             run in turn, so a race shows in the trackers and not in the result
+    run      each thread is a generator that yields at barriers; between two barriers they run in
+             turn, so a race shows in the trackers and not in the result
 
-Work-groups run one after the other. What a compiled candidate could do silently is an error here:
-an access out of bounds, a read of memory or a register that was never written, a loop longer than
-its extent, a race between threads, work-items or groups, a barrier that not everybody reaches.
+What a compiled candidate could do silently is an error here: an access out of bounds, a read of
+memory or a register that was never written, a loop longer than its extent, a race between threads,
+work-items or groups, a barrier that not everybody reaches.
 """
 
 from __future__ import annotations
@@ -30,23 +30,19 @@ from .expr import Op
 from .interpret_access import Step, Values, load_step, store_step
 from .interpret_groups import GroupMachine
 from .interpret_index import Env, IndexCompiler, Number
-from .interpret_matrices import multiply
 from .interpret_memory import Memory, Tracker
 from .interpret_values import constant, converter, folder, operation
 from .pipelines import expand_pipelines
 from .program import Instr, Program, VType
-from .verify_program import describe, is_grouped
+from .verify_program import is_grouped
+from .verify_rules import describe
 
 __all__ = ["Execution", "interpret", "pack_buffers"]
 
 Walk = Callable[[Values, Env], Generator[int, None, None]]
 
-_WHO, _GROUP, _COUNT, _VARS = (
-    0,
-    1,
-    2,
-    3,
-)  # env: thread or work-item, group, instructions run, loop variables ...
+_WHO, _COUNT, _VARS = 0, 1, 2
+"""Of env: thread, instructions run, loop variables ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +100,20 @@ def _by_groups(program: Program, buffers: Mapping[str, NDArray[Any]]) -> Executi
 
 
 class _Machine:
-    """A program compiled to closures over its memory."""
+    """A program of a CPU team compiled to closures over its memory."""
 
     def __init__(self, program: Program, buffers: Mapping[str, NDArray[Any]]) -> None:
         self.program = program
-        self.grouped = is_grouped(program)
-        self.actors = program.local if self.grouped else program.threads
+        self.actors = program.threads
         self.names = IndexCompiler(_VARS)
         self.values: dict[int | str, int] = {}
         self.types: dict[int, VType] = {}
         self.memory: dict[str, Memory] = {}
         self.outputs: list[Memory] = []
         self.trackers: list[Tracker] = []
-        self.shared: list[Memory] = []
         self._parameters(buffers)
         self._allocations()
         self.barriers = 0
-        self.collectives: dict[int, Callable[[list[Values]], None]] = {}
         self.body = self._walk_block(program.body) if _waits(program.body) else None
         self.steps = () if self.body else self._block(program.body)
 
@@ -132,7 +125,7 @@ class _Machine:
             m = self.memory[b.name] = Memory(b.name, data, b.role == "out")
             if m.writable:
                 self.outputs.append(m)
-                m.trackers = self._track(b.size, everywhere=True)
+                m.trackers = self._track(b.size)
         for pack in self.program.packs:
             if pack.name not in self.memory:
                 data = _checked(
@@ -146,63 +139,43 @@ class _Machine:
             data = np.zeros(a.size * (self.actors if private else 1), a.dtype.numpy)
             m = self.memory[a.name] = Memory(a.name, data, True, self.actors if private else 0)
             if not private:
-                m.trackers = self._track(a.size, everywhere=a.space == "team")
-            if private or a.space == "shared":
-                self.shared.append(m)
+                m.trackers = self._track(a.size)
 
-    def _track(self, size: int, everywhere: bool) -> tuple[Tracker, ...]:
-        """Trackers between work-items (or threads), and between groups for memory that all groups
-        see.
-        """
-        found: tuple[Tracker, ...] = ()
-        if self.actors > 1:
-            inner = Tracker(size, self.actors, _WHO, "work-item" if self.grouped else "thread")
-            self.trackers.append(inner)
-            found = (inner,)
-        if everywhere and self.grouped and self.program.threads > 1:
-            found += (Tracker(size, self.program.threads, _GROUP, "work-group"),)
-        return found
+    def _track(self, size: int) -> tuple[Tracker, ...]:
+        """A tracker of memory that several threads see."""
+        if self.actors < 2:
+            return ()
+        self.trackers.append(Tracker(size, self.actors, _WHO, "thread"))
+        return (self.trackers[-1],)
 
     # running
 
     def run(self) -> int:
         """Run everybody; the number of instructions executed."""
-        groups = self.program.threads if self.grouped else 1
-        total = 0
-        for group in range(groups):
-            team = [(self._values(), self.names.env([who, group, 0])) for who in range(self.actors)]
-            if self.body is None:
-                for values, env in team:
-                    for step in self.steps:
-                        step(values, env)
-                    env[_COUNT] += len(self.steps)
-            else:
-                walks = [self.body(values, env) for values, env in team]
-                self._meet(walks, [values for values, _ in team])
-            total += sum(env[_COUNT] for _, env in team)
-            self._advance()
-            for m in self.shared:
-                m.forget()
-        return total
+        team = [(self._values(), self.names.env([who, 0])) for who in range(self.actors)]
+        if self.body is None:
+            for values, env in team:
+                for step in self.steps:
+                    step(values, env)
+                env[_COUNT] += len(self.steps)
+        else:
+            self._meet([self.body(values, env) for values, env in team])
+        return sum(env[_COUNT] for _, env in team)
 
-    def _meet(self, walks: list[Generator[int, None, None]], team: list[Values]) -> None:
+    def _meet(self, walks: list[Generator[int, None, None]]) -> None:
         while True:
             at = [next(w, -1) for w in walks]
             if any(a != at[0] for a in at):
-                who = "work-item" if self.grouped else "thread"
                 here = next(i for i, a in enumerate(at) if a >= 0)
                 there = next(i for i, a in enumerate(at) if a != at[here])
                 ends = "ends without it" if at[there] < 0 else f"waits at barrier {at[there]}"
                 raise VerifyError(
-                    f"program {self.program.name}: barrier {at[here]}: {who} {here} waits, "
-                    f"{who} {there} {ends}"
+                    f"program {self.program.name}: barrier {at[here]}: thread {here} waits, "
+                    f"thread {there} {ends}"
                 )
             if at[0] < 0:
                 return
-            if at[0] in self.collectives:
-                self.collectives[at[0]](team)
-            else:
-                self._advance()
+            self._advance()
 
     def _advance(self) -> None:
         for t in self.trackers:
@@ -212,17 +185,12 @@ class _Machine:
         return [None] * len(self.values)
 
     def fault(self, instr: Instr, why: str, env: Env) -> Never:
-        who = (
-            f"work-item {env[_WHO]} of group {env[_GROUP]}"
-            if self.grouped
-            else f"thread {env[_WHO]}"
-        )
         at = " ".join(
             f"{n}={env[s]}" for n, s in self.names.slots.items() if isinstance(env[s], int)
         )
         raise VerifyError(
             f"program {self.program.name}: `{describe(instr)}`: {why}; "
-            f"{who}{', ' if at else ''}{at}"
+            f"thread {env[_WHO]}{', ' if at else ''}{at}"
         )
 
     # compiling: values
@@ -265,8 +233,6 @@ class _Machine:
                 yield number
 
             return wait
-        if isinstance(i, p.MatMul):
-            return self._together(i)
         if isinstance(i, p.If):
             test, yes, no = (
                 self.names.valid(i.valid),
@@ -285,45 +251,15 @@ class _Machine:
 
         return loop
 
-    def _together(self, i: p.MatMul) -> Walk:
-        """Everybody meets, and then all warps multiply at once."""
-        number = self.barriers
-        self.barriers += 1
-        operands = [[self.value(x) for x in side] for side in (i.a, i.b, i.c)]
-        results = [self.value(x) for x in i.ids]
-        self.types |= dict.fromkeys(i.ids, i.vtype)
-
-        def work(team: list[Values]) -> None:
-            held = [np.array([[v[x] for x in side] for v in team]) for side in operands]
-            made = multiply(i.unit, *held)
-            for v, mine in zip(team, made, strict=True):
-                for place, value in zip(results, mine, strict=True):
-                    v[place] = value
-
-        self.collectives[number] = work
-
-        def wait(_v: Values, _e: Env) -> Generator[int, None, None]:
-            yield number
-
-        return wait
-
     def _trips(self, i: p.For) -> Callable[[Env], range]:
-        """The iterations of a loop that one thread or work-item runs."""
+        """The iterations of a loop that one thread runs."""
         stop = self._stop(i)
         if i.kind == "serial":
             return lambda e: range(stop(e))
-        who = _GROUP if self.grouped and i.kind == "thread" else _WHO
         count, inner = i.count, i.inner
-        if self.grouped and count >= i.extent:
-
-            def single(e: Env) -> range:
-                t = e[who] // inner % count
-                return range(t, min(t + 1, stop(e)))
-
-            return single
 
         def share(e: Env) -> range:
-            n, t = stop(e), e[who] // inner % count
+            n, t = stop(e), e[_WHO] // inner % count
             return range(n * t // count, n * (t + 1) // count)
 
         return share
@@ -371,9 +307,7 @@ class _Machine:
         step = self._make(i)
         if isinstance(i, p.Test):
             self.types[i.id] = VType(BOOL, i.lanes)
-        elif not isinstance(
-            i, p.Store | p.Register | p.Write | p.For | p.If | p.Barrier | p.MatMul
-        ):
+        elif isinstance(i, p.Valued):
             self.types[i.id] = i.vtype
         return step
 
@@ -500,7 +434,7 @@ def _position(d: int, at: Number, kind: np.dtype[Any], lanes: int) -> Step:
 
 
 def _waits(body: tuple[Instr, ...]) -> bool:
-    return any(isinstance(i, p.Barrier | p.MatMul) for i in p.walk(body))
+    return any(isinstance(i, p.Barrier) for i in p.walk(body))
 
 
 def _checked(

@@ -9,8 +9,8 @@
                                                 commit
                                                 %1 = A.k[4*(k % 3) + j]
 
-At the barrier everybody has the batch of iteration k, and is done with iteration k-1, whose place is
-the one that is written next: one barrier an iteration. Before the first copies stands a barrier
+At the barrier everybody has the batch of iteration k, and is done with iteration k-1, whose place
+is the one that is written next: one barrier an iteration. Before the first copies stands a barrier
 where the pipeline runs again. Copies that are plain loads and stores need no batches; the rest is
 the same.
 
@@ -87,12 +87,13 @@ def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
 def in_turn(program: Program) -> Program:
     """What pipelines mean: each iteration copies, and then computes.
 
-    What warps load or copy stands there as plain loads and stores, besides.
+    What warps load or copy stands there as plain loads and stores, besides: what one item gives the
+    place of is read by all.
     """
     if not any(isinstance(i, p.Pipeline | p.MatLoad) for i in p.walk(program.body)):
         return program
     top = max((n for i in p.walk(program.body) for n in _defined(i)), default=0)
-    return replace(program, body=_InTurn(top).block(program.body))
+    return replace(program, body=_InTurn(top).block(program.body, {}))
 
 
 @dataclass(slots=True)
@@ -101,18 +102,20 @@ class _InTurn:
 
     last: int
 
-    def block(self, body: tuple[Instr, ...]) -> tuple[Instr, ...]:
+    def block(self, body: tuple[Instr, ...], items: Mapping[str, int]) -> tuple[Instr, ...]:
+        """A block; ``items`` are the local loops around it, with their extents."""
         made: list[Instr] = []
         for i in body:
             match i:
                 case p.Pipeline():
-                    copies, rest = self.block(i.copies), self.block(i.body)
+                    copies, rest = self.block(i.copies, items), self.block(i.body, items)
                     inner = (p.Barrier(), *copies, p.Barrier(), *rest)
                     made.append(p.For(i.var, i.extent, (as_index(i.extent),), inner))
                 case p.For():
-                    made.append(replace(i, body=self.block(i.body)))
+                    mine = {**items, i.var: i.extent} if i.kind == "local" else items
+                    made.append(replace(i, body=self.block(i.body, mine)))
                 case p.If():
-                    body, orelse = self.block(i.body), self.block(i.orelse)
+                    body, orelse = self.block(i.body, items), self.block(i.orelse, items)
                     made.append(replace(i, body=body, orelse=orelse))
                 case p.CopyAsync():
                     self.last += 1
@@ -120,14 +123,22 @@ class _InTurn:
                     made.append(p.Load(self.last, i.source, i.offset, i.vtype, lane))
                     made.append(p.Store(i.buffer, i.into, self.last, i.vtype, lane))
                 case p.MatLoad():
-                    self.last += 1
-                    width = ROW_BYTES // i.vtype.dtype.itemsize
-                    row = p.VType(i.vtype.dtype, width)
-                    at = i.offset + var(_COLUMN, width)
-                    made += [p.Load(self.last, i.buffer, at, row, _COLUMN), i]
+                    made += [self._rows(i, items), i]
                 case _:
                     made.append(i)
         return tuple(made)
+
+    def _rows(self, i: p.MatLoad, items: Mapping[str, int]) -> Instr:
+        """A load of the rows that all items give, by each."""
+        self.last += 1
+        width = ROW_BYTES // i.vtype.dtype.itemsize
+        everybody = {n: e for n, e in items.items() if n in i.offset.names()}
+        env = {n: var(f"{n}.all", e) for n, e in everybody.items()}
+        at = i.offset.substitute(env) + var(_COLUMN, width)
+        made: Instr = p.Load(self.last, i.buffer, at, p.VType(i.vtype.dtype, width), _COLUMN)
+        for n, e in everybody.items():
+            made = p.For(f"{n}.all", e, (as_index(e),), (made,))
+        return made
 
 
 _COLUMN = "matrix.column"
@@ -168,7 +179,7 @@ def stored_buffers(body: tuple[Instr, ...]) -> set[str]:
 def _defined(i: Instr) -> tuple[int, ...]:
     if isinstance(i, p.MatMul | p.MatLoad):
         return i.ids
-    return (i.id,) if hasattr(i, "id") else ()
+    return (i.id,) if isinstance(i, p.Valued) else ()
 
 
 @dataclass(slots=True)
@@ -253,7 +264,7 @@ class _Rewrite:
         changed: dict[str, object] = {}
         for f in fields(i):
             old = getattr(i, f.name)
-            if f.name in _IDS and not isinstance(i, p.Number) or f.name == "id":
+            if f.name == "id" or (f.name in _IDS and not isinstance(i, p.Number)):
                 changed[f.name] = self._ids(old)
             elif isinstance(old, Index | Valid):
                 changed[f.name] = old.substitute(self.env)
@@ -262,9 +273,9 @@ class _Rewrite:
             elif f.name in ("body", "orelse", "copies"):
                 changed[f.name] = self.block(old)
         if isinstance(i, p.Load | p.Store | p.MatLoad) and i.buffer in self.places:
-            changed["offset"] = changed["offset"] + self.places[i.buffer]  # type: ignore[operator]
+            changed["offset"] = i.offset.substitute(self.env) + self.places[i.buffer]
         if isinstance(i, p.CopyAsync):
-            changed["into"] = changed["into"] + self.places[i.buffer]  # type: ignore[operator]
+            changed["into"] = i.into.substitute(self.env) + self.places[i.buffer]
         return replace(i, **changed)  # type: ignore[arg-type]
 
     def _ids(self, old: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:

@@ -70,6 +70,7 @@ __all__ = [
     "Store",
     "Test",
     "VType",
+    "Valued",
     "Write",
     "size",
     "walk",
@@ -397,8 +398,8 @@ class CopyAsync:
     """Starts a copy: ``buffer[into] = source[offset]``; zeros where ``mask`` (one lane) is false.
 
     ``vtype`` has as many lanes as it copies: 4, 8 or 16 bytes, aligned to as many on both sides.
-    ``buffer`` is shared memory, ``source`` memory that the program never writes. Until the item that
-    started it waits for its batch, nobody may touch what it writes.
+    ``buffer`` is shared memory, ``source`` memory that the program never writes. Until the item
+    that started it waits for its batch, nobody may touch what it writes.
     """
 
     buffer: str
@@ -501,6 +502,11 @@ class If:
 class Barrier:
     """Everybody's stores before it are seen by everybody after it."""
 
+
+Valued = (
+    Number | Load | Compute | Convert | Splat | Fold | Select | Position | Test | Shuffle | Read
+)
+"""Instructions that define one value."""
 
 Instr = (
     Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
@@ -635,6 +641,18 @@ def _line(i: Instr) -> str:
             return f"%{id} = position {index} {t}{f' lane {lane}' if lane else ''}"
         case Test(id, valid, lanes, lane):
             return f"%{id} = test {valid} x{lanes}{f' lane {lane}' if lane else ''}"
+        case Register(name, t):
+            return f"register {name} {t}"
+        case Read(id, name, t):
+            return f"%{id} = {name} {t}"
+        case Write(name, value, t):
+            return f"{name} = %{value} {t}"
+        case _:
+            return _group_line(i)
+
+
+def _group_line(i: Instr) -> str:
+    match i:
         case MatMul(ids, unit, a, b, c, _):
             parts = (" ".join(f"%{x}" for x in given) for given in (a, b, c))
             return f"{' '.join(f'%{x}' for x in ids)} = matmul {unit} {', '.join(parts)}"
@@ -650,12 +668,6 @@ def _line(i: Instr) -> str:
             return "commit"
         case Await(left):
             return f"await {left}"
-        case Register(name, t):
-            return f"register {name} {t}"
-        case Read(id, name, t):
-            return f"%{id} = {name} {t}"
-        case Write(name, value, t):
-            return f"{name} = %{value} {t}"
         case _:
             return "barrier"
 

@@ -68,7 +68,7 @@ class _Values:
                 self.values |= dict.fromkeys(i.ids)
             elif isinstance(i, p.Shuffle):
                 self.values[i.id] = None
-            elif not isinstance(i, p.Register | p.Barrier):
+            elif isinstance(i, p.Valued):
                 self.values[i.id] = self._value(i)
 
     def _value(self, i: Instr) -> Depends:

@@ -30,28 +30,19 @@ in pipelines alone: batches and waits are what ``expand_pipelines`` makes of tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Never
-
-from tunegrad.errors import VerifyError
-
 from . import program as p
-from .dtypes import BOOL, DTYPES, DType
+from .dtypes import BOOL, DType
 from .expr import Op
-from .index import Index, Valid, as_index, var
+from .index import Valid, var
 from .op_types import fold_takes, result_type
-from .pipelines import COPY_BYTES, REGISTER_BYTES, ROW_BYTES, WARP, is_aligned, stored_buffers, without
 from .program import Instr, Program, VType
-from .prove import Facts, below, condition_facts, stop_facts, within
+from .prove import below, condition_facts, stop_facts, within
 from .target import Target
+from .verify_groups import GroupRules
 from .verify_races import verify_races
+from .verify_rules import Scope, describe
 
-__all__ = ["describe", "is_grouped", "verify_program"]
-
-
-def describe(instr: Instr) -> str:
-    """The instruction as the program prints it, without its body."""
-    return Program("", (), (), (), (instr,)).text.splitlines()[1].strip()
+__all__ = ["is_grouped", "verify_program"]
 
 
 def is_grouped(program: Program, target: Target | None = None) -> bool:
@@ -75,47 +66,16 @@ def verify_program(program: Program, target: Target | None = None) -> tuple[Inst
     return _Verifier(program, target).run()
 
 
-@dataclass(slots=True)
-class _Scope:
-    """What is visible in one block: it copies its parent's tables, so leaving a block forgets."""
-
-    types: dict[int, VType] = field(default_factory=dict)
-    tests: dict[int, Valid] = field(default_factory=dict)
-    registers: dict[str, VType] = field(default_factory=dict)
-    extents: dict[str, int] = field(default_factory=dict)
-    loops: tuple[p.For, ...] = ()
-    facts: Facts = ()
-    divergent: frozenset[str] = frozenset()
-    alone: str = ""
-    dead: bool = False
-    ahead: bool = False
-
-    def inner(self) -> _Scope:
-        return _Scope(
-            dict(self.types), dict(self.tests), dict(self.registers), dict(self.extents),
-            self.loops, self.facts, self.divergent, self.alone, self.dead, self.ahead,
-        )  # fmt: skip
-
-
-class _Verifier:
+class _Verifier(GroupRules):
     def __init__(self, program: Program, target: Target | None) -> None:
-        self.program, self.target = program, target
-        self.grouped = is_grouped(program, target)
-        self.buffers: dict[str, tuple[DType, int, bool]] = {}
-        self.ids: set[int] = set()
-        self.written: set[str] = set()
-        self.unproved: list[Instr] = []
+        super().__init__(program, target, is_grouped(program, target))
 
     def run(self) -> tuple[Instr, ...]:
         self._memory()
         self._resources()
-        self._block(self.program.body, _Scope())
+        self._block(self.program.body, Scope())
         verify_races(self.program, self.grouped)
         return tuple(self.unproved)
-
-    def _broken(self, what: Instr | str, why: str) -> Never:
-        place = what if isinstance(what, str) else f"`{describe(what)}`"
-        raise VerifyError(f"program {self.program.name}: {place}: {why}")
 
     # buffers and the target
 
@@ -181,7 +141,7 @@ class _Verifier:
 
     # blocks
 
-    def _block(self, body: tuple[Instr, ...], s: _Scope) -> None:
+    def _block(self, body: tuple[Instr, ...], s: Scope) -> None:
         for i in body:
             if isinstance(i, p.For):
                 self._for(i, s)
@@ -202,7 +162,7 @@ class _Verifier:
             else:
                 self._plain(i, s)
 
-    def _for(self, i: p.For, s: _Scope) -> None:
+    def _for(self, i: p.For, s: Scope) -> None:
         if i.var in s.extents:
             self._broken(i, f"{i.var} is the variable of a loop around it")
         if i.extent < 1 or not i.stops:
@@ -223,7 +183,7 @@ class _Verifier:
             self._parallel(i, s, inner)
         self._block(i.body, inner)
 
-    def _parallel(self, i: p.For, s: _Scope, inner: _Scope) -> None:
+    def _parallel(self, i: p.For, s: Scope, inner: Scope) -> None:
         local = i.kind == "local"
         if local and not self.grouped:
             self._broken(i, "local loops run on the work-items of a GPU")
@@ -257,7 +217,7 @@ class _Verifier:
             ):  # ids wrap around `count`, so a full loop over work-items has everybody in it
                 inner.alone = inner.alone or f"{i.kind} loop {i.var}"
 
-    def _if(self, i: p.If, s: _Scope) -> None:
+    def _if(self, i: p.If, s: Scope) -> None:
         for r in i.valid:
             self._names(i, r.index, s)
         yes, no = s.inner(), s.inner()
@@ -268,40 +228,9 @@ class _Verifier:
         self._block(i.body, yes)
         self._block(i.orelse, no)
 
-    def _pipeline(self, i: p.Pipeline, s: _Scope) -> None:
-        """Copies run ahead of other iterations: nobody else writes what they write."""
-        if not self.grouped:
-            self._broken(i, "copies ahead to memory that a work-group shares")
-        if s.alone:
-            self._broken(i, f"inside {s.alone}, where not everybody arrives")
-        if i.extent < 1 or i.slots < 2:
-            self._broken(i, f"{i.extent} iterations, {i.slots} slots: at least 1 and 2")
-        if i.var in s.extents:
-            self._broken(i, f"{i.var} is the variable of a loop around it")
-        ahead = stored_buffers(i.copies)
-        spaces = {a.name: a.space for a in self.program.allocs}
-        for name in sorted(ahead):
-            if spaces.get(name) != "shared":
-                self._broken(i, f"copies to {name}, which is no shared memory")
-        written = stored_buffers(without(self.program.body, i))
-        for name in sorted(ahead & (written | stored_buffers(i.body))):
-            self._broken(i, f"{name} is written outside its copies, too")
-        read = {x.buffer for x in p.walk(i.copies) if isinstance(x, p.Load)}
-        for name in sorted(read & stored_buffers(self.program.body)):
-            self._broken(i, f"its copies read {name}, which the program writes")
-        for x in p.walk(i.copies):
-            if isinstance(x, p.Read | p.Write | p.Register | p.Barrier | p.Pipeline | p.MatMul):
-                self._broken(x, "in the copies of a pipeline")
-        inner = s.inner()
-        inner.extents[i.var] = i.extent
-        copies = inner.inner()
-        copies.ahead = True
-        self._block(i.copies, copies)
-        self._block(i.body, inner)
-
     # instructions
 
-    def _plain(self, i: Instr, s: _Scope) -> None:
+    def _plain(self, i: Instr, s: Scope) -> None:
         match i:
             case p.Number(_, value, t):
                 self._number(i, value, t.dtype)
@@ -329,17 +258,8 @@ class _Verifier:
                 for r in valid:
                     self._names(i, r.index, s, lane, lanes)
                 s.tests[i.id] = valid
-            case p.MatMul():
-                self._matrices(i, s)
-            case p.MatLoad():
-                self._mat_load(i, s)
-            case p.Shuffle(_, arg, across, t):
-                self._warps(i, s)
-                self._same(i, f"%{arg}", self._use(i, arg, s), t)
-                if across < 1 or across & (across - 1) or across >= WARP:
-                    self._broken(i, f"across {across}: a power of two below {WARP}")
-            case p.CopyAsync():
-                self._copy_async(i, s)
+            case p.MatMul() | p.MatLoad() | p.Shuffle() | p.CopyAsync():
+                self._of_groups(i, s)
             case p.Read(_, name, t):
                 self._register(i, name, t, s)
                 if name not in self.written:
@@ -352,8 +272,8 @@ class _Verifier:
                 self._broken(i, "is not an instruction")
         self._define(i, s)
 
-    def _define(self, i: Instr, s: _Scope) -> None:
-        if isinstance(i, p.Store | p.Write | p.CopyAsync):
+    def _define(self, i: Instr, s: Scope) -> None:
+        if not isinstance(i, p.Valued | p.MatMul | p.MatLoad):
             return
         t = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
         if t.lanes < 1:
@@ -363,104 +283,6 @@ class _Verifier:
                 self._broken(i, f"%{made} is defined twice")
             self.ids.add(made)
             s.types[made] = t
-
-    def _matrices(self, i: p.MatMul, s: _Scope) -> None:
-        """Whole warps run it together, and everybody holds what the unit says."""
-        unit, (taken, gives) = i.unit, i.unit.dtypes
-        self._warps(i, s)
-        if self.target is not None and unit not in self.target.units:
-            self._broken(i, f"target {self.target.name} has no {unit}")
-        operand = VType(DTYPES[taken], unit.packed)
-        counts = unit.highs * unit.steps, unit.steps, unit.highs * unit.pair
-        for name, values, count in zip("abc", (i.a, i.b, i.c), counts, strict=True):
-            if len(values) != count:
-                self._broken(i, f"{len(values)} registers of {name}: {unit} takes {count}")
-            for value in values:
-                want = i.vtype if name == "c" else operand
-                self._same(i, f"%{value}", self._use(i, value, s), want)
-        self._same(i, "the result", i.vtype, VType(DTYPES[gives]))
-        if len(i.ids) != len(i.c):
-            self._broken(i, f"{len(i.ids)} results of {len(i.c)} sums")
-
-    def _warps(self, i: Instr, s: _Scope) -> None:
-        """Whole warps run it together."""
-        if s.alone:
-            self._broken(i, f"inside {s.alone}, where not everybody arrives")
-        if self.program.local % WARP:
-            self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
-
-    def _mat_load(self, i: p.MatLoad, s: _Scope) -> None:
-        self._warps(i, s)
-        if self.target is not None and not self.target.loads_matrices:
-            self._broken(i, f"target {self.target.name} has no such load")
-        size, t = i.vtype.dtype.itemsize, i.vtype
-        if len(i.ids) not in (1, 2, 4):
-            self._broken(i, f"{len(i.ids)} matrices: 1, 2 or 4")
-        if t.lanes * size != REGISTER_BYTES or (i.transposed and size != 2):
-            self._broken(i, f"{t}: 4 bytes, of 2 each where it is transposed")
-        width = self._shared_row(i, i.buffer, i.offset, s)
-        if not within(i.offset + (width - 1), self.buffers[i.buffer][1], s.facts) or not within(
-            i.offset, self.buffers[i.buffer][1], s.facts
-        ):
-            self.unproved.append(i)
-
-    def _shared_row(self, i: p.MatLoad, name: str, offset: Index, s: _Scope) -> int:
-        """Elements of a row, which lies in shared memory at a multiple of its size."""
-        if all(a.name != name or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"{name} is no shared memory")
-        if self.buffers[name][0] != i.vtype.dtype:
-            self._broken(i, f"{name} holds {self.buffers[name][0]}")
-        self._names(i, offset, s)
-        width = ROW_BYTES // i.vtype.dtype.itemsize
-        if not is_aligned(offset, width):
-            self._broken(i, f"offset {offset} is no multiple of {width} elements")
-        return width
-
-    def _copy_async(self, i: p.CopyAsync, s: _Scope) -> None:
-        if not s.ahead:
-            self._broken(i, "stands outside the copies of a pipeline")
-        if self.target is not None and not self.target.copies_ahead:
-            self._broken(i, f"target {self.target.name} has no such copy")
-        t = i.vtype
-        if t.lanes * t.dtype.itemsize not in COPY_BYTES:
-            self._broken(i, f"{t.lanes * t.dtype.itemsize} bytes: 4, 8 or 16")
-        if i.source in stored_buffers(self.program.body):
-            self._broken(i, f"copies from {i.source}, which the program writes")
-        if all(a.name != i.buffer or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"copies to {i.buffer}, which is no shared memory")
-        if i.mask is not None:
-            self._same(i, "the mask", self._use(i, i.mask, s), VType(BOOL))
-        for name, index in ((i.buffer, i.into), (i.source, i.offset)):
-            known = self.buffers.get(name)
-            if known is None:
-                self._broken(i, f"no buffer {name}; there are {', '.join(self.buffers)}")
-            if known[0] != t.dtype:
-                self._broken(i, f"{name} holds {known[0]}")
-            self._names(i, index, s, i.lane, t.lanes)
-            if t.lanes > 1 and index.coefficient(i.lane) != 1:
-                self._broken(i, f"{index} is no row of neighbours")
-            first = index.substitute({i.lane: as_index(0)}) if i.lane else index
-            if not is_aligned(first, t.lanes):
-                self._broken(i, f"{index} is no multiple of {t.lanes} elements")
-            facts = s.facts
-            if i.mask is not None and name == i.source:
-                facts += condition_facts(s.tests.get(i.mask, Valid()))
-            if not within(index, known[1], facts):
-                self.unproved.append(i)
-
-    def _use(self, i: Instr, value: int, s: _Scope) -> VType:
-        t = s.types.get(value)
-        if t is None:
-            self._broken(i, f"%{value} is not defined before it, in its block or around it")
-        return t
-
-    def _same(self, i: Instr, what: str, have: VType, want: VType) -> None:
-        if have != want:
-            self._broken(i, f"{what} is {have}, not {want}")
-
-    def _lanes(self, i: Instr, have: VType, lanes: int) -> None:
-        if have.lanes != lanes:
-            self._broken(i, f"the argument has {have.lanes} lanes, not {lanes}")
 
     def _number(self, i: Instr, value: float | int | bool, dtype: DType) -> None:
         fits = isinstance(value, bool) if dtype.is_bool else isinstance(value, int | float)
@@ -473,7 +295,7 @@ class _Verifier:
         if not fits:
             self._broken(i, f"{value!r} is no {dtype}")
 
-    def _register(self, i: Instr, name: str, t: VType, s: _Scope) -> None:
+    def _register(self, i: Instr, name: str, t: VType, s: Scope) -> None:
         have = s.registers.get(name)
         if have is None:
             self._broken(i, f"register {name} is not declared before it, in its block or around it")
@@ -503,7 +325,7 @@ class _Verifier:
 
     # memory accesses
 
-    def _access(self, i: p.Load | p.Store, s: _Scope) -> None:
+    def _access(self, i: p.Load | p.Store, s: Scope) -> None:
         known = self.buffers.get(i.buffer)
         if known is None:
             self._broken(i, f"no buffer {i.buffer}; there are {', '.join(self.buffers)}")
@@ -527,14 +349,3 @@ class _Verifier:
             if i.mask is None and not s.dead and (i.offset.lo >= size or i.offset.hi < 0):
                 self._broken(i, f"always out of bounds: {i.buffer} has {size} elements")
             self.unproved.append(i)
-
-    def _names(self, i: Instr, index: Index, s: _Scope, lane: str = "", lanes: int = 1) -> None:
-        """Every variable is in scope, and means the range that its loop or lane gives it."""
-        if lane and lane in s.extents:
-            self._broken(i, f"its lane variable {lane} is the variable of a loop around it")
-        for v in index.variables():
-            extent = lanes if v.name == lane else s.extents.get(v.name)
-            if extent is None:
-                self._broken(i, f"{v.name} is no loop around it, nor its lane variable")
-            if (v.lo, v.hi) != (0, extent - 1):
-                self._broken(i, f"{v.name} runs over [0, {extent}), not [{v.lo}, {v.hi + 1})")

@@ -189,8 +189,8 @@ class _Printer:
                     self._copy_async(i)
                 case p.Commit():
                     self._line(f"{self._wrapper('cp_commit', i)}();")
-                case p.Await(left):
-                    self._line(f"{self._wrapper('cp_wait', i)}<{left}>();")
+                case p.Await(batches):
+                    self._line(f"{self._wrapper('cp_wait', i)}<{batches}>();")
                 case p.Register(name, t):
                     self._line(
                         f"{self._c_type(t)} {', '.join(self._parts(self.registers[name], t))};"

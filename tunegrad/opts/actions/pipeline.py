@@ -39,7 +39,9 @@ class Pipeline(Action):
 
     def apply(self, tree: LoopTree) -> LoopTree:
         if not tree.target.has_work_items:
-            raise self.fail(tree, f"target {tree.target.name} has no shared memory to copy ahead to")
+            raise self.fail(
+                tree, f"target {tree.target.name} has no shared memory to copy ahead to"
+            )
         if tree.pipelined is not None:
             raise self.fail(tree, f"loop {tree.pipelined[0]} is pipelined already")
         if not 2 <= self.slots <= _MOST:

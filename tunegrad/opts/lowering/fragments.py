@@ -65,9 +65,7 @@ class Fragments:
             raise InternalError("a tree without a matrix unit")
         m = self.matrix = self.tree.matrix
         u = self.unit = m.unit
-        self.stage = next(
-            i for i, s in enumerate(self.tree.kernel.stages) if isinstance(s, Reduce)
-        )
+        self.stage = next(i for i, s in enumerate(self.tree.kernel.stages) if isinstance(s, Reduce))
         self.a, self.c = factors(self.tree, m.row, m.column)
         row, column = var(m.row, u.rows), var(m.column, u.columns)
         neighbour = var(self.lane, u.packed) if u.packed > 1 else as_index(0)
@@ -197,4 +195,3 @@ class Fragments:
         at, where = fix(offset, point), fix_valid(valid, point)
         found = self.b.load(buffer, at, where, x.dtype, self.lane, packed)
         return self.b.splat(found, x.dtype, packed)
-

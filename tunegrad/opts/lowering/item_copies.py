@@ -81,9 +81,9 @@ def _joined(p: StagedCopy) -> StagedCopy:
     offset, conditions = p.offset, p.valid.names()
     for i in reversed(range(len(variables) - 1)):
         (outer, count), (inner, extent) = variables[i : i + 2]
-        steps = offset.coefficient(outer), offset.coefficient(inner)
+        far, near = offset.coefficient(outer), offset.coefficient(inner)
         apart = strides[i] != strides[i + 1] * extent or {outer, inner} & conditions
-        if apart or not all(steps) or steps[0] != steps[1] * extent:
+        if apart or not near or far != near * extent:
             continue
         joined = var(outer, count * extent)
         env = {outer: joined // extent, inner: joined % extent}

@@ -30,9 +30,12 @@ _HOST_FIELDS = ("cpu_", "cores", "microcode", "smt", "thp", "page")
 
 @dataclass(frozen=True, slots=True)
 class CudaHost:
-    """See ``devices.device.Device``. ``seed``: the order in which the threads of a block run."""
+    """See ``devices.device.Device``. ``seed``: the order in which the threads of a block run;
+    ``lazy``: asynchronous copies arrive as late as they may, else at once.
+    """
 
     seed: int = 0
+    lazy: bool = False
 
     runs = True
     exclusive = True
@@ -41,7 +44,8 @@ class CudaHost:
 
     @property
     def name(self) -> str:
-        return f"cuda-host:{self.seed}" if self.seed else "cuda-host"
+        words = ["cuda-host", *(["lazy"] * self.lazy), *([str(self.seed)] * bool(self.seed))]
+        return ":".join(words)
 
     @property
     def target(self) -> Target:
@@ -49,7 +53,8 @@ class CudaHost:
 
     def describe(self) -> str:
         order = f"in an order drawn by {self.seed}" if self.seed else "in index order"
-        return f"CUDA C++ on this CPU, threads {order}"
+        copies = ", copies as late as they may be" if self.lazy else ""
+        return f"CUDA C++ on this CPU, threads {order}{copies}"
 
     def fingerprint(self, numerics: str = "contract") -> Fingerprint:
         host = dict(host_fingerprint(host_target(1)).fields)
@@ -79,14 +84,18 @@ class CudaHost:
         from tunegrad.devices.cuda.host.driver import HostDriver
 
         compiler()
-        return CudaEngine(self, HostDriver(self.seed))
+        return CudaEngine(self, HostDriver(self.seed, self.lazy))
 
 
 def cuda_host(part: str) -> CudaHost:
-    """What stands after ``cuda-host:``: a seed. Raises DeviceError for anything else, and where
-    there is no compiler.
+    """What stands after ``cuda-host:``: ``lazy``, a seed, or both. Raises DeviceError for anything
+    else, and where there is no compiler.
     """
-    if part and not part.isdigit():
-        raise DeviceError(f"device cuda-host:{part}: a number draws the order of threads")
+    words = part.split(":") if part else []
+    lazy = words[:1] == ["lazy"]
+    seed = words[lazy:]
+    if len(seed) > 1 or not all(word.isdigit() for word in seed):
+        rule = "lazy delays copies, a number draws the order of threads: cuda-host:lazy:3"
+        raise DeviceError(f"device cuda-host:{part}: {rule}")
     compiler()
-    return CudaHost(int(part or 0))
+    return CudaHost(int(seed[0]) if seed else 0, lazy)
