@@ -11,6 +11,10 @@ from hand_programs import group_add, row_sum, tiled_gemm, vector_add
 from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
+from tests.banks import turns
+from tests.gpu_hand import hgemm
+from tests.sass import instructions
+from tests.unit.test_tensorcore import gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import typical
@@ -64,6 +68,24 @@ def test_hand_written_programs_spill_nothing(arch):
     for program in (vector_add(), group_add(), tiled_gemm(), row_sum()):
         found = built(device, program)
         assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_path):
+    """A step of 128 x 128 x 32 by 8 warps: 32 products, 12 loads of 4 matrices; 4 copies of 16
+    bytes an item, 4 times over: three before the loop. Written by hand it takes 127 registers.
+    """
+    device = absent(arch)
+    program = Space(gemm(1024, 1024, 1024, dtype), device.target).lower(hgemm(4, dtype))
+    assert set(turns(program).values()) == {1}
+    found = built(device, program)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+    assert found.registers <= 128
+    assert device.lower(program).geometry.shared_bytes == 4 * 2 * 128 * 32 * 2
+    counted = instructions(found.image, tmp_path)
+    assert (counted["HMMA"], counted["LDSM"], counted["LDGSTS"]) == (32, 12, 16)
+    assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
 
 
 def test_compiler_tells_what_a_group_shares():

@@ -8,20 +8,26 @@ import pytest
 from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 
 from tests.cuda_host import cuda_host
+from tests.gpu_hand import CONV, hgemm, image_kernel
 from tests.unit.test_tensorcore import STAGED, gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build
 from tunegrad.errors import DeviceError, DeviceFault
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.opts import Schedule, Space
 
-SEEDS = (0, 1, 2, 3)
+ORDERS = ((0, False), (1, False), (2, False), (3, False), (0, True), (1, True))
+"""Seeds of orders of threads, and whether copies arrive as late as they may."""
+
+
+LOOSE = {"f32": 1e-4, "f16": 2e-2}
 
 
 def shows(lowered, arrays, name, want):
     """Whether any order of threads faults, damages memory, or gives something else."""
-    for seed in SEEDS:
-        device = cuda_host(seed)
+    for seed, lazy in ORDERS:
+        device = cuda_host(seed, lazy)
         image = device.compile(lowered)
         with device.open() as engine:
             memories = [engine.allocate(p.nbytes) for p in lowered.io.params]
@@ -37,8 +43,9 @@ def shows(lowered, arrays, name, want):
             if any(m.damage() for m in memories):
                 return True
             place = [p.name for p in lowered.io.params].index(name)
-            got = memories[place].read("f32")[: want.size]
-            if not np.allclose(got, want, rtol=1e-4, atol=1e-4):
+            dtype = lowered.io.params[place].dtype
+            got = memories[place].read(dtype)[: want.size].astype(np.float32)
+            if not np.allclose(got, want, rtol=LOOSE[dtype], atol=LOOSE[dtype]):
                 return True
     return False
 
@@ -64,6 +71,33 @@ def matrices():
     done = {n: a.copy() for n, a in arrays.items()}
     interpret(program, done)
     return cuda_host().lower(program), arrays, "p0", done["p0"]
+
+
+def pipelined():
+    """Blocks of 128 x 128 x 32, three of them in flight, rows that are swizzled."""
+    target = cuda_host().target
+    program = Space(gemm(128, 128, 192), target).lower(hgemm(4))
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.standard_normal(128 * 192).astype(np.float16) for n in ("p1", "p2")}
+    arrays["p0"] = np.zeros(128 * 128, np.float32)
+    want = arrays["p1"].reshape(128, 192).astype(np.float32) @ arrays["p2"].reshape(192, 128)
+    return cuda_host().lower(program), arrays, "p0", want.reshape(-1).astype(np.float32)
+
+
+def padded_image():
+    """A convolution by a matrix unit, whose copies fill what lies outside with zeros."""
+    kernel = image_kernel(2, 16, 8)
+    target = cuda_host().target
+    program = Space(kernel, target).lower(Schedule.parse(CONV))
+    rng = np.random.default_rng(0)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
+    return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
 
 
 def nth(pattern, n, new):
@@ -100,7 +134,7 @@ DEFECTS = {
         matrices, nth(r"(m\d+b\[2\] = \{\(unsigned int\)\(v\d+_)0", 0, r"\g<1>1"),
     ),
     "matrices: B is read by the wrong thread": (
-        matrices, nth(r"(b_p2_ra0\[)32 \* \(i_a3 % 2\)", 0, r"\g<1>32 * (1 - i_a3 % 2)"),
+        matrices, nth(r"(x4_trans\(m.*128 \* )\(i_a3 % 2\)", 0, r"\1(1 - i_a3 % 2)"),
     ),
     "matrices: a warp parts ways": (
         matrices, nth(r"(tg_mma_\w+\(m\d+, m\d+a, m\d+b\);)", 0, r"if (item % 32 < 16) \1"),
@@ -113,6 +147,34 @@ DEFECTS = {
     ),
     "matrices: an input is written": (
         matrices, nth(r"(const int group = )", 0, r"((unsigned short *)b_p1)[0] = 1; \1"),
+    ),
+    "pipeline: waits for one copy too few": (
+        pipelined, nth(r"tg_cp_wait<2>", 0, "tg_cp_wait<3>"),
+    ),
+    "pipeline: does not wait": (pipelined, nth(r"tg_cp_wait<2>\(\);", 0, "")),
+    "pipeline: no barrier": (pipelined, nth(BARRIER, 0, "")),
+    "pipeline: batches that are one": (pipelined, nth(r"tg_cp_commit\(\);", -1, "")),
+    "pipeline: the ring is overwritten early": (
+        pipelined, nth(r"\(\(i_ra0 \+ 3\) % 4\)", 0, "(i_ra0 % 4)"),
+    ),
+    "pipeline: a place is read one too far": (
+        pipelined, nth(r"(tg_ldmatrix_x4\(m\d+, .*)\(i_ra0 % 4\)", 0, r"\1((i_ra0 + 1) % 4)"),
+    ),
+    "pipeline: A is read without its swizzle": (
+        pipelined, nth(r"(tg_ldmatrix_x4\(m\d+, .*)(, 6, 3, 3\))", 0, r"\1, 6, 0, 3)"),
+    ),
+    "pipeline: B is copied with another swizzle": (
+        pipelined, nth(r"(tg_cp_async16\(.*b_p2_ra0.*)(, 7, 7, 3\))", -1, r"\1, 7, 3, 3)"),
+    ),
+    "pipeline: B is not transposed": (pipelined, nth(r"(x4)_trans\(m", 0, r"\1(m")),
+    "pipeline: fragments by half of a warp": (
+        pipelined, nth(r"(tg_ldmatrix_x4\(m\d+, )", 0, r"if (item % 32 < 16) \1"),
+    ),
+    "pipeline: a copy is cut short": (
+        pipelined, nth(r"(tg_cp_async16\(.*)16\);", 0, r"\g<1>8);"),
+    ),
+    "pipeline: the padding is not filled with zeros": (
+        padded_image, nth(r"v\d+ \? 16 : 0", -1, "16"),
     ),
 }  # fmt: skip
 
@@ -153,8 +215,8 @@ def test_a_fault_is_the_end_of_the_device_in_this_process():
 
 
 def test_errors_name_what_is_missing(monkeypatch):
-    with pytest.raises(DeviceError, match="cuda-host:lazy: a number"):
-        devices.open("cuda-host:lazy")
+    with pytest.raises(DeviceError, match="cuda-host:late: lazy delays copies"):
+        devices.open("cuda-host:late")
     build._found.cache_clear()
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(DeviceError, match=r"no C\+\+ compiler \(CXX=no-such-compiler\)"):

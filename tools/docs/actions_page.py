@@ -45,13 +45,13 @@ EXAMPLES: dict[str, Example] = {
     "local": (_GEMM, GPU, "tile(axis=m, size=8)", "local(axis=m1)", ("local(axis=k)",)),
     "pad": (gemm(7, 16, 8), AVX512, "", "pad(axis=m, multiple=4)", ("pad(axis=n, multiple=16)",)),
     "pipeline": (
-        half_gemm(64, 64, 128), AHEAD,
+        half_gemm(64, 64, 128), AHEAD, (
         "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=32) tile(axis=k1, size=16) "
         "reorder(order=(m0, n0, m1, n1, k0, k1, k2)) thread(axis=m0, count=0) "
         "thread(axis=n0, count=0) unroll(axis=k1) "
         "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k2) "
         "stage(param=A, at=k0, layout=(m1, m2, k1, k2)) "
-        "stage(param=B, at=k0, layout=(k1, k2, n1, n2))",
+        "stage(param=B, at=k0, layout=(k1, k2, n1, n2))"),
         "pipeline(loop=k0, slots=3)",
         ("pipeline(loop=k0, slots=5)", "pipeline(loop=k1, slots=2)", "pipeline(loop=m0, slots=2)"),
     ),

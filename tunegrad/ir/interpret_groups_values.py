@@ -1,4 +1,4 @@
-"""Values of all items of a group at once: what instructions do that touch neither memory nor others.
+"""Values of all items of a group at once: instructions that touch neither memory nor others.
 
 A value is an array of a row for each item, or one row where all have the same, and a column for
 each lane.

@@ -1,0 +1,65 @@
+"""Schedules for GPUs written by hand, as the fastest public kernels have them, for tests of what
+becomes of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule
+
+__all__ = ["CONV", "HGEMM", "hgemm", "image_kernel"]
+
+HGEMM = (
+    "tile(axis=a, size=128) tile(axis=a1, size=32) tile(axis=a2, size=16) "
+    "tile(axis=b, size=128) tile(axis=b1, size=64) tile(axis=b2, size=8) "
+    "tile(axis=ra, size=32) tile(axis=ra1, size=16) "
+    "reorder(order=(a0, b0, a1, b1, ra0, ra1, a2, b2, a3, b3, ra2)) "
+    "thread(axis=a0, count=0) thread(axis=b0, count=0) local(axis=a1) local(axis=b1) "
+    "upcast(axis=a2) upcast(axis=b2) unroll(axis=ra1) "
+    "tensorcore(unit=m16n8k16_f16_f32, m=a3, n=b3, k=ra2) "
+    "stage(param=p1, at=ra0, layout=(a1, a2, a3, a4, ra1, ra2)) "
+    "stage(param=p2, at=ra0, layout=(ra1, ra2, b1, b2, b3, b4)) "
+)
+"""A product of halves in blocks of 128 x 128 x 32: 256 items, 4 x 2 warps of 32 x 64 each."""
+
+
+CONV = (
+    "fuse(outer=a, inner=b) fuse(outer=abf, inner=c) fuse(outer=ra, inner=rb) "
+    "tile(axis=abfcf, size=64) tile(axis=abfcf1, size=32) tile(axis=abfcf2, size=16) "
+    "tile(axis=d, size=8) tile(axis=rc, size=16) "
+    "fuse(outer=rarbf, inner=rc0) "
+    "reorder(order=(abfcf0, abfcf1, d0, abfcf2, abfcf3, d1, rarbfrc0f, rc1)) "
+    "thread(axis=abfcf0, count=0) local(axis=abfcf1) local(axis=d0) upcast(axis=abfcf2) "
+    "tensorcore(unit=m16n8k16_f16_f32, m=abfcf3, n=d1, k=rc1) "
+    "stage(param=p2, at=load, layout=(rarbfrc0f, d0, d1, d2, rc1)) "
+    "stage(param=p1, at=rarbfrc0f, layout=(abfcf1, abfcf2, abfcf3, abfcf4, rc1)) "
+    "stage(param=p2, at=rarbfrc0f, layout=(d0, d1, d2, rc1)) pipeline(loop=rarbfrc0f, slots=3)"
+)
+"""A convolution 3x3 of images with their channels last, as one product: pixels by filters, over
+rows, columns and channels in one loop. Weights are packed in the order of their use.
+"""
+
+
+def hgemm(slots: int = 4, dtype: str = "f16") -> Schedule:
+    """``HGEMM`` with copies that run ahead. B lies as (k, n)."""
+    text = f"{HGEMM} pipeline(loop=ra0, slots={slots})"
+    return Schedule.parse(text.replace("_f16_", f"_{dtype}_"))
+
+
+def image_kernel(batch: int, channels: int, size: int) -> Kernel:
+    """A convolution 3x3 of halves between two others, so that images have their channels last."""
+
+    def weights(side: int) -> Tensor:
+        values = np.random.default_rng(side).standard_normal((channels, channels, side, side))
+        return Tensor.constant((values / channels).astype(np.float32)).cast("f16").cast("f32")
+
+    x = Tensor.input("x", (batch, channels, size, size), "f16").cast("f32")
+    x = x.conv2d(weights(1)).cast("f16").cast("f32")
+    x = x.conv2d(weights(3), padding=1).relu().cast("f16").cast("f32")
+    y = x.conv2d(weights(1)).cast("f16")
+    return schedule(fold_constants((y.node,))).launches[1].kernel
