@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from tests.banks import turns
+from tests.gpu_hand import image_kernel
 from tests.unit.test_tensorcore import TARGET, gemm
 from tunegrad.frontend import Tensor
-from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.program import CopyAsync, For, Pipeline, walk
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
@@ -121,15 +122,30 @@ def test_what_no_unit_holds_is_scheduled_otherwise(kernel):
 
 
 def test_long_product_has_blocks_of_warps_in_shared_memory():
-    kernel = gemm(512, 512, 512)
+    kernel = gemm(4096, 4096, 4096)
     space = Space(kernel, TARGET)
     (schedule,) = space.defaults()
     program = space.lower(schedule)
-    assert (program.threads, program.local) == (64, 128)
+    assert (program.threads, program.local) == (32 * 32, 256)
     shared = [a for a in program.allocs if a.space == "shared"]
-    assert [(a.size, a.swizzled) for a in shared] == [(64 * 32, 64), (32 * 64, 128)]
-    assert DTYPES["f16"] in {a.dtype for a in program.allocs}
+    assert [(a.size, a.swizzled) for a in shared] == [(128 * 64, 128), (64 * 128, 256)]
+    (pipeline,) = (i for i in walk(program.body) if isinstance(i, Pipeline))
+    assert pipeline.extent == 64
+    assert pipeline.slots >= 2
+    assert all(isinstance(i, CopyAsync | For) for i in walk(pipeline.copies))
     assert Schedule.parse(schedule.text).text == schedule.text
+
+
+def test_reductions_of_a_convolution_are_one_pipeline():
+    """Of 3 x 3 x 64 terms: weights are packed block after block, and copied as they lie."""
+    kernel = image_kernel(4, 64, 16)
+    space = Space(kernel, TARGET)
+    (schedule,) = space.defaults()
+    (pipeline,) = (i for i in walk(space.lower(schedule).body) if isinstance(i, Pipeline))
+    copies = [i for i in walk(pipeline.copies) if isinstance(i, CopyAsync)]
+    assert {(i.source, i.vtype.lanes) for i in copies} == {("p1", 8), ("p2.load", 8)}
+    assert pipeline.extent in (9, 18, 36)
+    assert set(turns(space.lower(schedule)).values()) == {1}
 
 
 @pytest.mark.parametrize("transposed", [False, True])

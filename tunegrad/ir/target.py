@@ -67,6 +67,8 @@ class MatrixUnit:
     shape: tuple[int, int, int]
     dtypes: tuple[str, str]
     packed: int = 1
+    fmas: int = 0
+    """Multiply-adds that one unit of the device starts in a cycle by this shape; 0: not known."""
 
     items = 32
     rows, columns, pair = 8, 4, 2
@@ -111,7 +113,10 @@ class Target:
     ``shared_bytes`` the memory that a group shares. ``warp`` work-items run together, with up to
     ``regs_per_item`` registers of 32 bits each (zero: not known). ``units`` are the shapes of its
     matrix unit. ``copies_ahead`` says that an item can start a copy to shared memory and go on
-    (``CopyAsync``), ``loads_matrices`` that a warp loads fragments together (``MatLoad``).
+    (``CopyAsync``), ``loads_matrices`` that a warp loads fragments together (``MatLoad``). Groups
+    that run on one unit at a time share ``unit_items`` work-items, ``unit_registers`` of 32 bits
+    and ``unit_shared_bytes`` (zero: what one group may have). All units together move
+    ``memory_bytes_per_cycle`` from and to memory (zero: not known).
 
     ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key
     depends on them.
@@ -138,6 +143,10 @@ class Target:
     units: tuple[MatrixUnit, ...] = ()
     copies_ahead: bool = False
     loads_matrices: bool = False
+    unit_items: int = 0
+    unit_registers: int = 0
+    unit_shared_bytes: int = 0
+    memory_bytes_per_cycle: float = 0.0
     rates: Rates = Rates()
 
     # ---- what it can do

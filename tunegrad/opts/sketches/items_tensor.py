@@ -2,14 +2,16 @@
 
     for m0, n0 on work-groups:
       for m1, n1 on warps:
-        for the other reductions, k0:
+        for every block of the reductions, in one loop:    copies run ahead of it
           copy operands to shared memory
           for k1:
             m2 x n2 tiles in registers, each by the unit
 
 m is what one factor follows alone, n what the other does, and where the results lie side by side;
-neighbouring axes are one loop where they hold whole tiles. A constant is laid out for the unit when
-the model is loaded, and read by the warps as they need it.
+neighbouring axes are one loop where they hold whole tiles. All reductions but the unit's own terms
+are one loop, so that a convolution waits for its first block alone. A constant is laid out when the
+model is loaded, in the order in which blocks are copied. How large blocks are is asked of a model
+of cycles (``cycles.py``).
 """
 
 from __future__ import annotations
@@ -22,24 +24,30 @@ from tunegrad.ir.expr import Apply, Cast, Load, Op
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.target import MatrixUnit, Target
 
-from ..actions import Action, Fuse, Local, Reorder, Stage, Tensorcore, Thread, Unroll, Upcast
+from ..actions import (
+    Action,
+    Fuse,
+    Local,
+    Pipeline,
+    Reorder,
+    Stage,
+    Tensorcore,
+    Thread,
+    Unroll,
+    Upcast,
+)
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
+from .cycles import Block, Problem, blocks_by_cycles
 from .tiling import Levels, axis_of
 
 __all__ = ["Product", "product_of", "sketch_tensor"]
 
-_TILES = (2, 4)
-"""Tiles of the unit that a warp holds along m and along n: 32 x 32 results, 32 registers."""
-
-_WARPS = 2
-"""Warps of a default group along m, and along n: a block of 64 x 64."""
-
 _MOST = 4
 """Tiles of a warp, or warps, along one loop."""
 
-_STEPS = 32
-"""Steps of k between two barriers."""
+_SLOTS = (4, 3, 2)
+"""Steps in shared memory at a time, where copies run ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +148,27 @@ class _Tensor:
         fused: list[Action] = []
         m, m_rest = self._run("m", p.m, rows, fused)
         n, n_rest = self._run("n", p.n, columns, fused)
-        high = self._count("m.tiles", m, rows, _TILES[0])
-        wide = self._count("n.tiles", n, columns, _TILES[1])
-        tall = self._count("m.warps", m, rows * high, _WARPS)
-        beside = self._count("n.warps", n, columns * wide, _WARPS)
+        best = self._best(m, n, [*p.both, *m_rest, *n_rest])
+        high = self._count("m.tiles", m, rows, best.tiles[0])
+        wide = self._count("n.tiles", n, columns, best.tiles[1])
+        tall = self._count("m.warps", m, rows * high, best.warps[0])
+        beside = self._count("n.warps", n, columns * wide, best.warps[1])
         along = self.levels.split(m, (tall * high * rows, high * rows, rows))
         across = self.levels.split(n, (beside * wide * columns, wide * columns, columns))
-        sizes = [n for n in (_STEPS, 2 * _STEPS, _STEPS // 2) if p.k.extent % n == 0]
-        size = ask.pick("k.block", sizes or [depth])
+        sizes = [s for s in _multiples(depth) if p.k.extent % s == 0]
+        size = ask.pick("k.block", sizes, sizes.index(best.depth))
+        fused += self._reductions_last()
         steps = self.levels.split(p.k.name, (size, depth))
-        rest = [a.name for a in self.kernel.reduces[0].axes if a is not p.k and a.extent > 1]
+        outer = self._one_loop(steps[0])
         groups = [a.name for a in (*p.both, *m_rest, *n_rest)]
         groups += [x for x in (along[0], across[0]) if x]
         items = [x for x in (along[1], across[1]) if x]
         registers = [x for x in (along[2], across[2]) if x]
-        outer = [*rest, *([steps[0]] if steps[0] else [])]
         inner = [steps[1]] if steps[1] else []
         unit = [along[3], across[3], steps[2]]
         # Registers run innermost wherever they stand; before the reductions, no step on the way
         # makes partial sums.
-        order = (*groups, *items, *registers, *unit[:2], *outer, *inner)
+        order = (*groups, *items, *registers, *unit[:2], *([outer] if outer else []), *inner)
         made: list[Action] = [*fused, *self.levels.actions, Reorder((*order, unit[2]))]
         made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
         made += [Local(x) for x in items if self.levels.extent(x) > 1]
@@ -168,10 +177,41 @@ class _Tensor:
         made.append(Tensorcore(p.unit.name, *unit))
         low, side = self._tiled(unit[0], p.unit.rows), self._tiled(unit[1], p.unit.pair)
         mine = [*along[1:3], *low], [*across[1:3], *side], [*inner, unit[2]]
-        at = outer[-1] if outer else ""
-        staged = self._staged(p, at, *([x for x in part if x] for part in mine))
-        everything = [*groups, *outer, *items, *inner, *registers, *low, *side, unit[2]]
-        return (*made, *staged, *self._packed(everything))
+        parts = [[x for x in part if x] for part in mine]
+        return (*made, *self._staged(best, groups, outer, *parts))
+
+    # sizes
+
+    def _best(self, m: str, n: str, groups: Sequence[Axis]) -> Block:
+        """The block of the fewest cycles by the model that the loops hold."""
+        unit, k = self.found.unit, self.found.k
+        extents = self.levels.extent(m), self.levels.extent(n)
+        depth = prod(a.extent for a in self.kernel.reduces[0].axes)
+        size = self.kernel.param(self.found.a.param).dtype.itemsize
+        problem = Problem(prod(a.extent for a in groups), *extents, depth, size)
+        slots = _SLOTS if self.target.copies_ahead else ()
+        for b in blocks_by_cycles(problem, unit, self.target, (*slots, 1)):
+            held = all(
+                part % made == 0 if self._is_fused(loop) else made < 2 * part
+                for loop, part, made in zip((m, n), extents, b.extents(unit), strict=True)
+            )
+            if held and k.extent % b.depth == 0:
+                return b
+        return Block((1, 1), (1, 1), unit.shape[2], 1)
+
+    def _is_fused(self, loop: str) -> bool:
+        return loop in self.fused
+
+    def _count(self, what: str, loop: str, size: int, wanted: int) -> int:
+        """How many tiles of ``size``: what a loop holds whole, and one axis alone in part."""
+        extent, fused = self.levels.extent(loop), self._is_fused(loop)
+        counts = [1]
+        while counts[-1] < max(_MOST, wanted) and 2 * counts[-1] * size < 2 * extent:
+            counts.append(2 * counts[-1])
+        counts = [n for n in counts if not fused or extent % (n * size) == 0]
+        return self.ask.pick(what, counts, counts.index(wanted) if wanted in counts else 0)
+
+    # loops
 
     def _tiled(self, loop: str, size: int) -> list[str]:
         """The names of a loop's two halves once the unit has it."""
@@ -184,6 +224,8 @@ class _Tensor:
 
     def _axes(self, loop: str) -> list[str]:
         """The axes of a loop: of a fused one, those that its name is made of."""
+        if loop in self.fused:
+            return self.fused[loop]
         root = axis_of(loop)
         return self.fused.get(root, [root])
 
@@ -203,55 +245,83 @@ class _Tensor:
         if not (whole and self.ask.pick(f"{what}.fuse", [True, False])):
             longest = max(axes, key=lambda a: (a.extent >= size, a is last, a.extent))
             return longest.name, [a for a in axes if a is not longest]
-        name = together[0].name
-        self.levels.loops.pop(name)
-        for a in together[1:]:
-            fused.append(Fuse(name, a.name))
-            self.levels.loops.pop(a.name)
-            name = f"{name}{a.name}f"
-        self.levels.loops[name] = extent
-        self.fused[name] = [a.name for a in together]
-        return name, [a for a in axes if a not in together]
+        return self._fuse([a.name for a in together], fused), [a for a in axes if a not in together]
 
-    def _count(self, what: str, loop: str, size: int, wanted: int) -> int:
-        """How many tiles of ``size``: what a loop holds whole, and one axis alone in part."""
-        extent, fused = self.levels.extent(loop), loop.endswith("f")
-        counts = [1]
-        while counts[-1] < _MOST and 2 * counts[-1] * size <= extent:
-            counts.append(2 * counts[-1])
-        counts = [n for n in counts if not fused or extent % (n * size) == 0]
-        even = [n for n in counts if n <= wanted and extent % (n * size) == 0]
-        return self.ask.pick(what, counts, counts.index(max(even, default=1)))
+    def _fuse(self, loops: list[str], into: list[Action]) -> str:
+        """One loop of neighbours; what it is called."""
+        name, extent = loops[0], self.levels.loops.pop(loops[0])
+        axes = list(self._axes(name))
+        for other in loops[1:]:
+            into.append(Fuse(name, other))
+            extent *= self.levels.loops.pop(other)
+            axes += self._axes(other)
+            name = f"{name}{other}f"
+        self.levels.loops[name], self.fused[name] = extent, axes
+        return name
 
-    def _staged(self, p: Product, at: str, m: list[str], n: list[str], k: list[str]) -> list[Stage]:
-        """What several warps read, in shared memory for a block of k.
+    @property
+    def _others(self) -> list[str]:
+        """The reductions besides the one that the unit adds up."""
+        axes = self.kernel.reduces[0].axes
+        return [a.name for a in axes if a is not self.found.k and a.extent > 1]
 
-        Its rows are along k, which work-items read in pairs, unless it lies along n.
+    def _reductions_last(self) -> list[Action]:
+        """The unit's own reduction after the others, which become one loop."""
+        found = [a.name for a in self.kernel.reduces[0].axes if a.extent > 1]
+        wanted = [*self._others, self.found.k.name]
+        return [] if found == wanted else [Reorder(tuple(wanted))]
+
+    def _one_loop(self, blocks: str) -> str:
+        """All reductions around a block of the unit's own, as one loop; "" for none."""
+        loops = [*self._others, *([blocks] if blocks else [])]
+        return self._fuse(loops, self.levels.actions) if len(loops) > 1 else "".join(loops)
+
+    # operands
+
+    def _staged(
+        self, best: Block, groups: list[str], at: str, m: list[str], n: list[str], k: list[str]
+    ) -> list[Action]:
+        """What several warps read, in shared memory for a block of k, and copies that run ahead.
+
+        Rows are along k, which work-items read in pairs, unless they lie along n. A constant is
+        packed when the model is loaded, block after block.
         """
-        made: list[Stage] = []
-        left = self.target.shared_bytes
-        for x, loops in ((p.a, m), (p.b, n)):
-            layout = [*loops, *k]
-            if x is p.b and x.stride(p.k.name) != 1 and any(x.stride(a.name) == 1 for a in p.n):
+        slots = self._slots(best, at)
+        made: list[Action] = []
+        left = self.target.shared_bytes // slots
+        staged = False
+        for x, loops in ((self.found.a, m), (self.found.b, n)):
+            layout, constant = [*loops, *k], x.role == "const"
+            if x is self.found.b and not constant and self._lies_along_n(x):
                 layout = [*k, *loops]
             nbytes = self.kernel.param(x.param).dtype.itemsize * prod(
-                self.levels.extent(name) for name in layout
+                map(self.levels.extent, layout)
             )
-            if not at or x.role == "const" or nbytes > left:
-                continue
-            if self.ask.pick(f"stage.{x.param}", [True, False]):
+            around = [g for g in (*groups, at) if g and any(x.depends(a) for a in self._axes(g))]
+            if constant and self.ask.pick(f"pack.{x.param}", [True, False]):
+                made.append(Stage(x.param, "load", self._used([*around, *layout])))
+            if at and nbytes <= left and self.ask.pick(f"stage.{x.param}", [True, False]):
                 made.append(Stage(x.param, at, self._used(layout)))
                 left -= nbytes
-        return made
+                staged = True
+        return [*made, Pipeline(at, slots)] if staged and slots > 1 else made
 
-    def _packed(self, loops: list[str]) -> list[Stage]:
-        """Constants in the order of their use, since the load."""
-        p, made = self.found, []
-        for x in (p.a, p.b):
-            mine = [n for n in loops if any(x.depends(a) for a in self._axes(n))]
-            if x.role == "const" and self.ask.pick(f"pack.{x.param}", [True, False]):
-                made.append(Stage(x.param, "load", self._used(mine)))
-        return made
+    def _slots(self, best: Block, at: str) -> int:
+        """Steps in shared memory at a time: 1 where copies do not run ahead."""
+        most = self.levels.extent(at)
+        options = [s for s in (1, *reversed(_SLOTS)) if s <= most]
+        return self.ask.pick(
+            "slots", options, options.index(best.slots) if best.slots in options else 0
+        )
+
+    def _lies_along_n(self, x: Access) -> bool:
+        p = self.found
+        return x.stride(p.k.name) != 1 and any(x.stride(a.name) == 1 for a in p.n)
 
     def _used(self, loops: list[str]) -> tuple[str, ...]:
         return tuple(n for n in loops if self.levels.extent(n) > 1)
+
+
+def _multiples(depth: int) -> tuple[int, ...]:
+    """Terms of a step that a search may try."""
+    return depth, 2 * depth, 4 * depth

@@ -1,0 +1,131 @@
+"""Default blocks of products against NVIDIA's own forecast, which needs no GPU.
+
+    python -m tools.matmul_heuristics [sm_80]
+
+For 20 products of halves: the time that nvidia-matmul-heuristics forecasts for the block that the
+default schedule has, over that of the best configuration it knows. It says nothing of our kernels,
+which nobody has timed: it says how good blocks of these sizes would be in theirs. Its
+configurations of 9.0 are of wgmma, which ours are not yet: ask it of sm_80.
+
+The package is no dependency: pip install nvidia-matmul-heuristics
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import sys
+from dataclasses import dataclass
+from statistics import geometric_mean
+from typing import Any
+
+from tests.unit.test_tensorcore import gemm
+from tunegrad.devices.cuda.architectures import typical
+from tunegrad.opts import Space
+from tunegrad.opts.actions import Pipeline
+
+__all__ = ["SHAPES", "main"]
+
+SHAPES = (
+    (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096),
+    (8192, 8192, 8192), (16, 4096, 4096), (32, 4096, 4096), (64, 4096, 4096), (128, 4096, 4096),
+    (256, 4096, 4096), (512, 4096, 4096), (4096, 1024, 4096), (4096, 4096, 1024),
+    (8192, 1024, 8192), (2048, 8192, 2048), (100352, 64, 256), (25088, 512, 128),
+    (6272, 256, 2304), (1568, 2048, 512), (2048, 1024, 4096),
+)  # fmt: skip
+"""m, n, k: squares, few rows, long sums, and products that convolutions of ResNet-50 are."""
+
+_GPUS = {"sm_80": "A100_SXM_80GB", "sm_89": "L40S"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    shape: tuple[int, int, int]
+    ours: str
+    best: str
+    ratio: float
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print a table; 1 where the package is missing, 0 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m tools.matmul_heuristics")
+    parser.add_argument("arch", nargs="?", default="sm_80", choices=sorted(_GPUS))
+    arch = parser.parse_args(argv).arch
+    try:
+        nmh = importlib.import_module("nvMatmulHeuristics")
+    except ImportError:
+        print("tools.matmul_heuristics: pip install nvidia-matmul-heuristics", file=sys.stderr)
+        return 1
+    gpu = nmh.NvMatmulHeuristicsNvidiaGpu[_GPUS[arch]]
+    api = nmh.NvMatmulHeuristicsInterfaceEx(nmh.NvMatmulHeuristicsTarget.GENERIC, gpu=gpu)
+    rows = [_row(api, nmh, arch, shape) for shape in SHAPES]
+    print(f"{arch}, {_GPUS[arch]}, f16 to f32; block, warp, step, stages\n")
+    print("| m, n, k | default | their best | forecast of ours over theirs |\n|---|---|---|---|")
+    for r in rows:
+        ratio = f"{r.ratio:.2f}" if r.ratio else "none"
+        print(f"| {', '.join(map(str, r.shape))} | {r.ours} | {r.best} | {ratio} |")
+    known = [r.ratio for r in rows if r.ratio]
+    within = sum(ratio <= 1.15 for ratio in known)
+    print(f"\n{within} of {len(known)} within 1.15; geometric mean {geometric_mean(known):.3f}")
+    print(f"{len(rows) - len(known)} have blocks of which it makes no forecast")
+    return 0
+
+
+def _row(api: Any, nmh: Any, arch: str, shape: tuple[int, int, int]) -> _Row:
+    layout = nmh.NvMatmulHeuristicsMatmulLayout.NN_ROW_MAJOR
+    problem = api.makeNvMatmulHeuristicsProblem(*shape, layout)
+    (found,) = api.get(problem, 1, precision="HSS")
+    ours = _ours(nmh, arch, shape)
+    time = api.nvMatmulHeuristicsEstimateRuntime(  # what get() calls; its wrappers do not work
+        api.handle, b"HSS", int(api.target), ctypes.byref(problem), ctypes.byref(ours),
+        api.hardware_descriptor,
+    )  # fmt: skip
+    best = found["kernel"]
+    theirs = f"{best.cta_tile_m}x{best.cta_tile_n}, {best.warp_tile_m}x{best.warp_tile_n}"
+    theirs += f", {best.cta_tile_k}, {best.stages}"
+    theirs += f", split {best.split_k}" if best.split_k > 1 else ""
+    mine = f"{ours.cta[0]}x{ours.cta[1]}, {ours.warp[0]}x{ours.warp[1]}"
+    mine += f", {ours.cta[2]}, {ours.loadStages}"
+    return _Row(shape, mine, theirs, time / found["runtime"])
+
+
+def _ours(nmh: Any, arch: str, shape: tuple[int, int, int]) -> Any:
+    """The configuration of the default schedule, as their structure."""
+    kernel, target = gemm(*shape), typical(arch)
+    space = Space(kernel, target)
+    (schedule,) = space.defaults()
+    tree = space.tree(schedule)
+    unit = tree.matrix
+    assert unit is not None  # every shape here is a product that a unit multiplies
+    config = nmh.NvMatmulHeuristicsInterface.nvmmhKernelConfiguration()
+    loops = tree.loops
+
+    def covered(axis: str, kinds: tuple[str, ...]) -> int:
+        total = 1
+        for x in loops:
+            if axis in x.axes and x.kind.value in kinds:
+                total *= x.extent
+        return total
+
+    items, registers = ("local",), ("upcast", "unroll", "matrix")
+    block = [covered(a, items + registers) for a in ("a", "b")] + [covered("ra", registers)]
+    local = {x.name: x.extent for x in loops if x.kind.value == "local"}
+    rows, columns = unit.unit.rows, unit.unit.columns
+    warps_m = covered("a", items) // rows
+    warps_n = covered("b", items) // columns
+    assert local[unit.row] == rows
+    config.cta = tuple(block)
+    config.warp = (block[0] // warps_m, block[1] // warps_n, block[2])
+    config.instr = unit.unit.shape
+    config.splitK = 1
+    slots = next((a.slots for a in schedule.actions if isinstance(a, Pipeline)), 1)
+    config.loadStages = max(2, slots)
+    config.gridSwizzle = 8  # as theirs has it: their kernels walk the grid so
+    config.ctaOrder = 0
+    config.cluster = (1, 1)
+    return config
+
+
+if __name__ == "__main__":
+    sys.exit(main())

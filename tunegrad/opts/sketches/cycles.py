@@ -1,0 +1,139 @@
+"""A model of cycles for products by a matrix unit: which block of the output a group should make.
+
+    a group makes block_m x block_n results in steps of block_k
+    a unit of the device has  blocks = ceil(groups / units)  of them to make, some at a time
+
+    step     a barrier, and the slowest of
+                              products           block_m * block_n * block_k / fmas
+                              shared memory      what its warps load / 128 bytes
+                              the last cache     (block_m + block_n) * block_k / l2_bytes_per_cycle
+    block    steps * step, and what it writes
+    kernel   all blocks of a unit, and the latencies of a beginning and an end for each turn of
+             groups that fit a unit together; not faster than memory
+
+It has no constant that was fitted: facts are those of the target, and latencies are orders of
+magnitude (500 cycles to memory, some 40 for a barrier and the loads after it). It compares blocks
+of one kernel, and says nothing of kernels of different kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from tunegrad.ir.target import MatrixUnit, Target
+
+__all__ = ["Block", "Problem", "blocks_by_cycles"]
+
+_BANK_BYTES = 128
+"""What a unit reads of its shared memory in a cycle."""
+_LATENCY, _BARRIER = 500, 40
+"""Cycles to memory, and of a barrier with what follows it, about."""
+_SPARE_REGISTERS = 40
+"""Of a work-item, for addresses and loops: what ptxas takes besides sums and fragments."""
+_FEED = 8
+"""Warps that keep a unit's four multipliers busy: one of two loads while the other multiplies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``batch`` products of m x n results over k terms, of ``size`` bytes an operand."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a group makes: ``warps`` along m and n, ``tiles`` of the unit a warp, terms a step, and
+    steps in shared memory at a time.
+    """
+
+    tiles: tuple[int, int]
+    warps: tuple[int, int]
+    depth: int
+    slots: int
+
+    def extents(self, unit: MatrixUnit) -> tuple[int, int]:
+        """Results of a group along m and along n."""
+        rows, columns, _ = unit.shape
+        return rows * self.tiles[0] * self.warps[0], columns * self.tiles[1] * self.warps[1]
+
+    def items(self, unit: MatrixUnit) -> int:
+        return unit.items * self.warps[0] * self.warps[1]
+
+    def registers(self, unit: MatrixUnit) -> int:
+        """Of a work-item: sums, the fragments of one step of the unit, and what else there is."""
+        m, n = self.tiles
+        wide = 2 if unit.dtypes[1] == "f64" else 1
+        held = m * unit.highs * unit.steps + n * unit.steps
+        return wide * (m * n * unit.highs * unit.pair + held) + _SPARE_REGISTERS
+
+    def shared_bytes(self, unit: MatrixUnit, size: int) -> int:
+        return self.slots * sum(self.extents(unit)) * self.depth * size
+
+
+def blocks_by_cycles(
+    problem: Problem, unit: MatrixUnit, target: Target, slots: Iterable[int]
+) -> list[Block]:
+    """Blocks that the target can run, those first that take the fewest cycles by the model."""
+    depth = unit.shape[2]
+    tiles = [t for t in product((1, 2, 4), (1, 2, 4, 8)) if t[0] * t[1] <= 32]
+    warps = [w for w in product((1, 2, 4), (1, 2, 4)) if w[0] * w[1] <= 8]
+    depths = [d for d in (depth, 2 * depth, 4 * depth) if d <= max(depth, problem.k)]
+    found = [Block(t, w, d, s) for t in tiles for w in warps for d in depths for s in slots]
+    fitting = [b for b in found if _fits(b, problem, unit, target)]
+    return sorted(fitting, key=lambda b: _cycles(b, problem, unit, target))
+
+
+def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
+    registers = b.registers(unit)
+    if b.slots > max(1, -(-p.k // b.depth)):
+        return False
+    return (
+        b.items(unit) <= target.max_local
+        and b.shared_bytes(unit, p.size) <= target.shared_bytes
+        and registers <= (target.regs_per_item or registers)
+        and registers * b.items(unit) <= (target.unit_registers or registers * b.items(unit))
+    )
+
+
+def _cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
+    rows, columns = b.extents(unit)
+    groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
+    blocks = -(-groups // target.threads)
+    together = min(blocks, _resident(b, p, unit, target))
+    steps = -(-p.k // b.depth)
+    busy = min(1.0, together * b.warps[0] * b.warps[1] / _FEED)
+    multiplied = rows * columns * b.depth / (unit.fmas or 1) / busy
+    loaded = (b.tiles[0] * unit.shape[0] + b.tiles[1] * unit.shape[1]) * b.depth * p.size
+    read = b.warps[0] * b.warps[1] * loaded / _BANK_BYTES
+    # one step alone is not staged: every warp loads what it multiplies
+    moved = (rows + columns) * b.depth * p.size if steps > 1 else read * _BANK_BYTES
+    arrives = moved / target.l2_bytes_per_cycle
+    if b.slots > 1:  # a step is awaited unless others are in flight or run meanwhile
+        step = max(multiplied, read, arrives, _LATENCY / ((b.slots - 1) * together))
+    else:
+        step = max(multiplied, read) + arrives + _LATENCY / together
+    step += _BARRIER / together
+    turns = -(-blocks // together)
+    stored = rows * columns * p.size / target.l2_bytes_per_cycle
+    total = blocks * (steps * step + stored) + turns * 2 * _LATENCY
+    memory = p.batch * (p.m * p.k + p.k * p.n + p.m * p.n) * p.size
+    floor = memory / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
+    return max(total, floor)
+
+
+def _resident(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> int:
+    """Groups that run on one unit at a time."""
+    items, registers = b.items(unit), b.registers(unit)
+    limits = [
+        (target.unit_items or items) // items,
+        (target.unit_registers or registers * items) // (registers * items),
+        (target.unit_shared_bytes or target.shared_bytes) // b.shared_bytes(unit, p.size),
+    ]
+    return max(1, min(limits))
