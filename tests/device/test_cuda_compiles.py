@@ -11,6 +11,8 @@ from hand_programs import group_add, row_sum, tiled_gemm, vector_add
 from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
+from benchmarks.hand_schedules import row_sum as row_sums
+from benchmarks.hand_schedules import softmax
 from tests.banks import turns
 from tests.gpu_hand import hgemm
 from tests.sass import instructions
@@ -86,6 +88,29 @@ def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_pa
     counted = instructions(found.image, tmp_path)
     assert (counted["HMMA"], counted["LDSM"], counted["LDGSTS"]) == (32, 12, 16)
     assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
+
+
+ROWS = {
+    "row sums": (row_sums(4096, 4096), {"LDG": 4, "STG": 1, "SHFL": 8, "BAR": 1}),
+    "softmax": (softmax(4096, 4096), {"LDG": 4, "STG": 4, "SHFL": 16, "BAR": 2}),
+    "softmax of a warp a row": (softmax(4096, 1024), {"SHFL": 12, "BAR": 2}),
+    "short rows": (row_sums(4096, 128), {"LDG": 1, "STG": 1, "SHFL": 5, "BAR": 0}),
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name, arch, tmp_path):
+    """16 elements an item are four loads of 16 bytes, all in flight, also where three stages want
+    them: the compiler keeps them in registers.
+    """
+    kernel, want = ROWS[name]
+    device = absent(arch)
+    (schedule,) = Space(kernel, device.target).defaults()
+    found = built(device, Space(kernel, device.target).lower(schedule))
+    assert (found.warnings, found.spilled_bytes) == ("", 0)
+    counted = instructions(found.image, tmp_path)
+    assert {word: counted[word] for word in want} == want
 
 
 def test_compiler_tells_what_a_group_shares():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 
+from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV, hgemm, image_kernel
 from tests.unit.test_tensorcore import STAGED, gemm
@@ -84,6 +85,19 @@ def pipelined():
     return cuda_host().lower(program), arrays, "p0", want.reshape(-1).astype(np.float32)
 
 
+def exchanged():
+    """Rows of 1000, shared out over eight warps each."""
+    kernel = row_sums(8, 1000)
+    target = cuda_host().target
+    text = "tile(axis=k, size=256) thread(axis=i, count=0) group(axis=k1)"
+    program = Space(kernel, target).lower(Schedule.parse(text))
+    values = np.random.default_rng(0).standard_normal((8, 1000)).astype(np.float32)
+    arrays = {"S": np.zeros(8, np.float32), "X": values.reshape(-1)}
+    done = {n: a.copy() for n, a in arrays.items()}
+    interpret(program, done)
+    return cuda_host().lower(program), arrays, "S", done["S"]
+
+
 def padded_image():
     """A convolution by a matrix unit, whose copies fill what lies outside with zeros."""
     kernel = image_kernel(2, 16, 8)
@@ -106,7 +120,8 @@ def nth(pattern, n, new):
     def change(text):
         found = list(re.finditer(pattern, text))
         assert len(found) > n, (pattern, len(found))
-        return text[: found[n].start()] + found[n].expand(new) + text[found[n].end() :]
+        made = new(found[n][0]) if callable(new) else found[n].expand(new)
+        return text[: found[n].start()] + made + text[found[n].end() :]
 
     return change
 
@@ -140,13 +155,27 @@ DEFECTS = {
         matrices, nth(r"(tg_mma_\w+\(m\d+, m\d+a, m\d+b\);)", 0, r"if (item % 32 < 16) \1"),
     ),
     "matrices: a tail that is not masked": (
-        matrices, nth(r"(b_p0\[)([^]]*)(\] = v\d+;)(?=\s+\})", -1, r"\g<1>\2 + 1\3"),
+        matrices, nth(r"(\(b_p0 \+ )(.*\) = tg_vec)", -1, r"\g<1>2 + \2"),
     ),
     "matrices: a sum is stored twice over": (
         matrices, nth(r"(const float v\d+ = m\d+\[)1", 0, r"\g<1>0"),
     ),
     "matrices: an input is written": (
         matrices, nth(r"(const int group = )", 0, r"((unsigned short *)b_p1)[0] = 1; \1"),
+    ),
+    "shuffles: one step is missing": (
+        exchanged, nth(r"__shfl_xor_sync\(0xffffffffu, (v\d+), 8\)", 0, r"(0.0f * \1)"),
+    ),
+    "shuffles: another bit": (
+        exchanged, nth(r"(__shfl_xor_sync\(0xffffffffu, v\d+, )4\)", 0, r"\g<1>2)"),
+    ),
+    "shuffles: half of a warp": (
+        exchanged, nth(r"(__shfl_xor_sync\()0xffffffffu", 0, r"\g<1>0xffffu"),
+    ),
+    "shuffles: no barrier between warps": (exchanged, nth(BARRIER, 0, "")),
+    "shuffles: two warps keep their totals in one place": (
+        exchanged, nth(r"r_\w+ = v(\d+);\s+\}\s+\{\s+const int i_\w+_w = item / 32", 0,
+                       lambda text: text.replace("item / 32", "item / 64")),
     ),
     "pipeline: waits for one copy too few": (
         pipelined, nth(r"tg_cp_wait<2>", 0, "tg_cp_wait<3>"),

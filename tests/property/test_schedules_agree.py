@@ -21,6 +21,8 @@ from tunegrad.opts.actions import ACTIONS
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=3, l2_bytes=4096)
 TWO = replace(CPU, threads=2)
 GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=64)
+WARPS = replace(GPU, max_local=256, warp=32, copies_ahead=True, loads_matrices=True)
+"""The same with warps, whose work-items exchange shares, and copies that nobody waits for."""
 
 
 class RandomChooser:
@@ -102,7 +104,8 @@ def test_random_actions_agree_with_the_interpreter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_gpu_actions_agree_with_the_interpreter(name: str) -> None:
-    assert all(check_random_actions(name, GPU, seed) for seed in range(2))
+    drawn = [(target, seed) for target in (GPU, WARPS) for seed in range(4)]
+    assert all(check_random_actions(name, *each) for each in drawn)
 
 
 @pytest.mark.slow
@@ -117,7 +120,8 @@ def test_ten_thousand_schedules_agree_with_the_interpreter(name: str) -> None:
     seeds = range(100, 200)
     assert sum(check_random_decisions(name, seed) for seed in seeds) >= 95
     assert sum(check_random_actions(name, CPU, seed) for seed in seeds) >= 98
-    assert sum(check_random_actions(name, GPU, seed) for seed in seeds) >= 95
+    for target in (GPU, WARPS):
+        assert sum(check_random_actions(name, target, seed) for seed in seeds) >= 95
     kernel, space = corpus_kernel(name), Space(corpus_kernel(name), TWO)
     compiled = 0
     for seed in range(200, 250):

@@ -310,7 +310,8 @@ class _Level:
         for x in a.around:
             if not isinstance(x, For) or x.kind != self.kind or x.count < 2:
                 continue
-            names = frozenset((x.var,)).union(*(s.names() for s in x.stops))
+            alone = x.extent == 1  # one iteration, which one of them runs
+            names = frozenset(() if alone else (x.var,)).union(*(s.names() for s in x.stops))
             if names <= known:
                 where = [
                     n

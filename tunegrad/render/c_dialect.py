@@ -73,6 +73,10 @@ class Dialect:
     """Names of functions for what the language has no function for, to their texts: products of
     matrix units, copies that nobody waits for, loads of small matrices. None where it has none.
     """
+    shuffle: Callable[[str, str, int], str] | None = None
+    """(C type, value, bit) to that value of the work-item whose number in the warp differs in the
+    bit. None where work-items have no warps.
+    """
     register: Callable[[str, list[str]], tuple[str, str]] = lambda c, parts: (c, parts[0])
     """(C type, values that share a register) to its type and its value."""
     unaligned: bool = True

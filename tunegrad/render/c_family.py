@@ -19,12 +19,13 @@ from tunegrad.ir import program as p
 from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Index, as_index
-from tunegrad.ir.pipelines import expand_pipelines
+from tunegrad.ir.pipelines import expand_pipelines, is_aligned
 from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
 from tunegrad.ir.verify_program import is_grouped
 
 from .c_dialect import Dialect
 from .c_index import IndexPrinter, fits_32_bits
+from .c_wide import Joined, joined
 
 __all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
 
@@ -171,8 +172,10 @@ class _Printer:
     # blocks
 
     def _block(self, body: tuple[Instr, ...]) -> None:
-        for i in body:
+        for i in joined(body, self._widths):
             match i:
+                case Joined():
+                    self._joined(i)
                 case p.For():
                     self._for(i)
                 case p.If():
@@ -321,6 +324,11 @@ class _Printer:
             valid.substitute({lane: as_index(k)}) if lane else valid
         ),
                 )  # fmt: skip
+            case p.Shuffle(id, arg, across, t):
+                if self.dialect.shuffle is None:
+                    raise InternalError(f"{self.dialect.name} has no text for {i!r}")
+                shuffle, c = self.dialect.shuffle, self.dialect.values[t.dtype.name]
+                self._define(id, t, lambda k: shuffle(c, self._lane(arg, k), across))
             case p.MatMul():
                 self._matrices(i)
             case p.MatLoad():
@@ -510,6 +518,32 @@ class _Printer:
             self._load_pieces(i, pieces)
             return
         self._define(i.id, t, lane, whole)
+
+    def _widths(self, i: p.Load | p.Store) -> list[int]:
+        """Lanes of the vectors that may begin at a scalar access, the widest first."""
+        t, d = i.vtype, self.dialect
+        if t.dtype.is_bool or t.dtype.is_pair or i.buffer not in self.spaces:
+            return []
+        fits = [n for n in d.widths if n * t.dtype.itemsize <= d.vector_bytes]
+        return [n for n in sorted(fits, reverse=True) if is_aligned(i.offset, n)]
+
+    def _joined(self, i: Joined) -> None:
+        """Neighbours in one access."""
+        first, lanes = i.parts[0], len(i.parts)
+        stored = self.dialect.stored[first.vtype.dtype.name]
+        at = self._place(first.buffer, first.offset)
+        if isinstance(first, p.Load):
+            word = f"w{first.id}"
+            vector = self.dialect.vector(stored, lanes)
+            self._line(f"const {vector} {word} = {self._wide(first, 'const', lanes, at)};")
+            for k, part in enumerate(i.parts):
+                assert isinstance(part, p.Load)
+                text = self.dialect.lane(word, k)
+                self._define(part.id, part.vtype, lambda _, text=text: text)  # type: ignore[misc]
+        else:
+            values = [self._lane(part.value, 0) for part in i.parts if isinstance(part, p.Store)]
+            built = self.dialect.build(stored, lanes, values)
+            self._line(f"{self._wide(first, '', lanes, at)} = {built};")
 
     def _pieces(self, i: p.Load | p.Store) -> range:
         """First lanes of the vectors in memory that neighbours are, which are no vector as values.

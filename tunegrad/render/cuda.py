@@ -149,6 +149,13 @@ def _register(c: str, parts: list[str]) -> tuple[str, str]:
     return _REGISTER, " | ".join(shifted)
 
 
+def _shuffle(c: str, value: str, across: int) -> str:
+    """Of 4 or 8 bytes; what is narrower goes as 32 bits."""
+    if c in ("bool", "unsigned char", "unsigned short"):
+        return f"({c})__shfl_xor_sync(0xffffffffu, (unsigned int){value}, {across})"
+    return f"__shfl_xor_sync(0xffffffffu, {value}, {across})"
+
+
 CUDA = Dialect(
     name="cuda",
     kernel='extern "C" __global__ void __launch_bounds__(ITEMS)',
@@ -176,6 +183,7 @@ CUDA = Dialect(
     function=_math,
     prologue=_PROLOGUE,
     wrappers=wrappers_text,
+    shuffle=_shuffle,
     register=_register,
     declared_shared_bytes=48 << 10,
     shared_array="TG_SHARED;",

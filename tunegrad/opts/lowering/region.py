@@ -35,7 +35,7 @@ from .copies import copies_ahead, emit_copies
 from .fragments import Fragments
 from .over import Over
 from .shape import AxisShape, loop_stops
-from .shares import Shares, on_items
+from .shares import Exchange, Shares, exchanges, on_first, on_items
 from .values import Point, Values, fix, fix_valid
 
 __all__ = ["Region"]
@@ -510,9 +510,15 @@ class Region:
         spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
-        """Each work-item folds its share into shared memory; then the shares are folded."""
+        """Each work-item folds its share; then shares are folded, in their warp or in memory."""
         lane = self.lanes_of[i]
-        shares = Shares(self.tree, self.b, s, local, len(points), vtype, lane.name if lane else "")
+        name = lane.name if lane else ""
+        shares: Exchange | Shares
+        if exchanges(self.tree):
+            registers = [_register(s.name, p + spread[0]) for p in points]
+            shares = Exchange(self.tree, self.b, s, local, registers, vtype, name)
+        else:
+            shares = Shares(self.tree, self.b, s, local, len(points), vtype, name)
         self.allocs += shares.allocs
 
         def share() -> None:
@@ -640,9 +646,9 @@ class Region:
 
         local = self._own_items(i)
         if local is None:
-            self._loops(i, 0, {}, limits, body)
+            on_first(tree, self.b, lambda: self._loops(i, 0, {}, limits, body))
         else:
-            on_items(tree, self.b, local, lambda: self._loops(i, 0, {}, limits, body))
+            on_items(tree, self.b, local, lambda: self._loops(i, 0, {}, limits, body), once=True)
 
 
 @remembered(64)

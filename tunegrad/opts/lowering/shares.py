@@ -1,6 +1,19 @@
-"""A reduction shared out over work-items: shares in shared memory, folded in one or two rounds.
+"""A reduction shared out over work-items: shares are exchanged in a warp, and in shared memory.
+
+Where work-items next to each other are a warp, they exchange their shares until each has the
+total; where there are several warps, one of each keeps its total in shared memory, and every warp
+exchanges those:
 
     v0 = sum over k of X[k], k1 on 256 work-items     -->
+
+    for k1 in 256 local:
+        v0 = sum over k0 of X[256*k0 + k1]
+        v0 += v0 of item ^ 1, v0 += v0 of item ^ 2 ... item ^ 16
+    for the first of each 32:  v0.warps[k1 / 32] = v0
+    barrier
+    for v0.w in 8 local:       v0 = v0.warps[v0.w];  v0 += v0 of item ^ 1 ... item ^ 4
+
+Elsewhere shares are in shared memory, and are folded in one or two rounds:
 
     for k1 in 256 local:
         v0 = sum over k0 of X[256*k0 + k1];  v0.items[k1] = v0
@@ -23,23 +36,163 @@ from math import isqrt, prod
 from tunegrad.ir.index import ALWAYS, Index, as_index, var
 from tunegrad.ir.kernel import Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
-from tunegrad.ir.program import Alloc, Barrier, For, Read, Register, VType, Write
+from tunegrad.ir.pipelines import WARP
+from tunegrad.ir.program import Alloc, Barrier, For, Instr, Read, Register, Shuffle, VType, Write
 
 from .builder import Builder, Known
 
-__all__ = ["Shares", "on_items"]
+__all__ = ["Exchange", "Shares", "exchanges", "on_first", "on_items"]
 
 _ONE_ROUND = 16
 """Shares that everybody folds alone: a second round would cost a barrier, about as long as that."""
 
 
-def on_items(tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None]) -> None:
-    """What ``emit`` emits, for each iteration of a stage's own local loop."""
+def on_items(
+    tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None], *, once: bool = False
+) -> None:
+    """What ``emit`` emits, for each iteration of a stage's own local loop.
+
+    Where other stages have more work-items, several run one iteration, or only the first of them
+    (``once``): what it stores, no other one stores.
+    """
     b.open()
     emit()
     stop = (as_index(loop.extent),)
     body, stride = b.close(), tree.item_stride(loop)
+    if once:
+        body = _by_one(body, tree.own_items // loop.extent, loop.extent * stride)
     b.add(For(loop.name, loop.extent, stop, body, "local", loop.extent, stride))
+
+
+def _by_one(body: tuple[Instr, ...], among: int, stride: int) -> tuple[Instr, ...]:
+    """A block for the first of so many work-items, which are a stride apart."""
+    if among == 1:
+        return body
+    return (For("first", 1, (as_index(1),), body, "local", among, stride),)
+
+
+def on_first(tree: LoopTree, b: Builder, emit: Callable[[], None]) -> None:
+    """What ``emit`` emits, by the first of the work-items that share out a stage: what all of them
+    know, one stores.
+    """
+    own = next((x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0), None)
+    if own is None or tree.own_items == 1:
+        emit()
+        return
+    b.open()
+    emit()
+    for instr in _by_one(b.close(), tree.own_items, tree.item_stride(own)):
+        b.add(instr)
+
+
+def exchanges(tree: LoopTree) -> bool:
+    """Whether the work-items that share out reductions can exchange their shares: whole warps of
+    neighbours, and for each stage as many as a power of two.
+
+    All stages do or none does: what was exchanged is known by whom it was exchanged with, and a
+    proof that all store the same wants to know more.
+    """
+    warp = tree.target.warp
+    own = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0 and x.reduce]
+    return (
+        warp == WARP
+        and tree.items % warp == 0
+        and all(tree.item_stride(x) == 1 for x in own)
+        and all(x.extent & (x.extent - 1) == 0 and x.extent <= warp * warp for x in own)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The shares of a reduce stage in registers, one for each of ``registers``, which hold totals
+    afterwards, for every work-item. Results that a stage's work-items share stay apart.
+    """
+
+    tree: LoopTree
+    b: Builder
+    stage: Reduce
+    loop: Loop
+    registers: list[str]
+    vtype: VType
+    lane: str
+
+    @property
+    def warps(self) -> int:
+        """Warps that share out the reduction."""
+        return max(1, self.loop.extent // WARP)
+
+    @property
+    def allocs(self) -> list[Alloc]:
+        """Shared memory for the totals of warps."""
+        if self.warps == 1:
+            return []
+        around = prod([x.extent for x in self._around])
+        size = self.warps * around * len(self.registers) * self.vtype.lanes
+        return [Alloc(self._buffer, self.stage.dtype, size, "shared")]
+
+    def keep(self, totals: list[Known]) -> None:
+        """One work-item's shares become those of its warp. Everybody is there."""
+        for register, total in zip(self.registers, totals, strict=True):
+            value = self._folded(total, min(WARP, self.loop.extent))
+            self.b.add(Write(register, value[0], self.vtype))
+
+    def fold(self) -> list[Known]:
+        """The results, known to every work-item."""
+        if self.warps > 1:
+            self._fold_warps()
+        return [self._read(r) for r in self.registers]
+
+    def _fold_warps(self) -> None:
+        b, t, count = self.b, self.vtype, self.warps
+        w = f"{self.stage.name}.w"
+        b.open()
+        for j, register in enumerate(self.registers):
+            at = self._offset(var(w, count), j)
+            b.store(self._buffer, at, ALWAYS, self._read(register), t.dtype, self.lane, t.lanes)
+        lane = (For(f"{w}.lane", 1, (as_index(1),), b.close(), "local", WARP, 1),)
+        first = _by_one(lane, self.tree.own_items // self.loop.extent, self.loop.extent)
+        b.add(For(w, count, (as_index(count),), first, "local", count, WARP))
+        b.add(Barrier())
+        b.open()
+        for j, register in enumerate(self.registers):
+            at = self._offset(var(w, count), j)
+            part = b.load(self._buffer, at, ALWAYS, t.dtype, self.lane, t.lanes)
+            b.add(Write(register, self._folded(part, count)[0], t))
+        b.add(For(w, count, (as_index(count),), b.close(), "local", count, 1))
+        if any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in self.tree.outer):
+            b.add(Barrier())  # before the next shares
+
+    def _folded(self, value: Known, among: int) -> Known:
+        """The value of so many neighbours, folded."""
+        b, s, across = self.b, self.stage, 1
+        while across < among:
+            other = b.new()
+            b.add(Shuffle(other, value[0], across, self.vtype))
+            value = b.compute(s.op, [value, (other, value[1])], [s.dtype] * 2, s.dtype)
+            across *= 2
+        return value
+
+    def _read(self, register: str) -> Known:
+        value = self.b.new()
+        self.b.add(Read(value, register, self.vtype))
+        return value, self.vtype.lanes
+
+    @property
+    def _buffer(self) -> str:
+        return f"{self.stage.name}.warps"
+
+    def _offset(self, warp: Index, point: int) -> Index:
+        around, stride = as_index(0), 1
+        for x in reversed(self._around):
+            around = around + var(x.name, x.extent) * stride
+            stride *= x.extent
+        offset = (around + point * stride) * self.warps + warp
+        lanes = self.vtype.lanes
+        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
+
+    @property
+    def _around(self) -> list[Loop]:
+        return [x for x in self.tree.outer if x.kind is LoopKind.LOCAL]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from tunegrad.ir.kernel import Kernel, Stage, loads
+from tunegrad.ir.kernel import Axis, Kernel, Stage, loads
 
-__all__ = ["Access", "accesses", "contiguous_axes", "once", "output_stride"]
+__all__ = [
+    "Access",
+    "accesses",
+    "contiguous_axes",
+    "contiguous_itemsize",
+    "once",
+    "output_stride",
+]
 
 
 T = TypeVar("T")
@@ -98,6 +105,12 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
             strides = tuple((n, offset.coefficient(n)) for n in names)
             found.append(Access(x.param, param.role, strides, not x.valid.always, param.nbytes))
     return tuple(found)
+
+
+def contiguous_itemsize(kernel: Kernel, stage: Stage, axis: Axis) -> int:
+    """Bytes of the widest element that a stage loads side by side along an axis; 0: none are."""
+    beside = (x for x in accesses(kernel, stage) if x.stride(axis.name) == 1)
+    return max((kernel.param(x.param).dtype.itemsize for x in beside), default=0)
 
 
 def output_stride(kernel: Kernel, axis: str) -> int | None:

@@ -8,7 +8,8 @@
             v0 = v0 + ...                                    v0 = v0 + ...
       combined in shared memory                          combined in shared memory
 
-In both, neighbouring work-items read neighbouring elements.
+In both, neighbouring work-items read neighbouring elements; in rows several at once, where warps
+exchange their shares.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dataclasses import dataclass
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Local, Reorder, Thread
+from ..actions import Action, Group, Local, Reorder, Thread, Unroll
 from ..choosing import Recorder
-from .analysis import accesses, output_stride
-from .item_counts import GROUP_ITEMS, TERMS, item_counts, nearest
+from .analysis import accesses, contiguous_itemsize, output_stride
+from .item_counts import GROUP_ITEMS, TERMS, item_counts, nearest, row_items, wide_counts
 from .tiling import Levels
 
 __all__ = ["sketch_reduce"]
@@ -65,17 +66,20 @@ class _Reduce:
         """Work-items along the reduction, side by side; several outputs where it is short."""
         axis, ask, target = self.axis, self.ask, self.target
         sizes = [n for n in item_counts(target, axis.extent) if n > 1] or [1]
-        wanted = min(GROUP_ITEMS, max(2, axis.extent // TERMS))
-        items = ask.pick("group.size", sizes, nearest(sizes, wanted))
+        items = ask.pick("group.size", sizes, nearest(sizes, row_items(target, axis.extent)))
         outer, inner = "", ""
         if lane is not None:
             counts = item_counts(target, lane.extent, items)
             most = max(1, self.kernel.points // max(1, target.threads))
             few = nearest(counts, max(1, min(most, GROUP_ITEMS // 4 // items)))
             outer, inner = self.levels.split(lane.name, (ask.pick("group.rows", counts, few),))
-        last = self.levels.split(axis.name, (items,))[1]
+        size = contiguous_itemsize(self.kernel, self.kernel.reduces[0], axis)
+        wide, usual = wide_counts(target, axis.extent, items, size)
+        each = ask.pick("group.each", wide, usual)
+        last, side = self.levels.split(axis.name, (items * each, each))[1:]
         made = [*self.levels.actions, *self._threads(lane, outer)]
         made += [Local(inner)] if self.levels.extent(inner) > 1 else []
+        made += [Unroll(side)] if each > 1 and self.levels.extent(side) > 1 else []
         return (*made, Group(last)) if self.levels.extent(last) > 1 else tuple(made)
 
     def columns(self, lane: Axis) -> tuple[Action, ...]:

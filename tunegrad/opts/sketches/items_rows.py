@@ -6,8 +6,9 @@
         each reduction: shared out over work-items        every stage in turn
         the store: its own axis on the same ones
 
-Where a row is contiguous, the work-items of a group read and store it side by side; where
-neighbouring rows are, an item has a row.
+Where a row is contiguous, the work-items of a group read and store it side by side, each several
+neighbours at once where warps exchange their shares; where neighbouring rows are, an item has a
+row. What a row holds is read for each stage: after the first time it is in a cache.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Local, Thread, Vectorize
+from ..actions import Action, Group, Local, Thread, Unroll, Vectorize
 from ..choosing import Recorder
-from .analysis import output_stride
-from .item_counts import GROUP_ITEMS, TERMS, item_counts, nearest, powers
+from .analysis import contiguous_itemsize, output_stride
+from .item_counts import GROUP_ITEMS, item_counts, nearest, powers, row_items, wide_counts
 from .rows import lane_axis
 from .tiling import Levels
 
@@ -62,8 +63,7 @@ class _Rows:
     def group(self, axes: list[Axis | None], longest: int) -> tuple[Action, ...]:
         """Work-items for each row, and several rows a group where they are short."""
         counts = item_counts(self.target, longest)
-        wanted = max(n for n in powers(GROUP_ITEMS) if n <= max(2, longest // TERMS))
-        items = self.ask.pick("row.items", counts, nearest(counts, wanted))
+        items = self.ask.pick("row.items", counts, nearest(counts, row_items(self.target, longest)))
         loops = ["", ""]
         if self.shared:
             last = self.shared[-1]
@@ -86,8 +86,13 @@ class _Rows:
         """A stage's own axis on the work-items; a vector each of a store where a row has enough."""
         mine = min(items, max(n for n in powers(items) if n < 2 * axis.extent))
         if isinstance(stage, Reduce):
-            inner = self.levels.split(axis.name, (mine,))[1]
-            return [Group(inner)] if self.levels.extent(inner) > 1 else []
+            size = contiguous_itemsize(self.kernel, stage, axis)
+            wide, usual = wide_counts(self.target, axis.extent, mine, size)
+            each = self.ask.pick(f"stage{i}.each", wide, usual)
+            inner, side = self.levels.split(axis.name, (mine * each, each))[1:]
+            found: list[Action] = []
+            found += [Unroll(side)] if each > 1 and self.levels.extent(side) > 1 else []
+            return [*found, Group(inner)] if self.levels.extent(inner) > 1 else found
         width = self.target.lanes(self.kernel.param(stage.param).dtype.itemsize)
         vectors = [1, width] if width > 1 and axis.extent >= mine * width else [1]
         best = len(vectors) - 1 if axis.extent % width == 0 else 0
