@@ -1,12 +1,13 @@
 """Default and random schedules for a GPU, as CUDA C++ on this CPU, give what the interpreter gives.
 
-The threads of a block run in another order by each seed. Skips without a C++ compiler.
+The threads of a block run in another order by each seed, and asynchronous copies arrive at once, or
+as late as they may. Skips without a C++ compiler.
 """
 
 import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
-from test_opencl_schedules import GPU, random_schedule
+from test_opencl_schedules import random_schedule
 
 from tests.cuda_host import cuda_host
 from tests.unit.test_tensorcore import PLAIN, STAGED, gemm
@@ -17,12 +18,13 @@ from tunegrad.ir.numeric import to_memory
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
 
-SEEDS = (0, 1, 2)
+ORDERS = ((0, False), (1, False), (2, True), (3, True))
+"""Seeds of orders of threads, and whether copies arrive late."""
 
 
 @pytest.fixture(scope="module")
 def hosts():
-    opened = [Programs(cuda_host(seed)) for seed in SEEDS]
+    opened = [Programs(cuda_host(*order)) for order in ORDERS]
     yield opened
     for each in opened:
         each.close()
@@ -55,13 +57,15 @@ def check(hosts, kernel, target, schedule):
 @pytest.mark.parametrize("name", NAMES)
 def test_cuda_host_runs_default_schedules_as_the_interpreter_does(hosts, name):
     kernel = corpus_kernel(name)
-    check(hosts, kernel, GPU, Space(kernel, GPU).defaults()[0])
+    target = hosts[0].target
+    check(hosts, kernel, target, Space(kernel, target).defaults()[0])
 
 
 @pytest.mark.parametrize("name", NAMES[1::4])
 def test_cuda_host_runs_random_schedules_as_the_interpreter_does(hosts, name):
     kernel = corpus_kernel(name)
-    check(hosts, kernel, GPU, random_schedule(Space(kernel, GPU), f"cuda {name} 0"))
+    target = hosts[0].target
+    check(hosts, kernel, target, random_schedule(Space(kernel, target), f"cuda {name} 0"))
 
 
 @pytest.mark.slow
@@ -69,7 +73,8 @@ def test_cuda_host_runs_random_schedules_as_the_interpreter_does(hosts, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_cuda_host_runs_many_random_schedules_as_the_interpreter_does(hosts, name, seed):
     kernel = corpus_kernel(name)
-    check(hosts, kernel, GPU, random_schedule(Space(kernel, GPU), f"cuda {name} {seed}"))
+    target = hosts[0].target
+    check(hosts, kernel, target, random_schedule(Space(kernel, target), f"cuda {name} {seed}"))
 
 
 @pytest.mark.parametrize("text", [PLAIN, STAGED])

@@ -20,7 +20,7 @@ from tunegrad.ir.index import Index
 from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Local, Reorder, Stage, Thread, Upcast, Vectorize
+from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Upcast, Vectorize
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
 from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
@@ -30,6 +30,9 @@ __all__ = ["sketch_gemm"]
 
 _SIDE = 16
 """Work-items along the lanes of a product: a square of them reads the least for each result."""
+
+_SLOTS = 3
+"""Blocks in shared memory at a time, at most: one in use, one that arrives, one on its way."""
 
 _WINDOWS = 64
 """Work-items of a group where nothing is shared (pooling): two warps."""
@@ -81,10 +84,23 @@ class _Gemm:
         made += [Upcast(across[2])] if self.levels.extent(across[2]) > 1 else []
         made += self._vector(along[2])
         block = [*inner, *items, *registers]
-        staged = self._shared(k, block)
+        staged, nbytes = self._shared(k, block)
         done = {s.param for s in staged}
         packed = self._packed(lane, [*groups, *([k] if k else []), *block], done)
-        return (*made, *staged, *packed)
+        return (*made, *staged, *packed, *self._ahead(k, nbytes))
+
+    def _ahead(self, k: str, nbytes: int) -> list[Action]:
+        """Copies of later blocks, where they cost no work-item its time by default."""
+        if not k or not nbytes:
+            return []
+        axis = next(a for a in self.kernel.reduces[0].axes if a.name == axis_of(k))
+        covered = self._held(list(self.levels.loops))[axis.name]
+        most = min(_SLOTS, self.levels.extent(k), self.target.shared_bytes // nbytes)
+        if most < 2 or covered != axis.extent:
+            return []
+        options = list(range(1, most + 1))
+        slots = self.ask.pick("slots", options, most - 1 if self.target.copies_ahead else 0)
+        return [Pipeline(k, slots)] if slots > 1 else []
 
     def _serves(self, lane: Axis, axis: Axis) -> bool:
         """Whether what a lane reads serves all of an axis."""
@@ -166,8 +182,10 @@ class _Gemm:
         steps = prod(used.get(a.name, 1) for a in reduce.axes)
         return itemsize * (steps + prod(used.values()))
 
-    def _shared(self, k: str, block: list[str]) -> list[Stage]:
-        """Operands that several work-items read, in shared memory for a block of the reduction."""
+    def _shared(self, k: str, block: list[str]) -> tuple[list[Stage], int]:
+        """Operands that several work-items read, in shared memory for a block of the reduction, and
+        the bytes that they take.
+        """
         made: list[Stage] = []
         left = self.target.shared_bytes
         held = self._held(block)
@@ -180,7 +198,7 @@ class _Gemm:
             if self.ask.pick(f"stage.{x.param}", [False, True], int(reused)):
                 made.append(Stage(x.param, k, () if x.masked else layout))
                 left -= nbytes
-        return made
+        return made, self.target.shared_bytes - left
 
     def _packed(self, lane: Axis, loops: list[str], staged: set[str]) -> list[Action]:
         """Constants that lanes would read across, in the order of their use since the load."""
