@@ -9,11 +9,13 @@ A step is a list of named rows. Each is a line of JSON in ``OUT/STEP.jsonl`` as 
 and is not made again. A row that fails holds its error, and the step goes on. Nothing needs a
 network; ``gemm`` compares with torch (cuBLAS) where torch sees the GPU.
 
+wrappers  every function of inline PTX alone, against numpy and the CPU's twin, bit by bit
 units     every matrix unit alone, element by element
 corpus    small kernels, default and random schedules, against the interpreter
 hostile   kernels that write where they may not, never end, or leave the address space
-gemm      f32 and f16 products by their default schedules, TFLOP/s
+gemm      f32 and f16 products by their default schedules, f16 ones by hand, TFLOP/s
 rows      softmax, layer norm, sums, additions, GB/s
+record    spaces of eight kernels, a file each, a minute each: what searches can be developed on
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -31,8 +34,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hand_schedules import gemm, half_gemm
+from tests.gpu_hand import hgemm, image_kernel
 from tests.kernel_corpus import NAMES, corpus_kernel
+from tests.unit.test_tensorcore import gemm as typed_gemm
+from tests.wrapper_kernels import CASES
 from tunegrad import devices
 from tunegrad.devices import Device, DeviceMeasurer
 from tunegrad.devices.job import (
@@ -46,22 +51,29 @@ from tunegrad.devices.job import (
     Reference,
 )
 from tunegrad.devices.programs import Programs
+from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.numeric import to_compute, to_memory
-from tunegrad.opts import Space
+from tunegrad.opts import Schedule, Space
+from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.search import RandomChooser
 from tunegrad.trial import Policy
+from tunegrad.tuning.points import settle_vary, vary_of
+from tunegrad.tuning.recorder import record
 
 __all__ = ["STEPS", "main"]
 
 Row = dict[str, Any]
 Named = tuple[str, Callable[[], Row]]
-STEPS = ("probe", "units", "corpus", "hostile", "gemm", "rows")
+STEPS = ("probe", "wrappers", "units", "corpus", "hostile", "gemm", "rows", "record")
 _N = 1000
+_RECORD_S, _POINTS = 60.0, 1000
+_BLOCKS = ("m.tiles", "n.tiles", "m.warps", "n.warps", "k.block", "slots")
+"""Decisions of a product by a matrix unit that are recorded; the others stay at their defaults."""
 _HOSTILE = """
 extern "C" __global__ void k(float *x, float *out) {{
   if (threadIdx.x == 0) for (int i = 0; i < {count}; ++i) out[i] = x[i] + 1.0f;
@@ -97,11 +109,13 @@ def main(words: list[str] | None = None) -> int:
     device = devices.running(given.device)
     made = {
         "probe": partial(_probe, device),
+        "wrappers": partial(_wrappers, device),
         "units": partial(_units, device),
         "corpus": partial(_corpus, device, 1 if given.small else 10),
         "hostile": partial(_hostile, device),
         "gemm": partial(_gemm, device, (64,) if given.small else (512, 1024, 2048, 4096, 8192)),
         "rows": partial(_rows, device, 64 if given.small else 8192),
+        "record": partial(_record, device, given.out, given.small),
     }
     steps = STEPS if given.step == "all" else (given.step,)
     return max(_ran(step, made[step](), given.out) for step in steps)
@@ -173,6 +187,50 @@ def _launch(device: Device) -> Row:
 # ---- right?
 
 
+def _wrappers(device: Device) -> Iterator[Named]:
+    for name in CASES:
+        yield name, partial(_wrapper, device, name)
+
+
+def _wrapper(device: Device, name: str) -> Row:
+    """One kernel on the device: numpy's answer, and the bits of the twin where one can be built."""
+    case = CASES[name]
+    given = case.arrays()
+    got = _launched(device, case.text, case.items, given)
+    want = case.want(given)
+    if name.endswith("f16_f16"):
+        got = got.view(np.float16)
+    away = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    worst = float(np.nan_to_num(away).max(initial=0.0))
+    if worst > case.tolerance * float(np.abs(np.nan_to_num(want)).max(initial=0.0)):
+        raise AssertionError(f"{worst} away from what numpy gives")
+    row: Row = {"largest_error": worst}
+    with suppress(DeviceError):
+        twin = _launched(devices.open("cuda-host"), case.text, case.items, given)
+        row["bits_like_the_twin"] = bool(twin.tobytes() == got.tobytes())
+    return row
+
+
+def _launched(device: Device, text: str, items: int, arrays: Mapping[str, Any]) -> Any:
+    """The first array after one launch of kernel ``k`` over all of them."""
+    words = {name: -(-a.nbytes // 4) for name, a in arrays.items()}
+    first = next(iter(arrays))
+    roles = tuple(
+        Parameter(name, "i32", n, "out" if name == first else "in") for name, n in words.items()
+    )
+    lowered = Lowered(text, "k", KernelIO(roles), (), Geometry(1, items))
+    with device.open() as engine:
+        code = engine.load(lowered, device.compile(lowered))
+        memories = [engine.allocate(4 * n) for n in words.values()]
+        for memory, array in zip(memories, arrays.values(), strict=True):
+            whole = np.zeros(memory.nbytes, np.uint8)
+            whole[: array.nbytes] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+            engine.write(memory, whole.view(np.int32))
+        engine.time(engine.launch(code, memories, ()), 1)
+        out = memories[0].read("i32").copy()
+    return out.view(np.uint8)[: arrays[first].nbytes].view(arrays[first].dtype)
+
+
 def _units(device: Device) -> Iterator[Named]:
     for unit in device.target.units:
         yield unit.name, partial(_unit, device, unit.name)
@@ -206,12 +264,10 @@ def _unit(device: Device, name: str) -> Row:
 
 
 def _product(m: int, n: int, k: int, taken: str, gives: str) -> Kernel:
-    from tests.unit.test_tensorcore import gemm as typed
-
-    made = typed(m, n, k, taken, gives)
-    return made.renamed(
-        {a.name: a for a in made.all_axes()}, {"p0": "C", "p1": "A", "p2": "B"}, {"v0": "v0"}
-    )
+    made = typed_gemm(m, n, k, taken, gives)
+    names = {"p0": "C", "p1": "A", "p2": "B"}
+    renamed: Kernel = made.renamed({a.name: a for a in made.all_axes()}, names, {"v0": "v0"})
+    return renamed
 
 
 def _corpus(device: Device, drawn: int) -> Iterator[Named]:
@@ -279,10 +335,12 @@ def _hostile(device: Device) -> Iterator[Named]:
 # ---- fast?
 
 
-def _seconds(device: Device, kernel: Kernel, samples: int = 20) -> tuple[float, str]:
-    """The fastest of several launches of the default schedule, and its text."""
+def _seconds(
+    device: Device, kernel: Kernel, schedule: Schedule | None = None, samples: int = 20
+) -> tuple[float, str]:
+    """The fastest of several launches of a schedule, the default one, and its text."""
     space = Space(kernel, device.target)
-    schedule = space.defaults()[0]
+    schedule = schedule or space.defaults()[0]
     lowered = device.lower(space.lower(schedule))
     with device.open() as engine:
         code = engine.load(lowered, device.compile(lowered))
@@ -300,16 +358,22 @@ def _seconds(device: Device, kernel: Kernel, samples: int = 20) -> tuple[float, 
 
 def _gemm(device: Device, sizes: tuple[int, ...]) -> Iterator[Named]:
     for size in sizes:
-        for name, make in (("f32", gemm), ("f16", half_gemm)):
-            yield f"{name} {size}", partial(_one_gemm, device, make(size, size, size), name, size)
+        for dtype in ("f32", "f16", "bf16"):
+            yield f"{dtype} {size}", partial(_one_gemm, device, dtype, size, None)
+        slots = [s for s in (2, 3, 4) if size % 128 == 0 and s <= size // 32]
+        for each in slots:
+            yield (
+                f"f16 {size} by hand, {each} slots",
+                partial(_one_gemm, device, "f16", size, hgemm(each)),
+            )
 
 
-def _one_gemm(device: Device, kernel: Kernel, name: str, size: int) -> Row:
-    ours_s, text = _seconds(device, kernel)
+def _one_gemm(device: Device, dtype: str, size: int, schedule: Schedule | None) -> Row:
+    ours_s, text = _seconds(device, typed_gemm(size, size, size, dtype), schedule)
     flops = 2.0 * size**3
     row: Row = {"seconds": ours_s, "tflops": flops / ours_s / 1e12, "schedule": text}
     if device.name.startswith("cuda:"):
-        theirs_s = _torch_gemm(name, size)
+        theirs_s = _torch_gemm(dtype, size)
         row |= {"cublas_tflops": flops / theirs_s / 1e12, "ratio": theirs_s / ours_s}
     return row
 
@@ -319,7 +383,7 @@ def _torch_gemm(name: str, size: int) -> float:
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    kind = torch.float16 if name == "f16" else torch.float32
+    kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
     a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
     times = []
     for _ in range(23):
@@ -353,6 +417,40 @@ def _moved(device: Device, tensor: Tensor) -> Row:
         seconds, moved = seconds + took_s, moved + launch.kernel.unique_bytes
         texts.append(text)
     return {"seconds": seconds, "gb_per_s": moved / seconds / 1e9, "schedules": texts}
+
+
+def _record(device: Device, out: Path, small: bool) -> Iterator[Named]:
+    """A space each, a part of it: every answer to the decisions that matter most."""
+    sizes = ((64,) * 3,) if small else ((4096,) * 3, (8192,) * 3, (1024,) * 3, (16, 4096, 4096))
+    kernels = {f"gemm {'x'.join(map(str, s))}": typed_gemm(*s, "f16") for s in sizes}
+    if not small:
+        kernels |= {
+            "conv 64 56": image_kernel(32, 64, 56),
+            "conv 256 14": image_kernel(32, 256, 14),
+        }
+        rows = Tensor.input("x", (8192, 4096), "f32")
+        for name, made in (("softmax", rows.softmax(-1)), ("sum", rows.sum(1))):
+            kernels[name] = fuse(fold_constants((made.node,))).launches[-1].kernel
+    for name, kernel in kernels.items():
+        path = out / f"space {name}.jsonl.gz".replace(" ", "_")
+        yield name, partial(_recorded, device, kernel, path, _BLOCKS[-2:] if small else _BLOCKS)
+
+
+def _recorded(device: Device, kernel: Kernel, path: Path, blocks: tuple[str, ...]) -> Row:
+    """A minute of it, one batch at least; where the file is there, it goes on."""
+    begun: list[float] = []
+
+    def go_on(_done: int, _all: int) -> bool:
+        begun.append(time.monotonic())
+        return begun[-1] - begun[0] < _RECORD_S
+
+    space = Space(kernel, device.target)
+    asked = blocks if "tensorcore(" in space.defaults()[0].text else ()
+    vary = settle_vary(space, vary_of(asked), _POINTS)
+    known = read_recording(path).recording if path.exists() else None
+    made = record(kernel, device, vary, known=known, go_on=go_on)
+    write_recording(path, made)
+    return {"points": made.points, "measured": len(made.trials), "file": path.name}
 
 
 def _tune(given: argparse.Namespace) -> Iterator[Named]:
