@@ -42,7 +42,14 @@ from tunegrad.config import (
 from tunegrad.db import Hit, Lookup, Store, open_store
 from tunegrad.devices import Device, Engine, Parameter
 from tunegrad.devices.verifying.inputs import draw
-from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError, MissError
+from tunegrad.errors import (
+    CandidateFailure,
+    ConfigError,
+    DeviceError,
+    IllegalAction,
+    InternalError,
+    MissError,
+)
 from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
@@ -55,6 +62,7 @@ from tunegrad.planning.deviation import deviation
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.reports import Deviation, LookupRow, Outcome, RunReport
 from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
+from tunegrad.runtime.plan import needed_bytes
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
@@ -371,7 +379,15 @@ class LoadedModel:
         return self._default
 
     def _bound(self, codes: Mapping[str, Code]) -> Runner:
-        return Runner(self._plan, codes, self._engine, self._constants)
+        try:
+            return Runner(self._plan, codes, self._engine, self._constants)
+        except MemoryError as error:
+            weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(self._plan))
+            raise DeviceError(
+                f"device {self._engine.device.name} has no memory for {self.name}: {weights} MB of "
+                f"weights, {rest} MB of activations; {error}; a smaller batch, or dtype f16 or "
+                "bf16, takes less"
+            ) from error
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)

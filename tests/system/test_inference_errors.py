@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.cuda_host import cuda_host
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
@@ -105,3 +106,28 @@ def test_a_function_that_returns_no_tensor_is_named() -> None:
 def test_a_tensor_without_a_value_can_not_be_computed() -> None:
     with pytest.raises(ModelError, match="input 'x' of"):
         (tg.Tensor.input("x", (3,)) + 1).numpy()
+
+
+def test_a_device_that_is_too_small_is_said_with_what_it_takes(monkeypatch):
+    """One line: the device, the model, its bytes, what there is, and what takes less."""
+    device = cuda_host()
+    from tunegrad.devices.cuda.host.driver import HostDriver
+
+    allocate, most = HostDriver.allocate, 40_000
+
+    def capped(self: HostDriver, nbytes: int) -> int:
+        if nbytes > most:
+            raise MemoryError(f"{most} of {most} bytes are free")
+        return allocate(self, nbytes)
+
+    monkeypatch.setattr(HostDriver, "allocate", capped)
+    large = mlp(sizes=(256, 256, 4))
+    told = (
+        r"^device cuda-host has no memory for mlp: 0\.3 MB of weights, 0\.0 MB of activations; "
+        r"buffer of \d+ bytes on cuda-host: 40000 of 40000 bytes are free; a smaller batch, or "
+        r"dtype f16 or bf16, takes less$"
+    )
+    with pytest.raises(DeviceError, match=told):
+        tg.load(large, device=device.name)
+    monkeypatch.undo()
+    tg.load(large, device=device.name)

@@ -26,7 +26,7 @@ from .constants import Constants
 from .engine import Code, Engine
 from .memory import Lifetime, plan_memory
 
-__all__ = ["Runner", "lifetimes"]
+__all__ = ["Runner", "lifetimes", "needed_bytes"]
 
 Array = NDArray[Any]
 
@@ -44,6 +44,14 @@ def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
         for b in schedule.buffers
         if b.role == "temp" and b.nbytes and b.id in touched
     }
+
+
+def needed_bytes(schedule: LaunchPlan) -> tuple[int, int]:
+    """Bytes of constants, and of temporary buffers that live at one time: the least that it
+    takes.
+    """
+    constants = sum(b.nbytes for b in schedule.buffers if b.role == "const")
+    return constants, plan_memory(tuple(lifetimes(schedule).values())).nbytes
 
 
 class Runner:

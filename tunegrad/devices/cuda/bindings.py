@@ -85,7 +85,8 @@ class BindingsDriver:
         self._enter()
         code, address = self._cu.cuMemAlloc(max(1, nbytes))
         if code == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            raise MemoryError(f"buffer of {nbytes} bytes on a GPU")
+            free, total = self._ask(self._cu.cuMemGetInfo())
+            raise MemoryError(f"{free} of {total} bytes are free")
         return int(self._ask((code, address)))
 
     def free(self, address: int) -> None:

@@ -62,7 +62,8 @@ class PycudaDriver:
         try:
             made = self.cuda.mem_alloc(max(1, nbytes))
         except self.cuda.MemoryError as error:
-            raise MemoryError(f"buffer of {nbytes} bytes on a GPU") from error
+            free, total = self.cuda.mem_get_info()
+            raise MemoryError(f"{free} of {total} bytes are free") from error
         self._held[int(made)] = made
         return int(made)
 
