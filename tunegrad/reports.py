@@ -287,11 +287,16 @@ class CodeFacts:
 class KernelResources:
     """What a compiler says that a kernel takes: registers and bytes of spills of one work-item,
     bytes that a group shares.
+
+    ``unit_groups`` is how many groups one unit of the device runs at a time for all that, and
+    ``occupancy`` their work-items in proportion to the most that it holds; 0 where not known.
     """
 
     registers: int
     spilled_bytes: int
     shared_bytes: int
+    unit_groups: int = 0
+    occupancy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +411,7 @@ class ExplainRow:
     unscheduled: StepTime | None = None
     steps: tuple[ExplainStep, ...] = ()
     code: CodeFacts | None = None
+    resources: KernelResources | None = None
     hot_loop: str = ""
     note: str = ""
 

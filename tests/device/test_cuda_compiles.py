@@ -19,7 +19,7 @@ from tests.sass import instructions
 from tests.unit.test_tensorcore import gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
-from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.cuda.architectures import resident_groups, typical
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.program import Alloc
@@ -111,6 +111,33 @@ def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name, arch, tmp
     assert (found.warnings, found.spilled_bytes) == ("", 0)
     counted = instructions(found.image, tmp_path)
     assert {word: counted[word] for word in want} == want
+
+
+@pytest.mark.parametrize(
+    ("arch", "items", "registers", "shared", "groups"),
+    [
+        ("sm_80", 256, 95, 64 << 10, 2),  # 64 KiB and 1 of 164
+        ("sm_80", 256, 128, 0, 2),  # 65,536 registers
+        ("sm_80", 256, 32, 0, 8),  # 2,048 items
+        ("sm_80", 32, 32, 0, 32),  # groups
+        ("sm_89", 256, 32, 0, 6),  # 1,536 items
+        ("sm_89", 32, 32, 0, 24),
+        ("sm_90a", 256, 200, 48 << 10, 1),
+        ("sm_90a", 1024, 64, 0, 1),
+        ("sm_90a", 96, 33, 0, 17),  # registers of a warp come in 256
+        ("sm_80", 1024, 128, 0, 0),
+    ],
+)
+def test_groups_of_a_unit_are_those_of_the_occupancy_tables(arch, items, registers, shared, groups):
+    assert resident_groups(typical(arch), items, registers, shared) == groups
+
+
+def test_what_a_compiled_kernel_takes_is_told_with_its_occupancy():
+    device = absent("sm_80")
+    program = Space(gemm(1024, 1024, 1024), device.target).lower(hgemm(4))
+    found = device.inspect(device.lower(program)).resources
+    assert (found.spilled_bytes, found.shared_bytes, found.unit_groups) == (0, 64 << 10, 2)
+    assert found.occupancy == 2 * 256 / 2048
 
 
 def test_compiler_tells_what_a_group_shares():

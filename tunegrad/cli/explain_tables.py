@@ -11,6 +11,7 @@ from tunegrad.reports import (
     CodeFacts,
     ExplainReport,
     ExplainRow,
+    KernelResources,
     Promotion,
     StepTime,
     VariantRow,
@@ -145,6 +146,8 @@ def _lines(row: ExplainRow) -> Iterator[str]:
         yield f"register tile {row.registers}"
     if row.code is not None:
         yield _code(row.code)
+    if row.resources is not None:
+        yield _resources(row.resources)
     if row.note:
         yield row.note
     if row.steps:
@@ -179,6 +182,14 @@ def _code(code: CodeFacts) -> str:
         f"{code.stores} stores, {code.spills} spills, {code.calls} calls; in all "
         f"{code.kernel_instructions} "
         f"instructions, {code.kernel_spills} spills"
+    )
+
+
+def _resources(r: KernelResources) -> str:
+    fits = f"; {r.unit_groups} groups a unit, {100 * r.occupancy:.0f} % of its work-items"
+    return (
+        f"machine code: {r.registers} registers an item, {r.spilled_bytes} bytes spilled, "
+        f"{r.shared_bytes} bytes shared{fits if r.unit_groups else ''}"
     )
 
 

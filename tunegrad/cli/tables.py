@@ -249,14 +249,20 @@ def compiled_line(row: CompiledRow) -> str:
 
 
 def compiled_text(*reports: CompiledReport) -> str:
-    """What the kernels of models take on a device that runs nothing."""
-    header = ("kernel", "uses", "groups", "items", "registers", "spilled", "shared", "seconds")
+    """What the kernels of models take on a device that runs nothing; ``a unit`` is how many groups
+    one unit of it would run at a time.
+    """
+    header = (
+        "kernel", "uses", "groups", "items", "registers", "spilled", "shared", "a unit", "seconds"
+    )  # fmt: skip
     parts = []
     for report in reports:
         rows = []
         for row in report.rows:
             r = row.resources
-            takes = (r.registers, r.spilled_bytes, r.shared_bytes) if r else (UNKNOWN,) * 3
+            takes: tuple[object, ...] = (UNKNOWN,) * 4
+            if r:
+                takes = (r.registers, r.spilled_bytes, r.shared_bytes, r.unit_groups or UNKNOWN)
             cells = (row.uses, row.groups, row.items, *takes, f"{row.compile_s:.2f}")
             rows.append((row.kernel, *map(str, cells)))
         parts.append(table(header, rows, left=("kernel",)))

@@ -23,7 +23,7 @@ from tunegrad.compiling.artifact import build
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits
+from tunegrad.devices import Device, DeviceMeasurer, Hooks, Inspection, Limits
 from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.inference import Choice, choices, process_compiler
@@ -34,7 +34,6 @@ from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning.variants import allowed, picked, stored_variant
 from tunegrad.reports import (
-    CodeFacts,
     ExplainReport,
     ExplainRow,
     Promotion,
@@ -236,7 +235,7 @@ def _row(
     kernel, trial = c.use.kernel, c.choice.trial
     bounds = roofline.bounds(kernel)
     timed = timer.time(kernel, c.schedule.text)
-    facts, loop = _machine_code(kernel, c.schedule, timer.device) if look else (None, "")
+    found = _machine_code(kernel, c.schedule, timer.device) if look else Inspection()
     return ExplainRow(
         kernel=c.use.name,
         key=c.use.key,
@@ -259,8 +258,9 @@ def _row(
         promotion=_promotion(c.choice, store, here),
         actions=c.schedule.text,
         registers=_registers(c.tree),
-        code=facts,
-        hot_loop=loop if look == "loop" else "",
+        code=found.facts,
+        resources=found.resources,
+        hot_loop=found.hot_loop if look == "loop" else "",
         note=timed.note or ("stopped: it takes too long" if timed.over else ""),
     )
 
@@ -295,14 +295,12 @@ def _registers(tree: LoopTree) -> str:
     return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
 
 
-def _machine_code(
-    kernel: Kernel, schedule: Schedule, device: Device
-) -> tuple[CodeFacts | None, str]:
+def _machine_code(kernel: Kernel, schedule: Schedule, device: Device) -> Inspection:
+    """What the device's compiler made of it; empty where it does not tell."""
     try:
-        found = device.inspect(build(kernel, schedule, device))
+        return device.inspect(build(kernel, schedule, device)) or Inspection()
     except CandidateFailure:
-        return None, ""
-    return (found.facts, found.hot_loop) if found else (None, "")
+        return Inspection()
 
 
 def variant_rows(

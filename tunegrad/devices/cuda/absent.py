@@ -58,7 +58,7 @@ class AbsentGpu:
         return build(lowered.text, lowered.entry, self.target.arch).image
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
-        return inspected(lowered, self.target.arch)
+        return inspected(lowered, self.target)
 
     def open(self, pin: bool = False) -> Engine:
         """Raises NothingRunsError: there is nothing to run on."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import MatrixUnit, Rates, Target
 
-__all__ = ["Chip", "architecture", "cuda_target", "typical"]
+__all__ = ["Chip", "architecture", "cuda_target", "resident_groups", "typical"]
 
 _WARP, _ITEMS, _REGISTERS = 32, 1024, 255
 _LAUNCH_S = 3e-6
@@ -147,6 +147,33 @@ def typical(arch: str) -> Target:
         valid = ", ".join(_TYPICAL)
         raise DeviceError(f"architecture {arch!r} is not known here; valid: {valid}")
     return cuda_target(arch, chip)
+
+
+_MOST_GROUPS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (11, 0): 24, (12, 0): 24,
+                (12, 1): 24}  # fmt: skip
+"""Groups that a unit runs at a time at most, where it is not 32."""
+_REGISTERS_TOGETHER, _SHARED_EXTRA = 256, 1 << 10
+"""Registers that a warp gets at once, and what the system keeps of each group's shared memory (from
+8.0 on).
+"""
+
+
+def resident_groups(target: Target, items: int, registers: int, shared_bytes: int) -> int:
+    """Groups that a unit runs at a time, as the occupancy tables of NVIDIA's programming guide say;
+    0 where a group does not fit, or the target tells too little.
+    """
+    if not (target.unit_items and target.unit_registers and target.unit_shared_bytes):
+        return 0
+    warps = -(-items // target.warp)
+    capability = _capability(target.arch)
+    taken = -(-max(1, registers) * target.warp // _REGISTERS_TOGETHER) * _REGISTERS_TOGETHER
+    extra = _SHARED_EXTRA if capability >= (8, 0) else 0
+    return min(
+        _MOST_GROUPS.get(capability, 32),
+        target.unit_items // (warps * target.warp),
+        target.unit_registers // (warps * taken),
+        target.unit_shared_bytes // max(1, shared_bytes + extra),
+    )
 
 
 def _capability(arch: str) -> tuple[int, int]:

@@ -80,7 +80,7 @@ class CudaDevice:
         return build(lowered.text, lowered.entry, self.target.arch).image
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
-        return inspected(lowered, self.target.arch)
+        return inspected(lowered, self.target)
 
     def open(self, pin: bool = False) -> CudaEngine:
         from tunegrad.devices.cuda.engine import CudaEngine

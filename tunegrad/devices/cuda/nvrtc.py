@@ -12,9 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tunegrad.devices.cuda.architectures import resident_groups
 from tunegrad.devices.device import Inspection
 from tunegrad.devices.job import Lowered
 from tunegrad.errors import CompileFailure, DeviceError
+from tunegrad.ir.target import Target
 from tunegrad.reports import KernelResources
 
 __all__ = ["Built", "build", "inspected", "version"]
@@ -65,11 +67,18 @@ def build(text: str, entry: str, arch: str) -> Built:
     return _told(image, log)
 
 
-def inspected(lowered: Lowered, arch: str) -> Inspection:
-    """What ptxas says that a kernel takes. Raises as ``build`` does."""
-    built = build(lowered.text, lowered.entry, arch)
+def inspected(lowered: Lowered, target: Target) -> Inspection:
+    """What ptxas says that a kernel takes, and how many groups a unit runs for that.
+
+    Raises as ``build`` does.
+    """
+    built = build(lowered.text, lowered.entry, target.arch)
     shared = built.shared_bytes + lowered.geometry.shared_bytes
-    return Inspection(resources=KernelResources(built.registers, built.spilled_bytes, shared))
+    groups = resident_groups(target, lowered.geometry.items, built.registers, shared)
+    occupied = groups * lowered.geometry.items / target.unit_items if target.unit_items else 0.0
+    return Inspection(
+        resources=KernelResources(built.registers, built.spilled_bytes, shared, groups, occupied)
+    )
 
 
 def _told(image: bytes, log: str) -> Built:
