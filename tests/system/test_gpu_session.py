@@ -12,7 +12,13 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("step", [s for s in STEPS if s != "corpus"])
+SLOW = ("corpus", "hostile")
+"""Steps of many rows, each of which other tests have: of cuda-host, by other words."""
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(s, marks=[pytest.mark.slow] * (s in SLOW)) for s in STEPS]
+)
 def test_step_runs_without_a_gpu(tmp_path, step):
     cuda_host()
     words = [step, "--device", "cuda-host", "--small", "--out", str(tmp_path)]
