@@ -48,21 +48,22 @@ _NOBODY, _MANY = -1, -2
 class GroupMemory:
     """One buffer of the groups that run together.
 
-    ``copies`` of ``size`` elements: one a group (shared memory), one an item (private), or one.
+    ``copies`` of ``size`` elements: one a group (shared memory), one an item (``private``), or one.
     ``rows`` of ``items`` each are groups. ``checked`` says that items can race, ``between`` that
     groups can. ``flying`` are elements that an asynchronous copy is about to write.
     """
 
     __slots__ = (
         "_groups", "_items", "_read_by", "_reads", "_writes", "_written_by", "checked", "copies",
-        "data", "flying", "name", "size", "writable", "written",
+        "data", "flying", "name", "private", "size", "writable", "written",
     )  # fmt: skip
 
     def __init__(
         self, name: str, data: NDArray[Any], *, writable: bool, copies: int, items: int,
-        checked: bool, between: bool,
+        checked: bool, between: bool, private: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.data, self.writable, self.copies = name, data, writable, copies
+        self.private = private
         self.size = len(data) // copies
         self.written = np.zeros(len(data), np.bool_) if writable else None
         self.flying: NDArray[np.bool_] | None = None
