@@ -155,3 +155,10 @@ def test_gp_takes_up_a_stored_schedule_without_a_trace():
     searcher.tell(Proposal(Schedule.parse(best.text), "store"), surface.measure(best))
     searcher.ask(1)
     assert choices_of(searcher.ledger.fastest(1)[0].schedule) == choices_of(best)
+
+
+def test_other_searchers_are_checked_without_importing_what_this_one_needs(monkeypatch):
+    monkeypatch.setattr(registry, "gp_missing", lambda: pytest.fail("it was asked"))
+    for name in registry.searcher_names():
+        if name != "gp":
+            registry.check_searcher(name)
