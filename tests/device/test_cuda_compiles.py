@@ -22,6 +22,9 @@ from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import resident_groups, typical
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
+from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.program import Alloc
 from tunegrad.opts import Schedule, Space
 
@@ -90,10 +93,29 @@ def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_pa
     assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
 
 
+def kernel_of(tensor):
+    """The one kernel of a tensor."""
+    (launch,) = fuse(fold_constants((tensor.node,))).launches
+    return launch.kernel
+
+
+def normed(rows, columns):
+    x = Tensor.input("x", (rows, columns), "f32")
+    w, b = (Tensor.input(n, (columns,), "f32") for n in "wb")
+    return kernel_of(x.layer_norm(w, b))
+
+
+def added(n):
+    return kernel_of(Tensor.input("x", (n,), "f32") + Tensor.input("y", (n,), "f32"))
+
+
 ROWS = {
     "row sums": (row_sums(4096, 4096), {"LDG": 4, "STG": 1, "SHFL": 8, "BAR": 1}),
     "softmax": (softmax(4096, 4096), {"LDG": 4, "STG": 4, "SHFL": 16, "BAR": 2}),
     "softmax of a warp a row": (softmax(4096, 1024), {"SHFL": 12, "BAR": 2}),
+    "softmax of long rows": (softmax(64, 16384), {"LDG": 4, "STG": 4, "SHFL": 20, "BAR": 2}),
+    "layer norm": (normed(4096, 1024), {"LDG": 12, "STG": 4}),
+    "add": (added(1 << 24), {"LDG": 2, "STG": 1, "SHFL": 0, "BAR": 0}),
     "short rows": (row_sums(4096, 128), {"LDG": 1, "STG": 1, "SHFL": 5, "BAR": 0}),
 }
 

@@ -50,13 +50,14 @@ def nearest(counts: Sequence[int], wanted: int) -> int:
 
 def row_items(target: Target, extent: int) -> int:
     """Work-items that a default schedule has share out a reduction of ``extent`` terms: whole warps
-    where there are some, else as many as have a few terms each.
+    where there are some, as many as leave each what its registers hold; else as many as have a few
+    terms each.
     """
     if target.warp > 1 and extent >= target.warp:
-        wanted = max(target.warp, extent // _WIDE_TERMS)
+        wanted, most = max(target.warp, extent // _WIDE_TERMS), target.max_local
     else:
-        wanted = max(2, extent // TERMS)
-    return max(n for n in powers(GROUP_ITEMS) if n <= wanted)
+        wanted, most = max(2, extent // TERMS), GROUP_ITEMS
+    return max(n for n in powers(most) if n <= wanted)
 
 
 def wide_counts(target: Target, extent: int, items: int, itemsize: int) -> tuple[list[int], int]:

@@ -8,7 +8,8 @@
 
 Where a row is contiguous, the work-items of a group read and store it side by side, each several
 neighbours at once where warps exchange their shares; where neighbouring rows are, an item has a
-row. What a row holds is read for each stage: after the first time it is in a cache.
+row. Each stage reads the row: where an item has 16 elements of it, in loops that are unrolled, the
+compiler keeps them in registers, else they are in a cache after the first time.
 """
 
 from __future__ import annotations
