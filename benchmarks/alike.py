@@ -4,7 +4,8 @@
     python -m benchmarks.alike --model resnet18 --races 200 --threads 2 --in-model
 
 Every kernel of the model is raced as its default schedule against the same program three times,
-loaded anew; again and again, until there were so many races. In the model all kernels race at once.
+loaded anew; again and again, until there were so many races. In the model all kernels race at once,
+else each in its first launch alone.
 More than one in twenty is too many.
 """
 
@@ -14,6 +15,9 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import cycle
 
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import resolve_model
@@ -25,12 +29,11 @@ from tunegrad.search import LOOKS
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.interrupt import Interrupt
-from tunegrad.tuning.measuring import CandidateMeasurer
-from tunegrad.tuning.models import LocalBench, Models, WholeModel, expected_of
+from tunegrad.tuning.models import LocalBench, Models, expected_of
 from tunegrad.tuning.policies import search_policy
 from tunegrad.tuning.race import race
-from tunegrad.tuning.tracks import KernelTrack, ModelTrack
-from tunegrad.tuning.workload import Workload, workload_of_spec
+from tunegrad.tuning.schedules import track_of
+from tunegrad.tuning.workload import Workload, only, workload_of_spec
 
 __all__ = ["main"]
 
@@ -60,52 +63,31 @@ def _trials(work: Workload, here: Fingerprint, device: DeviceMeasurer) -> dict[s
     return found
 
 
-def _never(key: str, _: Trial, failure: CandidateFailure) -> None:
-    raise InternalError(f"kernel {key}: {failure}")
+def _never(trial: Trial, failure: CandidateFailure) -> None:
+    raise InternalError(f"kernel {trial.kernel_key}: {failure}")
 
 
-def _alone(
-    work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
+def _raced(
+    works: Sequence[Workload], trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
 ) -> tuple[int, int]:
-    """How many of how many races were won by an equal, kernel by kernel."""
-    policy = search_policy([work], device.device.target)
-    measurer = CandidateMeasurer(device, policy)
-    track = KernelTrack(measurer, {u.key: u.kernel for u in work.kernels}, policy.cache, _never)
-    won = 0
-    for n in range(races):
-        trial = list(trials.values())[n % len(trials)]
-        found = race([Choice(trial.kernel_key, trial, (trial,) * _OTHERS)], track)
-        won += sum(met.won for met in found.values())
-    return won, races
-
-
-def _in_model(
-    work: Workload, trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
-) -> tuple[int, int]:
-    """The same in models, in which all kernels race at once."""
-    bench = LocalBench(
-        device.device, device.compile, lambda m: expected_of(device, m), Limits(), Interrupt()
-    )
+    """How many of how many races were won by an equal, in models of each work in turn."""
+    evaluate = partial(expected_of, device)
+    bench = LocalBench(device.device, device.compile, evaluate, Limits(), Interrupt())
     store = open_store(":memory:", "write")
     models = Models(store, device.device.target, next(iter(trials.values())).fingerprint, bench)
-    launches = [launch.kernel.key for launch in work.plan.launches]
-
-    def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
-        return [
-            models.of(work, {key: t.actions for key, t in x.items()}, stored=False) for x in lineups
-        ]
-
-    def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
-        return {
-            key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup
-        }
-
     won = held = 0
     try:
-        while held < races:
-            track = ModelTrack(bench, made, places, _never)
-            found = race([Choice(key, t, (t,) * _OTHERS) for key, t in trials.items()], track)
+        for work in cycle(works):
+            made = bench.compile([(u.kernel, trials[u.key].actions) for u in work.kernels])
+            mine = [
+                replace(trials[u.key], program_hash=code.program)
+                for u, code in zip(work.kernels, made, strict=True)
+            ]
+            choices = [Choice(t.kernel_key, t, (t,) * _OTHERS) for t in mine]
+            found = race(choices, track_of(models, work, _never))
             won, held = won + sum(met.won for met in found.values()), held + len(found)
+            if held >= races:
+                break
     finally:
         bench.close()
     return won, held
@@ -123,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = workload_of_spec(resolve_model(asked.model))
     with DeviceMeasurer(here, HOOKS) as device:
         trials = _trials(work, here.fingerprint(), device)
-        won, held = (_in_model if asked.in_model else _alone)(work, trials, device, asked.races)
+        works = [work] if asked.in_model else [only(work, u.key) for u in work.kernels]
+        won, held = _raced(works, trials, device, asked.races)
     where = "in models" if asked.in_model else "alone"
     took_s = time.monotonic() - began_s
     sys.stdout.write(

@@ -21,7 +21,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean, median
@@ -30,11 +30,12 @@ from benchmarks.machine import describe
 from benchmarks.ours import function_of
 from benchmarks.plain_beam import BareBeam, PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Store, open_store
-from tunegrad.devices import DeviceMeasurer, Limits
+from tunegrad.devices import Beside, Candidate, DeviceMeasurer, Limits, Outcome
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.errors import InternalError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
@@ -98,6 +99,7 @@ class Arena:
     def __init__(self, target: Target, device: DeviceMeasurer, trials: int, seed: int) -> None:
         self.target, self.trials, self.seed = target, trials, seed
         self.here: Fingerprint = fingerprint(target)
+        self.device = device
         self.measurer = CandidateMeasurer(device, SEARCH_POLICY)
 
     def play(self, kernel: Kernel, searcher: str, memory: Store, session: str) -> Played:
@@ -144,9 +146,21 @@ class Arena:
         if other.actions == mine.actions:
             return 1.0, 0
         a, b = (Schedule.parse(p.actions) for p in (other, mine))
-        theirs, ours = self.measurer.compare(kernel, a, b, _ROUNDS, SEARCH_POLICY.cache)
+        theirs, ours = self._in_turns(kernel, a, b)
         won, lost = decide(theirs, ours).promoted, decide(ours, theirs).promoted
         return median(theirs) / median(ours), int(won) - int(lost)
+
+    def _in_turns(
+        self, kernel: Kernel, a: Schedule, b: Schedule
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Samples of two schedules, in seconds."""
+        pair = [Candidate(kernel.key, Payload(kernel, s.text, self.device.device)) for s in (a, b)]
+        one, other = self.device.compile(pair)
+        if isinstance(one, Outcome) or isinstance(other, Outcome):
+            raise InternalError(f"kernel {kernel.name}: a winner does not compile any more")
+        policy = replace(SEARCH_POLICY, min_samples=_ROUNDS, max_samples=_ROUNDS)
+        found = self.device.measure_compiled(pair[1], other, policy, beside=Beside(one, 1.0))
+        return found.reference_samples_s, found.samples_s
 
 
 def kernel_of(workload: Workload) -> Kernel:

@@ -72,9 +72,6 @@ class Recorded:
     def compile(self, kernel, texts, known):
         return ()
 
-    def compare(self, kernel, a, b, rounds, cold, renewals):
-        return (1.0,) * rounds, (1.0,) * rounds
-
     def machine_limits(self, again):
         raise NotImplementedError
 

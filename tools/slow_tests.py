@@ -247,7 +247,7 @@ def _by_file(names: Iterable[str]) -> dict[str, list[str]]:
 def _run_file(file: str, tests: Sequence[str], facts: dict[str, object], record: Path) -> list[str]:
     """Run the tests of one file in a pytest of its own; returns those that left no line."""
     start, before = time.monotonic(), len(read_record(record))
-    command = _pytest("-m", "", "-q", "-p", "tools.slow_tests", *tests)
+    command = _pytest("-m", "", "-q", "-n", "0", "-p", "tools.slow_tests", *tests)
     environment = _environment() | {_RECORD_VARIABLE: json.dumps(facts)}
     code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     lines = read_record(record)[before:]

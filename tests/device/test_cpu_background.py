@@ -70,12 +70,9 @@ def test_compiling_goes_on_while_the_caller_works(device, good):
     "alone",
     [
         lambda device, good: device.measure_compiled(candidates("good")[0], good, hostile.QUICK),
-        lambda device, good: device.compare(
-            candidates("good")[0], good, good, rounds=5, cache="warm"
-        ),
         lambda device, _: device.machine_limits(again=True),
     ],
-    ids=["measure_compiled", "compare", "machine_limits"],
+    ids=["measure_compiled", "machine_limits"],
 )
 def test_nothing_compiles_while_something_is_timed(
     device, good, monkeypatch, alone: Callable[..., object]

@@ -243,16 +243,6 @@ def test_clear_loser_is_stopped_early(measurer):
     assert len(outcome.measurement.samples_s) == 2
 
 
-def test_two_candidates_are_compared_in_turns(measurer):
-    good = hostile.candidate(hostile.GOOD)
-    a, b = measurer.compile(
-        [good, hostile.candidate(hostile.GOOD.replace("@k", "@other"), "other")]
-    )
-    samples = measurer.compare(good, a, b, rounds=4, cache="warm")
-    assert [len(side) for side in samples] == [4, 4]
-    assert min(map(min, samples)) > 0
-
-
 def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
     hooks = Hooks(lower="hostile:lower", reference="hostile:reference")
     limits = replace(LIMITS, compile_s=4.0)  # a busy machine takes over a second to fill the memory

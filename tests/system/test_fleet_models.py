@@ -23,7 +23,7 @@ from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.models import Models, WholeModel
 from tunegrad.tuning.race import race
-from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.schedules import Schedules, track_of
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
 
 SUPPLY = ["put", "profiled", "put", "profiled"]
@@ -82,7 +82,7 @@ def test_parts_are_sent_once_to_the_machine_of_the_models(store: Store, work: Wo
 
 def test_a_fleet_answers_what_a_bench_here_does(store: Store, work: Workload) -> None:
     with fleet() as there:
-        there.bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        there.bench.expect([(work.graph, work.inputs)])
         supplied = ["expect", "put", "expect", "put", "expect"]
         assert there.asked() == [("m0", what) for what in supplied]
         model = model_of(store, there, work)
@@ -251,7 +251,7 @@ def test_an_evil_challenger_in_a_fleet_is_withdrawn_and_the_others_go_on(
         settling = Schedules(
             nothing, models, store, THERE, lambda t, why: voided.append((t, why)), nothing
         )
-        found = race(choices, settling.in_model(models, work))
+        found = race(choices, track_of(models, work, settling.void))
         assert there.said == []
     assert [t for t, _ in voided] == [evil]
     assert isinstance(voided[0][1], WrongResult if kind == "outside" else CandidateCrashed)

@@ -25,9 +25,9 @@ from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.models import LocalBench, Models
 from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.race import race
-from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.schedules import Schedules, track_of
 from tunegrad.tuning.variants import choose_variants, rivals_of
-from tunegrad.tuning.workload import KernelUse, Workload
+from tunegrad.tuning.workload import KernelUse, Workload, only
 
 TARGET = host_target(THREADS)
 
@@ -92,6 +92,23 @@ def test_parts_are_sent_once_and_again_to_a_fresh_worker(
         assert names == ["check", "put", "check", "put", "check", "runs"]
 
 
+def test_each_kernel_of_a_model_runs_in_its_first_launch_alone(
+    store: Store, tmp_path: Path
+) -> None:
+    work = workload_in(tmp_path)
+    with bench_here() as bench:
+        models = Models(store, TARGET, here(), bench)
+        for use in work.kernels:
+            alone = only(work, use.key)
+            alone.plan.verify()
+            model = models.of(alone)
+            (turns,) = bench.profiled([model], 2)
+            assert [len(turn) for turn in turns] == [1, 1]
+            assert min(s for turn in turns for s in turn) > 0.0
+            assert not bench.judged(model)
+        assert bench.judged(models.of(work))
+
+
 def evaluations(bench: LocalBench, monkeypatch: pytest.MonkeyPatch) -> list[Evaluation]:
     """What is begun to be evaluated from now on."""
     begun: list[Evaluation] = []
@@ -111,13 +128,13 @@ def test_a_graph_is_evaluated_once_when_it_is_expected(
     work = workload_in(tmp_path)
     with bench_here() as bench:
         begun = evaluations(bench, monkeypatch)
-        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        bench.expect([(work.graph, work.inputs)])
         model = Models(store, TARGET, here(), bench).of(work)
         for _ in range(2):
             bench.check([model])
             assert bench.judged(model)
             bench.renew()
-        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        bench.expect([(work.graph, work.inputs)])
     assert len(begun) == 1
 
 
@@ -127,7 +144,7 @@ def test_an_evaluation_that_was_given_up_is_begun_again(
     work = workload_in(tmp_path)
     with bench_here() as bench:
         begun = evaluations(bench, monkeypatch)
-        bench.expect([(work.fusion.drafts.targets, work.inputs)])
+        bench.expect([(work.graph, work.inputs)])
         begun[0].calls.close()
         assert begun[0].calls.lost
         assert bench.judged(Models(store, TARGET, here(), bench).of(work))
@@ -190,7 +207,7 @@ def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
         schedules = Schedules(
             nothing, models, store, here(), lambda t, _: voided.append(t), nothing
         )
-        found = race(choices, schedules.in_model(models, work))
+        found = race(choices, track_of(models, work, schedules.void))
     assert voided == [evil]
     assert evil not in [met.alternative for met in found.values()]
 

@@ -10,18 +10,14 @@ import pytest
 from search_surface import MACHINE
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
-from tunegrad.devices import Limits, host_device
 from tunegrad.errors import DeviceError, InternalError, OutOfResources
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.opts import Schedule
-from tunegrad.trial import Fingerprint, Policy
+from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (
     Answer,
     Call,
-    DeviceEngine,
     Dispatcher,
     FleetBench,
-    FleetMeasurer,
     JobLost,
     SourceLost,
     StationRaised,
@@ -322,27 +318,6 @@ def test_dispatch_drops_what_nobody_wants():
     assert len(measured(stations)) == 1
     with pytest.raises(InternalError, match="was dropped"):
         dispatcher.answer(jobs[0])
-
-
-def test_fleet_that_is_renewed_compares_in_fresh_processes_from_then_on():
-    _, dispatcher, _ = fleet(machine())
-    measurer = FleetMeasurer(dispatcher, 1, Limits(), Policy())
-    pair, kernel = (Schedule(()), Schedule(())), SimpleNamespace(key="k")
-    before = measurer.compare(kernel, *pair, rounds=5, cache="cold")
-    measurer.renew()
-    after = [measurer.compare(kernel, *pair, rounds=5, cache=cache) for cache in ("cold", "warm")]
-    assert (before, after) == (((0.0,), (0.0,)), [((1.0,), (1.0,))] * 2)
-
-
-def test_machine_starts_one_fresh_process_for_each_renewal():
-    done = []
-    engine = DeviceEngine(host_device(1), "contract", Policy(), Limits(), 0)
-    engine._measurer = SimpleNamespace(
-        renew=lambda: done.append("renew"), compare=lambda *_: done.append("compare")
-    )
-    for renewals in (0, 1, 1, 2):
-        engine.compare(None, "", "", 5, "cold", renewals)
-    assert done == ["compare", "renew", "compare", "compare", "renew", "compare"]
 
 
 # ---- calls for one machine

@@ -11,7 +11,7 @@ WORK = workload_of_function(
     lambda x: (x @ Tensor.constant(W)).relu() @ Tensor.constant(W.T),
     (np.zeros((4, 64), np.float32),),
 )
-GRAPH = WORK.fusion.drafts.targets
+GRAPH = WORK.graph
 
 
 def test_a_plan_and_its_graph_share_constants_and_hold_none():

@@ -14,13 +14,12 @@ from typing import Any, cast
 import pytest
 
 from tunegrad.db import IMPORTED, Evidence, key_of, open_store
-from tunegrad.errors import CandidateCrashed, CandidateFailure
+from tunegrad.errors import CandidateCrashed
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.choices import PROOF_TURNS
-from tunegrad.tuning.measuring import Samples
 from tunegrad.tuning.schedules import Schedules
 
 HERE = Fingerprint((("device", "cpu"),))
@@ -73,26 +72,24 @@ def trial(actions: str, seconds: float, cache: Cache = "warm", name: str = "k") 
 
 @dataclass
 class Machine:
-    """Kernels alone, and models of them, that take what ``times`` says of actions; ``later`` in a
-    fresh process.
+    """Models of kernels that take what ``times`` says of actions; ``later`` in a fresh process.
 
-    ``broken`` does not run alone, ``evil`` ends a model. ``raced`` are the pairs that met alone.
+    ``evil`` ends a model; ``whole``: a model that is more than one launch of a kernel alone does
+    so. ``alone`` are the kernels that were raced so.
     """
 
     times: Mapping[str, float]
     later: Mapping[str, float] = field(default_factory=dict)
-    broken: str = "nothing"
+    whole: bool = True
     evil: str = "nothing"
     wrong: str = "nothing"
     renewed: int = 0
     verified: list[str] = field(default_factory=list)
-    raced: list[tuple[str, str, Cache]] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
     made: list[dict[str, str]] = field(default_factory=list)
 
     def took(self, actions: str) -> float:
         return {**self.times, **(self.later if self.renewed else {})}[actions]
-
-    # ---- kernels alone
 
     def prime(self, work: object) -> None:
         pass
@@ -106,17 +103,6 @@ class Machine:
             for s in schedules
         ]
         return [Measured(f"hash of {s.text}", m) for s, m in zip(schedules, found, strict=True)]
-
-    def compare(
-        self, kernel: object, a: Schedule, b: Schedule, rounds: int, cache: Cache
-    ) -> Samples:
-        if self.broken in (a.text, b.text):
-            raise CandidateFailure("it broke")
-        self.raced.append((a.text, b.text, cache))
-        first, second = (
-            tuple(self.took(s.text) * (1 + 1e-4 * i) for i in range(rounds)) for s in (a, b)
-        )
-        return first, second
 
     def renew(self) -> None:
         self.renewed += 1
@@ -132,9 +118,15 @@ class Machine:
 
     def of_trials(self, work: Any, chosen: Mapping[str, Trial]) -> Any:
         self.made.append({key: t.actions for key, t in chosen.items()})
-        return SimpleNamespace(actions=self.made[-1], launches=work.plan.launches)
+        if work.name == "alone":
+            self.alone += [u.kernel for u in work.kernels]
+        return SimpleNamespace(
+            actions=self.made[-1], launches=work.plan.launches, whole=work.name != "alone"
+        )
 
     def check(self, models: Sequence[Any]) -> None:
+        if not self.whole and any(m.whole for m in models):
+            raise CandidateCrashed("it does not run")
         if any(self.evil in m.actions.values() for m in models):
             raise CandidateCrashed("it crashed")
 
@@ -150,10 +142,8 @@ class Machine:
 class Race:
     """Schedules of kernels on a fresh store: search times by schedule, then scripted ones."""
 
-    def __init__(
-        self, searches: Sequence[Search], machine: Machine, in_models: bool = True
-    ) -> None:
-        self.searches, self.machine, self.in_models = list(searches), machine, in_models
+    def __init__(self, searches: Sequence[Search], machine: Machine) -> None:
+        self.searches, self.machine = list(searches), machine
         self.store = open_store(":memory:", "write")
         self.events: list[Event] = []
         self.voided: list[Trial] = []
@@ -180,9 +170,9 @@ class Race:
         uses = [SimpleNamespace(key=key_of(s.name), kernel=s.name) for s in self.searches]
         plan = SimpleNamespace(launches=launches, buffers=())
         work = SimpleNamespace(name="model", plan=plan, kernels=uses)
-        schedules.promote_proved(
-            cast(Any, self.searches), [cast(Any, work)] if self.in_models else []
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tunegrad.tuning.schedules.only", _only)
+            schedules.promote_proved(cast(Any, self.searches), [cast(Any, work)])
         return self.promoted(self.searches[0].name)
 
     def promoted(self, name: str) -> list[str]:
@@ -193,23 +183,26 @@ class Race:
         return self.store.promotions(key_of(self.searches[0].name), HERE)[-1][1]
 
 
-def one(
-    searched: Mapping[str, float], machine: Machine, in_models: bool = True, cache: Cache = "warm"
-) -> Race:
-    return Race(
-        [Search("k", [trial(a, s, cache) for a, s in searched.items()])], machine, in_models
-    )
+def _only(work: Any, key: str) -> Any:
+    """As ``workload.only``, of a scripted one."""
+    uses = [u for u in work.kernels if u.key == key]
+    launches = [x for x in work.plan.launches if x.kernel.key == key][:1]
+    plan = SimpleNamespace(launches=launches, buffers=())
+    return SimpleNamespace(name="alone", plan=plan, kernels=uses)
 
 
-WHERE = pytest.mark.parametrize("in_models", [True, False], ids=["in models", "alone"])
+def one(searched: Mapping[str, float], machine: Machine, cache: Cache = "warm") -> Race:
+    return Race([Search("k", [trial(a, s, cache) for a, s in searched.items()])], machine)
+
+
+WHERE = pytest.mark.parametrize("whole", [True, False], ids=["in models", "alone"])
 
 
 @WHERE
-def test_faster_challenger_replaces_the_default_which_was_crowned_first(in_models: bool) -> None:
+def test_faster_challenger_replaces_the_default_which_was_crowned_first(whole: bool) -> None:
     race = one(
         {DEFAULT: 2.0, A: 1.0},
-        Machine({DEFAULT: 2.0, A: 1.0}, later={DEFAULT: 2.0, A: 1.5}),
-        in_models,
+        Machine({DEFAULT: 2.0, A: 1.0}, later={DEFAULT: 2.0, A: 1.5}, whole=whole),
     )
     assert race.run() == [DEFAULT, A]
     (_, first), (_, second) = race.store.promotions(key_of("k"), HERE)
@@ -222,28 +215,21 @@ def test_faster_challenger_replaces_the_default_which_was_crowned_first(in_model
     assert min(second.challenger_samples_s) == 1.5, (
         "what is stored had no part in choosing who is tested"
     )
-    (promoted,) = race.events
+    promoted = race.events[-1]
     assert isinstance(promoted, WinnerPromoted)
     assert (promoted.actions, promoted.seconds) == (A, median(second.challenger_samples_s))
     assert promoted.previous_s == median(second.incumbent_samples_s)
-    assert bool(race.machine.raced) == (not in_models)
+    assert bool(race.machine.alone) == (not whole)
+    said = [e.message for e in race.events if isinstance(e, Warned)]
+    assert said == ([] if whole else ["model model: its kernels are raced alone: it does not run"])
 
 
 @WHERE
-def test_tie_and_what_is_faster_in_one_process_only_keep_the_default(in_models: bool) -> None:
+def test_tie_and_what_is_faster_in_one_process_only_keep_the_default(whole: bool) -> None:
     same = {DEFAULT: 1.0, A: 1.0}
-    assert one({DEFAULT: 2.0, A: 1.0}, Machine(same), in_models).run() == [DEFAULT]
-    once = Machine({DEFAULT: 1.0, A: 0.5}, later=same)
-    assert one({DEFAULT: 2.0, A: 1.0}, once, in_models).run() == [DEFAULT]
-
-
-@pytest.mark.parametrize("roles", [("in", "const", "out"), ("in", "out")])
-def test_kernels_alone_meet_as_they_were_timed_in_the_search(roles: tuple[str, ...]) -> None:
-    trials = [trial(DEFAULT, 2.0, "constants"), trial(A, 1.0, "constants")]
-    race = Race([Search("k", trials, roles)], Machine({DEFAULT: 2.0, A: 1.0}), in_models=False)
-    assert race.run() == [DEFAULT, A]
-    assert {cache for *_, cache in race.machine.raced} == {"constants"}
-    assert [e.cold for _, e in race.store.promotions(key_of("k"), HERE)] == ["const" in roles] * 2
+    assert one({DEFAULT: 2.0, A: 1.0}, Machine(same, whole=whole)).run() == [DEFAULT]
+    once = Machine({DEFAULT: 1.0, A: 0.5}, later=same, whole=whole)
+    assert one({DEFAULT: 2.0, A: 1.0}, once).run() == [DEFAULT]
 
 
 def test_winner_that_was_timed_otherwise_stands_as_it_is_timed_now() -> None:
@@ -274,22 +260,36 @@ def test_kernels_of_a_model_are_raced_at_once_and_the_light_ones_have_fewer_chal
 
 
 @WHERE
-def test_challenger_that_does_not_run_is_out_and_the_others_meet(in_models: bool) -> None:
+def test_challenger_that_does_not_run_is_out_and_the_others_meet(whole: bool) -> None:
     times = {DEFAULT: 4.0, A: 2.4, B: 2.0}
-    race = one(times, Machine(times, broken=B, evil=B), in_models)
+    race = one(times, Machine(times, evil=B, whole=whole))
     assert race.run() == [DEFAULT, A]
-    if in_models:
-        assert [t.actions for t in race.voided] == [B]
-    else:
-        assert any(isinstance(e, Warned) and "it broke" in e.message for e in race.events)
+    assert [t.actions for t in race.voided] == [B]
 
 
-def test_kernels_are_raced_alone_where_what_stands_does_not_run_in_the_model() -> None:
-    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0}, evil=DEFAULT))
-    assert race.run() == [DEFAULT, A]
-    assert race.voided == []
-    assert race.machine.raced
-    assert any(isinstance(e, Warned) and "raced alone" in e.message for e in race.events)
+def test_kernel_whose_schedule_runs_nowhere_keeps_it_and_the_others_are_raced() -> None:
+    times = {DEFAULT: 2.0, A: 1.0, B: 3.0, C: 1.0}
+    fails = Search("fails", [trial(a, times[a], name="fails") for a in (B, C)])
+    fails = replace(fails, defaults=(Schedule.parse(B),))
+    runs = Search("runs", [trial(a, times[a], name="runs") for a in (DEFAULT, A)])
+    race = Race([fails, runs], Machine(times, evil=B))
+    race.run()
+    assert race.promoted("fails") == [B]
+    assert race.promoted("runs") == [DEFAULT, A]
+    assert [e.message for e in race.events if isinstance(e, Warned)] == [
+        "model model: its kernels are raced alone: it crashed",
+        "kernel fails: its schedules are not raced: it crashed",
+    ]
+
+
+@pytest.mark.parametrize("roles", [("in", "const", "out"), ("in", "out")])
+def test_first_winner_says_whether_its_samples_were_with_cold_constants(
+    roles: tuple[str, ...],
+) -> None:
+    trials = [trial(DEFAULT, 2.0, "constants")]
+    race = Race([Search("k", trials, roles)], Machine({DEFAULT: 2.0}))
+    assert race.run() == [DEFAULT]
+    assert [e.cold for _, e in race.store.promotions(key_of("k"), HERE)] == ["const" in roles]
 
 
 def test_second_session_with_nothing_new_changes_nothing() -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tunegrad.devices.device import Code, Device, Launch, Memory
 from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
 from tunegrad.devices.replies import Ran, Timed, digest, identity
-from tunegrad.devices.timing import Pairs, inner_repeats, sample_pairs
+from tunegrad.devices.timing import Pairs, sample_pairs
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
@@ -184,42 +184,6 @@ class Bench:
         if beside is None or held != beside.program_hash:
             self.release()
             self._beside = None if beside is None else self._bind(kernel_key, beside, dataset)
-
-    def compare(
-        self,
-        kernel_key: str,
-        pair: tuple[CompiledCandidate, CompiledCandidate],
-        rounds: int,
-        cache: Cache,
-    ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Seconds of two verified candidates of one kernel, sampled in turns (ABBA); None: not
-        prepared.
-        """
-        self.release()
-        dataset = self._datasets.get(kernel_key)
-        if dataset is None:
-            return None
-        dataset.pack([compiled.io for compiled in pair], self.engine)
-        bound = tuple(self._bind(kernel_key, compiled, dataset) for compiled in pair)
-        dropped = [each.evicted(cache) for each in bound]
-        try:
-            for each in bound:
-                dataset.fill(0, each.io, self.engine)
-            first = [
-                min(self.engine.time(b.launches[0], 2, 1, d))
-                for b, d in zip(bound, dropped, strict=True)
-            ]
-            inner = [inner_repeats(s, alone=bool(d)) for s, d in zip(first, dropped, strict=True)]
-            samples: tuple[list[float], list[float]] = ([], [])
-            for turn in range(rounds):
-                for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    samples[side].extend(
-                        self.engine.time(bound[side].launches[0], 1, inner[side], dropped[side])
-                    )
-        finally:
-            for each in bound:
-                each.code.close()
-        return tuple(samples[0]), tuple(samples[1])
 
     def _loaded(self) -> _Bound:
         if self._bound is None:

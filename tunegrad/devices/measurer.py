@@ -37,11 +37,11 @@ from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.processes.shared import SharedMemory
-from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD, Samples
+from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places
-from tunegrad.errors import CandidateCrashed, CandidateTimeout, InternalError
-from tunegrad.trial import Cache, Measurement, Policy, Status
+from tunegrad.errors import InternalError
+from tunegrad.trial import Measurement, Policy, Status
 
 __all__ = ["Compiling", "DeviceMeasurer"]
 
@@ -238,42 +238,6 @@ class DeviceMeasurer:
                 outcomes.append(Outcome(compiled.program_hash, measurement))
         return outcomes
 
-    def compare(
-        self,
-        candidate: Candidate,
-        a: CompiledCandidate,
-        b: CompiledCandidate,
-        rounds: int = 15,
-        cache: Cache = "cold",
-    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Interleaved samples in seconds of two candidates of one kernel that were both measured OK
-        before.
-
-        Raises CandidateTimeout or CandidateCrashed when one of them fails after all.
-        """
-        self._quiet()
-        limit_s = 10.0 + rounds * 2.0
-        crashes: list[str] = []
-        for _ in range(4):  # each of two processes says once that it has no inputs yet
-            ending = self._bench.call(
-                worker.compare_pair, candidate.kernel_key, (a, b), rounds, cache,
-                limit_s=limit_s, reply_type=tuple[Samples, Samples] | None,
-            )  # fmt: skip
-            if isinstance(ending, Finished) and ending.value is not None:
-                samples: tuple[tuple[float, ...], tuple[float, ...]] = ending.value
-                return samples
-            if isinstance(ending, TimedOut):
-                raise CandidateTimeout(f"{a.entry} against {b.entry}: {ending.text}")
-            if isinstance(ending, Died):
-                crashes.append(ending.text)
-            else:
-                self._prepare(candidate, a)
-            if len(crashes) > 1:
-                raise CandidateCrashed(
-                    f"{a.entry} against {b.entry}, in two processes: {crashes[-1]}"
-                )
-        raise InternalError(f"{candidate.kernel_key}: the bench keeps no inputs")
-
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """This machine's measured peaks; measured once, with nothing else of ours running.
 
@@ -288,10 +252,6 @@ class DeviceMeasurer:
             found: MachineLimits = ending.value
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
-
-    def renew(self) -> None:
-        """End the bench; the next call starts another, with other memory and the same inputs."""
-        self._bench.close()
 
     def protections(self) -> Protections:
         """What keeps a candidate from harming anything outside its process, on this machine."""

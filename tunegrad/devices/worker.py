@@ -30,10 +30,10 @@ from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
-from tunegrad.trial import Cache, Measurement, Policy, Status
+from tunegrad.trial import Measurement, Policy, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compare_pair", "compile_candidate", "hand_in", "load", "machine_limits",
+    "EXIT_MEMORY", "compile_candidate", "hand_in", "load", "machine_limits",
     "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
@@ -150,13 +150,6 @@ def run(index: int) -> Ran:
 def time_loaded(policy: Policy, best_s: float, standing_s: float) -> Timed:
     """``Bench.time``."""
     return _workbench().time(policy, best_s, standing_s)
-
-
-def compare_pair(
-    kernel_key: str, pair: tuple[CompiledCandidate, CompiledCandidate], rounds: int, cache: Cache
-) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """``Bench.compare``."""
-    return _workbench().compare(kernel_key, pair, rounds, cache)
 
 
 def machine_limits() -> MachineLimits:

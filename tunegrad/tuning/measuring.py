@@ -26,20 +26,17 @@ from tunegrad.devices import (
     Outcome,
     usable_cores,
 )
-from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Cache, Measurement, Policy
+from tunegrad.trial import Measurement, Policy
 
 from .batches import Batch, Making
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
 from .references import References
 
-__all__ = ["CandidateMeasurer", "Samples", "SessionMeasurer"]
-
-Samples = tuple[tuple[float, ...], tuple[float, ...]]
+__all__ = ["CandidateMeasurer", "SessionMeasurer"]
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
@@ -58,14 +55,6 @@ class SessionMeasurer(Measurer, Protocol):
 
     def wait_idle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
-
-    def compare(
-        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
-    ) -> Samples:
-        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure."""
-
-    def renew(self) -> None:
-        """Compare in a fresh process from now on, where there is one to be had."""
 
 
 class CandidateMeasurer:
@@ -148,24 +137,6 @@ class CandidateMeasurer:
         with self._costs.part("waiting"), self._interrupt.breakable():
             self.device.wait_idle()
 
-    def compare(
-        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
-    ) -> Samples:
-        """Interleaved samples, in seconds, of two schedules that were measured before.
-
-        Raises CandidateFailure when one of them fails after all.
-        """
-        self.prime([(kernel, a), (kernel, b)])
-        pair = self._code(kernel, a), self._code(kernel, b)
-        with self._costs.part("timing"), self._interrupt.breakable():
-            return self.device.compare(
-                self._candidate(kernel, a), *pair, rounds=rounds, cache=cache
-            )
-
-    def renew(self) -> None:
-        """Let what follows run in a fresh process: other memory, code at other addresses."""
-        self.device.renew()
-
     # ---- what a batch asks of it
 
     def begin(
@@ -218,14 +189,6 @@ class CandidateMeasurer:
             self._queue[0].start()
 
     # ---- code
-
-    def _code(self, kernel: Kernel, schedule: Schedule) -> CompiledCandidate:
-        found = self._primed.get((kernel.key, schedule.text))
-        if isinstance(found, CompiledCandidate):
-            return found
-        raise CandidateFailure(
-            f"{schedule.text}: {found.measurement.error if found else 'not compiled'}"
-        )
 
     def _compile(
         self, candidates: Sequence[Candidate], known: Collection[str]

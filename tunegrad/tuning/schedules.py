@@ -1,5 +1,4 @@
-"""The schedules of a session's kernels, raced: in whole models, launch by launch, else each kernel
-alone.
+"""The schedules of a session's kernels, raced: in whole models, launch by launch.
 
     stands  the promoted schedule of a kernel, at first its default: its row is promoted without a
             contest
@@ -9,9 +8,9 @@ alone.
     a win   proved faster there, in a fresh process: promoted with the evidence
 
 In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it
-to the next one; no measurement of a kernel alone shows that (decision 0028). Kernels are raced
-alone where no model runs. A schedule that ends a model's process, hangs or spoils what the model
-computes is withdrawn.
+to the next one; no measurement of a kernel alone shows that (decision 0028). Where a model does not
+run, each kernel is raced in its first launch alone. A schedule that ends a process, hangs or spoils
+what the model computes is withdrawn.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tunegrad.db import Evidence, Store
 from tunegrad.devices import CONTENDING
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
-from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import KernelSearch
 from tunegrad.trial import Cache, Fingerprint, Trial
@@ -36,10 +34,10 @@ from .decisions import evidence_of
 from .measuring import SessionMeasurer
 from .models import Models, WholeModel
 from .race import race
-from .tracks import KernelTrack, ModelTrack, most_at_once
-from .workload import Workload
+from .tracks import ModelTrack, most_at_once
+from .workload import Workload, only
 
-__all__ = ["Schedules"]
+__all__ = ["Schedules", "track_of"]
 
 _FIELD = 40
 """Others of the heaviest kernel that are raced where there is time: the best one was found as far
@@ -109,17 +107,25 @@ class Schedules:
                 self._promote(field.stands, Evidence(_FIRST, 1.0, (), samples_s, cold=_cold(field)))
         left = {f.key: f for f in fields if f.others}
         for work in works:
-            mine = [left[u.key] for u in work.kernels if u.key in left]
+            mine = [left.pop(u.key) for u in work.kernels if u.key in left]
             try:
-                self._crown(
-                    mine, race(_choices(mine), self.in_model(self.models, work), deadline_s)
-                )
+                self._race(mine, work, deadline_s)
             except CandidateFailure as error:
                 self.observe(Warned(f"model {work.name}: its kernels are raced alone: {error}"))
-                continue
-            left = {key: f for key, f in left.items() if f not in mine}
-        alone = list(left.values())
-        self._crown(alone, race(_choices(alone), self._alone(alone), deadline_s), alone=True)
+                self._alone(mine, work, deadline_s)
+
+    def _race(self, fields: Sequence[_Field], work: Workload, deadline_s: float) -> None:
+        self._crown(
+            fields, race(_choices(fields), track_of(self.models, work, self.void), deadline_s)
+        )
+
+    def _alone(self, fields: Sequence[_Field], work: Workload, deadline_s: float) -> None:
+        for field in fields:
+            try:
+                self._race([field], only(work, field.key), deadline_s)
+            except CandidateFailure as error:
+                name = field.search.task.name
+                self.observe(Warned(f"kernel {name}: its schedules are not raced: {error}"))
 
     # ---- who is raced
 
@@ -165,48 +171,15 @@ class Schedules:
         wrong = {t.actions for t in brought} - right
         return replace(field, others=tuple(t for t in field.others if t.actions not in wrong))
 
-    # ---- where
-
-    def in_model(self, models: Models, work: Workload) -> ModelTrack[Trial]:
-        """Models of a workload whose kernels run as trials."""
-        kernels = {u.key: u.kernel for u in work.kernels}
-        launches = [launch.kernel.key for launch in work.plan.launches]
-
-        def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
-            models.prepare([(kernels[key], t.actions) for x in lineups for key, t in x.items()])
-            return [_model(models, work, x) for x in lineups]
-
-        def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
-            return {
-                key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key]
-                for key in lineup
-            }
-
-        def blamed(_: str, trial: Trial, failure: CandidateFailure) -> None:
-            self.void(trial, failure)
-
-        return ModelTrack(models.bench, made, places, blamed, most_at_once(work))
-
-    def _alone(self, fields: Sequence[_Field]) -> KernelTrack:
-        kernels: dict[str, Kernel] = {f.key: f.search.task.kernel for f in fields}
-        names = {f.key: f.search.task.name for f in fields}
-
-        def lost(key: str, trial: Trial, failure: CandidateFailure) -> None:
-            self.observe(Warned(f"kernel {names[key]}: {trial.actions!r} is not raced: {failure}"))
-
-        return KernelTrack(self.measurer, kernels, fields[0].cache if fields else "warm", lost)
-
     # ---- what a win means
 
-    def _crown(
-        self, fields: Sequence[_Field], found: Mapping[str, Met[Trial]], alone: bool = False
-    ) -> None:
+    def _crown(self, fields: Sequence[_Field], found: Mapping[str, Met[Trial]]) -> None:
         for field in fields:
             met = found.get(field.key)
             if met is None or not met.won:
                 continue
             trial = met.alternative
-            evidence = replace(evidence_of(met), cold=alone and _cold(field))
+            evidence = evidence_of(met)
             self._promote(trial, evidence)
             seconds, previous_s = (
                 median(evidence.challenger_samples_s),
@@ -224,6 +197,26 @@ class Schedules:
                 f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store"
             )
         self.store.promote(number, evidence)
+
+
+def track_of(models: Models, work: Workload, void: Void) -> ModelTrack[Trial]:
+    """Models of a workload whose kernels run as trials; ``void`` hears which one ended a race."""
+    kernels = {u.key: u.kernel for u in work.kernels}
+    launches = [launch.kernel.key for launch in work.plan.launches]
+
+    def made(lineups: Sequence[Mapping[str, Trial]]) -> list[WholeModel | None]:
+        models.prepare([(kernels[key], t.actions) for x in lineups for key, t in x.items()])
+        return [_model(models, work, x) for x in lineups]
+
+    def places(lineup: Mapping[str, Trial]) -> dict[str, list[slice]]:
+        return {
+            key: [slice(i, i + 1) for i, at in enumerate(launches) if at == key] for key in lineup
+        }
+
+    def blamed(_: str, trial: Trial, failure: CandidateFailure) -> None:
+        void(trial, failure)
+
+    return ModelTrack(models.bench, made, places, blamed, most_at_once(work))
 
 
 def _choices(fields: Sequence[_Field]) -> list[Choice[Trial]]:

@@ -106,9 +106,7 @@ class Stages:
         """
         if self.settings.ray is None:
             try:
-                self.site.bench.expect(
-                    [(work.fusion.drafts.targets, work.inputs) for work in self.workloads]
-                )
+                self.site.bench.expect([(work.graph, work.inputs) for work in self.workloads])
             except KeyboardInterrupt:
                 if not self.interrupt.requested:
                     raise

@@ -1,6 +1,4 @@
-"""Where a race is held: on whole models, launch by launch, or on kernels alone where no model of
-them runs.
-"""
+"""Where a race is held: on whole models in turns, launch by launch."""
 
 from __future__ import annotations
 
@@ -9,17 +7,13 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tunegrad.errors import CandidateFailure
-from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import Schedule
-from tunegrad.trial import Cache, Trial
 
 from .choices import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
-from .measuring import SessionMeasurer
 from .models import ModelBench, Turns, WholeModel
 from .models.work import MOST_BYTES, RUNS
 from .workload import Workload
 
-__all__ = ["Blamed", "KernelTrack", "ModelTrack", "Places", "least_s", "most_at_once"]
+__all__ = ["Blamed", "ModelTrack", "Places", "least_s", "most_at_once"]
 
 A = TypeVar("A")
 
@@ -96,51 +90,3 @@ class ModelTrack(Generic[A]):
             for key, uses in self.places(lineup).items()
         }
         return {**taken, TOTAL: [sum(turn) for turn in turns]}
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTrack:
-    """Kernels alone, each challenger in turns with what stands.
-
-    ``cache`` is what they find, as in the search.
-
-    ``lost`` is told which one does not run any more.
-    """
-
-    measurer: SessionMeasurer
-    kernels: Mapping[str, Kernel]
-    cache: Cache
-    lost: Callable[[str, Trial, CandidateFailure], None]
-    most: int = AT_ONCE
-
-    def ready(self, stands: Mapping[str, Trial], lineups: Sequence[Mapping[str, Trial]]) -> None:
-        """See ``Track``."""
-        trials = [(key, t) for x in (stands, *lineups) for key, t in x.items()]
-        self.measurer.prime([(self.kernels[key], Schedule.parse(t.actions)) for key, t in trials])
-
-    def turns(
-        self, stands: Mapping[str, Trial], lineups: Sequence[Mapping[str, Trial]], rounds: int
-    ) -> list[dict[str, Pair]]:
-        """See ``Track``."""
-        return [
-            {key: p for key, t in x.items() if (p := self._pair(key, stands[key], t, rounds))}
-            for x in lineups
-        ]
-
-    def _pair(self, key: str, stands: Trial, other: Trial, rounds: int) -> Pair | None:
-        schedules = Schedule.parse(stands.actions), Schedule.parse(other.actions)
-        try:
-            return self.measurer.compare(
-                self.kernels[key], *schedules, rounds=rounds, cache=self.cache
-            )
-        except CandidateFailure as error:
-            self.lost(key, other, error)
-            return None
-
-    def fresh(self) -> None:
-        """See ``Track``."""
-        self.measurer.renew()
-
-    def blame(self, key: str, alternative: Trial, failure: CandidateFailure) -> None:
-        """See ``Track``: a kernel that fails alone is no fault of a race, and only lost."""
-        self.lost(key, alternative, failure)

@@ -99,7 +99,7 @@ def measured_deviation(work: Workload) -> Deviation | None:
     if not work.full:
         return None
     try:
-        return deviation_of_graph(work.fusion.drafts.targets, work.full, drawn(work.inputs, 0))
+        return deviation_of_graph(work.graph, work.full, drawn(work.inputs, 0))
     except MemoryError:
         return None
 

@@ -30,6 +30,7 @@ __all__ = [
     "KernelUse",
     "Workload",
     "cut_as_stored",
+    "only",
     "shared_kernels",
     "uses_of",
     "with_images",
@@ -68,11 +69,13 @@ class HasKernels(Protocol):
 class Workload:
     """A model's kernels in the order of their first launch.
 
-    ``fusion`` is the graph as the rules cut it, ``plan`` the schedule that the kernels came from.
-    ``full`` is the model as it was before it was narrowed; nothing where it was not.
+    ``graph`` are the nodes that it computes, ``fusion`` is that graph as the rules cut it, ``plan``
+    the schedule that the kernels came from. ``full`` is the model as it was before it was narrowed;
+    nothing where it was not.
     """
 
     name: str
+    graph: tuple[Node, ...]
     fusion: Fusion
     plan: LaunchPlan
     kernels: tuple[KernelUse, ...]
@@ -154,6 +157,7 @@ def workload_of(
     plan = fusion.schedule()
     return Workload(
         labelled(name, dtype),
+        fusion.drafts.targets,
         fusion,
         plan,
         uses_of(plan.kernels()),
@@ -192,6 +196,14 @@ def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
 def with_plan(workload: Workload, plan: LaunchPlan) -> Workload:
     """The work of another plan of the same graph."""
     return replace(workload, plan=plan, kernels=uses_of(plan.kernels()))
+
+
+def only(workload: Workload, key: str) -> Workload:
+    """The first launch of one kernel of the work; no graph says what it computes."""
+    plan = workload.plan.alone(key)
+    inputs = (plan.buffers[i] for i in plan.inputs)
+    arguments = tuple(Argument(b.name, b.shape, b.dtype) for b in inputs)
+    return replace(with_plan(workload, plan), inputs=arguments, graph=())
 
 
 def uses_of(found: Mapping[str, tuple[Kernel, int]]) -> tuple[KernelUse, ...]:

@@ -8,7 +8,7 @@ launch conv7x7s2 3->64 112x112 +bias +relu (2, 0, 1, ...)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tunegrad.errors import VerifyError
@@ -21,6 +21,8 @@ from ..layout import Layout
 __all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
 
 BufferRole = Literal["input", "const", "temp", "output"]
+
+_ENDS: tuple[BufferRole, ...] = ("input", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ class LaunchPlan:
             found[key] = (kernel, uses + 1)
         return found
 
+    def alone(self, key: str) -> LaunchPlan:
+        """The first launch of a kernel as a plan of its own, over flat buffers.
+
+        What other launches write for it is an input. Raises KeyError where no launch runs it.
+        """
+        launch = next((x for x in self.launches if x.kernel.key == key), None)
+        if launch is None:
+            raise KeyError(key)
+        buffers = tuple(
+            _flat(self.buffers[at], i, "output" if p.role == "out" else "input")
+            for i, (p, at) in enumerate(zip(launch.kernel.params, launch.args, strict=True))
+        )
+        places = {role: tuple(b.id for b in buffers if b.role == role) for role in _ENDS}
+        alone = replace(launch, args=tuple(b.id for b in buffers))
+        return LaunchPlan(buffers, (alone,), places["input"], places["output"])
+
     def verify(self) -> None:
         """Raise VerifyError unless every launch reads what was written before and fits its
         buffers.
@@ -132,3 +150,12 @@ class LaunchPlan:
             f"inputs {', '.join(map(str, self.inputs))} outputs {', '.join(map(str, self.outputs))}"
         )
         return "\n".join(lines)
+
+
+def _flat(buffer: Buffer, number: int, role: BufferRole) -> Buffer:
+    """A buffer as a row of all its elements, in this role; a constant stays one."""
+    kept = buffer.role if buffer.role == "const" else role
+    shape = (buffer.layout.size,)
+    return replace(
+        buffer, id=number, shape=shape, layout=Layout.row_major(shape), role=kept, name=f"b{number}"
+    )

@@ -14,17 +14,16 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from tunegrad.devices import Limits, MachineLimits
-from tunegrad.errors import CandidateFailure, DeviceError
+from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
-from tunegrad.trial import Cache, Measurement, Policy, Status
+from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
-from tunegrad.tuning.measuring import Samples
 
 from .dispatch import Dispatcher, Job, JobLost
-from .work import Call, Failed
+from .work import Call
 
 __all__ = ["FleetMeasurer", "in_flight", "job_size"]
 
@@ -32,7 +31,6 @@ _MOST_JOB = 8
 _LEAST_JOB = 4
 _ENOUGH = 64
 _AHEAD = 2
-_COMPARE_S = 120.0
 _LIMITS_S = 120.0
 
 
@@ -51,7 +49,7 @@ def in_flight(machines: int) -> int:
 
 
 class FleetMeasurer:
-    """``search.Measurer`` and the finals' ``compare`` on many machines."""
+    """``search.Measurer`` on many machines."""
 
     def __init__(
         self,
@@ -64,7 +62,6 @@ class FleetMeasurer:
     ) -> None:
         self._dispatcher, self._size, self._limits, self._policy = dispatcher, job, limits, policy
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
-        self._renewals = 0
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Nothing: a machine compiles what it measures, or gets it compiled."""
@@ -85,33 +82,6 @@ class FleetMeasurer:
         parts = [schedules[i : i + self._size] for i in range(0, len(schedules), self._size)]
         jobs = [self._submit(kernel, [s.text for s in part], best_s, programs) for part in parts]
         return _Results(self, jobs, programs)
-
-    def compare(
-        self, kernel: Kernel, a: Schedule, b: Schedule, rounds: int, cache: Cache
-    ) -> Samples:
-        """Interleaved samples, in seconds, of two schedules, on one machine.
-
-        Raises CandidateFailure.
-        """
-        limit_s = _COMPARE_S + 2 * self._limits.reference_s + 4.0 * rounds
-        arguments = kernel, a.text, b.text, rounds, cache, self._renewals
-        job = self._dispatcher.submit(Call("compare", arguments, kernel.key, limit_s))
-        try:
-            with self._costs.part("timing"), self._interrupt.breakable():
-                found: Samples | Failed = self._dispatcher.answer(job)
-        except JobLost as error:
-            raise CandidateFailure(
-                f"{a.text} against {b.text}: machines were lost: {error}"
-            ) from error
-        finally:
-            self._dispatcher.drop(job)
-        if isinstance(found, Failed):
-            raise CandidateFailure(found.error)
-        return found
-
-    def renew(self) -> None:
-        """Compare in fresh processes from now on: each machine starts one when it next compares."""
-        self._renewals += 1
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
         """The measured peaks of one of the machines; they are all of one kind.

@@ -31,8 +31,8 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
-from tunegrad.trial import Cache, Fingerprint, Policy
-from tunegrad.tuning.measuring import CandidateMeasurer, Samples
+from tunegrad.trial import Fingerprint, Policy
+from tunegrad.tuning.measuring import CandidateMeasurer
 from tunegrad.tuning.models import LocalBench, expected_of
 
 from .host import ModelHost
@@ -50,7 +50,7 @@ __all__ = [
     "answered",
 ]
 
-Method = Literal["hello", "measure", "compare", "machine_limits", "models"]
+Method = Literal["hello", "measure", "machine_limits", "models"]
 Code = tuple[CompiledCandidate | Outcome, ...]
 
 
@@ -126,15 +126,6 @@ class Engine(Protocol):
     def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
         """Compile for the machines that measure."""
 
-    def compare(
-        self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int
-    ) -> Samples:
-        """Interleaved samples of two schedules, in seconds. Raises CandidateFailure.
-
-        ``renewals`` counts how often fresh processes were asked for: where it grew, this runs in
-        one.
-        """
-
     def machine_limits(self, again: bool) -> MachineLimits:
         """The machine's measured peaks."""
 
@@ -165,7 +156,6 @@ class DeviceEngine:
         evaluate = partial(expected_of, self._workers)
         self._bench = LocalBench(device, self._workers.compile, evaluate, limits)
         self._host = ModelHost(self._bench)
-        self._renewals = 0
         self.fingerprint = device.fingerprint(numerics)
 
     def measure(
@@ -187,15 +177,6 @@ class DeviceEngine:
         return tuple(
             self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known)
         )
-
-    def compare(
-        self, kernel: Kernel, a: str, b: str, rounds: int, cache: Cache, renewals: int
-    ) -> Samples:
-        """Interleaved samples of two schedules, compiled here first. Raises CandidateFailure."""
-        if renewals > self._renewals:
-            self._renewals = renewals
-            self._measurer.renew()
-        return self._measurer.compare(kernel, Schedule.parse(a), Schedule.parse(b), rounds, cache)
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The measured peaks of this machine."""
@@ -265,8 +246,6 @@ def answered(
                 return engine.measure(kernel, texts, best_s, known, code)
             case "machine_limits":
                 return engine.machine_limits(*arguments)
-            case "compare":
-                return engine.compare(*arguments)
             case "models":
                 return engine.models(arguments[0], arguments[1:])
     except CandidateFailure as error:

@@ -212,7 +212,9 @@ class LocalBench:
             )
             for number in range(SETS):
                 self._compare(judge, answer.outputs[0], number, len(model.plan.outputs))
-            self._took_s[order] = self._graph_s[model.graph] = min(answer.turns[0][0])
+            self._took_s[order] = min(answer.turns[0][0])
+            if model.graph:
+                self._graph_s[model.graph] = self._took_s[order]
 
     def renew(self) -> None:
         """See ``ModelBench``."""
@@ -242,14 +244,14 @@ class LocalBench:
         return answer.turns
 
     def _judge(self, model: WholeModel) -> Judge | None:
-        if model.graph not in self._judges:
+        if model.graph and model.graph not in self._judges:
             begun = self._begun
             with self._interrupt.breakable():
                 if begun is None or begun.calls.lost or model.graph not in begun.graphs:
                     begun = self._evaluate([(model.graph, model.inputs)])
                 found = begun.judges()
             self._judges.update(found)
-        return self._judges[model.graph]
+        return self._judges.get(model.graph)
 
     def _compare(
         self, judge: Judge | None, outputs: Sequence[bytes], number: int, count: int

@@ -104,7 +104,7 @@ class Models:
                     )
                 else:
                     left[key] = options[1:]
-        return WholeModel(work.name, work.fusion.drafts.targets, work.plan, work.inputs, found)
+        return WholeModel(work.name, work.graph, work.plan, work.inputs, found)
 
     def _options(self, kernel: Kernel, store: Store | None) -> list[_Option]:
         """What a kernel may run as, best first.

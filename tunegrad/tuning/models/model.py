@@ -24,7 +24,8 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeModel:
-    """A plan with the action text of every kernel by key; ``graph`` are the nodes that it computes.
+    """A plan with the action text of every kernel by key; ``graph`` are the nodes that it computes,
+    none where nothing but its kernels' own verification says what that is.
 
     Two plans of one graph (other forms of images, edges, variants) have the same ``graph``, and the
     same outputs.
