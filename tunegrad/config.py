@@ -33,12 +33,13 @@ import os
 import re
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from tunegrad.errors import ConfigError, ModelError
+from tunegrad.errors import ConfigError, ModelCodeError, ModelError, UserError
 
 __all__ = [
     "DEFAULT_BUDGET_S",
@@ -65,6 +66,7 @@ __all__ = [
     "import_builder",
     "labelled",
     "parse_budget",
+    "parse_duration",
     "resolve_model",
     "resolve_settings",
 ]
@@ -84,8 +86,9 @@ DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
 DEFAULT_BUDGET_S = 300.0
 DEFAULT_DEVICE = "cpu"
 
-_BUDGET = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)(?P<unit>[smh]?)")
-_UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw])")
+_SECONDS = re.compile(r"\d+(\.\d*)?|\.\d+")
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _BUILDER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 T = TypeVar("T")
 
@@ -194,18 +197,31 @@ class _InputTable:
 # ----------------------------------------------------------------------------------------
 
 
+def parse_duration(value: str | int | float) -> float | None:
+    """Seconds of ``90``, ``30s``, ``5m``, ``1h30m``, ``2d`` or ``8w``; None for what is no positive
+    finite time.
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not text:
+        return None
+    if _SECONDS.fullmatch(text):
+        seconds = float(text)
+    elif "".join(n + unit for n, unit in _SPAN.findall(text)) == text:
+        seconds = sum(float(n) * _UNIT_S[unit] for n, unit in _SPAN.findall(text))
+    else:
+        return None
+    return seconds if 0.0 < seconds < math.inf else None
+
+
 def parse_budget(value: str | int | float, place: str = "budget") -> float:
-    """Seconds of a wall-clock budget: ``30s``, ``5m``, ``1h``, ``1.5h``, or a plain number of
+    """Seconds of a wall-clock budget: ``30s``, ``5m``, ``1h30m``, ``1d``, or a plain number of
     seconds.
 
     Raises ConfigError when it does not parse, or is not a positive finite time.
     """
-    rule = "a positive time such as 30s, 5m, 1h or 90 (seconds)"
-    match = _BUDGET.fullmatch(str(value).strip())
-    if isinstance(value, bool) or match is None:
-        raise ConfigError(f"{place} {value!r} is not {rule}")
-    seconds = float(match["number"]) * _UNIT_S[match["unit"]]
-    if not 0.0 < seconds < math.inf:
+    seconds = parse_duration(value)
+    if seconds is None:
+        rule = "a positive time such as 30s, 5m, 1h30m, 1d or 90 (seconds)"
         raise ConfigError(f"{place} {value!r} is not {rule}")
     return seconds
 
@@ -267,26 +283,75 @@ def config_names() -> tuple[str, ...]:
 
 def resolve_model(text: str) -> ModelSpec:
     """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or
-    ``package.module:function``.
+    ``package.module:function``, and after it the batch and arguments of the builder that are not
+    the file's: ``resnet18[batch=8,image=128]``.
 
-    Raises ModelError for an unknown name or file, ConfigError for a file that breaks a rule.
+    Raises ModelError for an unknown name or file, ConfigError for a file, or an argument, that
+    breaks a rule.
     """
+    base, bracket, said = text.removesuffix("]").partition("[")
+    if not (bracket and text.endswith("]")):
+        return _resolved(text, None)
+    given = {name: _argument_value(text, name, value) for name, value in _arguments(text, said)}
+    batch = given.pop("batch", None)
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise ConfigError(f"model {text!r}: batch = {batch!r} is not a positive whole number")
+    spec = _resolved(base, batch)
+    return replace(
+        spec,
+        name=f"{spec.name}[{said}]",
+        args=tuple(sorted({**dict(spec.args), **given}.items())),
+        inputs=() if given else spec.inputs,
+    )
+
+
+def _arguments(text: str, said: str) -> list[tuple[str, str]]:
+    """``NAME=VALUE`` of each argument: what is between commas outside of brackets."""
+    parts, depth = [""], 0
+    for c in said:
+        depth += (c == "[") - (c == "]")
+        if c == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += c
+    pairs = []
+    for part in parts:
+        name, _, value = map(str.strip, part.partition("="))
+        if not (name.isidentifier() and value):
+            raise ConfigError(f"model {text!r}: {part!r} is not of the form NAME=VALUE")
+        pairs.append((name, value))
+    return pairs
+
+
+def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, ...]:
+    """A value as TOML has it; a bare word is a text."""
+    try:
+        found = tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return value
+    listed = found if isinstance(found, list) else [found]
+    if not all(isinstance(x, bool | int | float | str) for x in listed):
+        raise ConfigError(f"model {text!r}: {name} = {value} is neither a plain value nor a list")
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _resolved(text: str, batch: int | None) -> ModelSpec:
     if text.endswith(".toml") or "/" in text:
         path = Path(text).expanduser()
         if not path.is_file():
             raise ModelError(f"model {text!r}: there is no such file")
-        return _load_model(path, allow_alias=True)
+        return _load_model(path, batch, allow_alias=True)
     if ":" in text:
         if not _BUILDER.fullmatch(text):
             raise ModelError(f"model {text!r} is not of the form package.module:function")
-        return ModelSpec(name=text, builder=text, source="command line")
+        return ModelSpec(name=text, builder=text, batch=batch or 1, source="command line")
     names = config_names()
     if text not in names:
         raise ModelError(
             f"model {text!r} is unknown{_nearest(text, names)}; valid: {', '.join(names)}, "
             "a path to a .toml file, or package.module:function"
         )
-    return _load_model(configs_dir() / f"{text}.toml", allow_alias=True)
+    return _load_model(configs_dir() / f"{text}.toml", batch, allow_alias=True)
 
 
 def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:
@@ -302,14 +367,13 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ModelError(
-            f"model {spec.name}: builder {spec.builder}: no module named {error.name}"
-        ) from error
+        if error.name == module_name or module_name.startswith(f"{error.name}."):
+            raise ModelError(
+                f"model {spec.name}: builder {spec.builder}: no module named {error.name}"
+            ) from error
+        raise _raised(spec, f"importing {module_name}", error) from error
     except Exception as error:  # the user's own module may raise anything
-        raise ModelError(
-            f"model {spec.name}: builder {spec.builder}: importing {module_name} raised "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        raise _raised(spec, f"importing {module_name}", error) from error
     finally:
         for entry in extra:
             sys.path.remove(entry)
@@ -339,18 +403,51 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
                 f"{name!r}{_nearest(name, parameters)}; "
                 f"valid: {', '.join(parameters) or '(none)'}"
             )
-    return builder(**arguments)
+    if missing := _missing(parameters.values(), arguments):
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder} needs {', '.join(missing)}; say it in "
+            "[model.args] of a TOML file, or with --set NAME=VALUE"
+        )
+    try:
+        return builder(**arguments)
+    except UserError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        raise _raised(spec, "it", error) from error
 
 
-def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:
-    """Read and check one model file."""
+def _missing(parameters: Iterable[inspect.Parameter], given: Iterable[str]) -> list[str]:
+    """Parameters without a default that nothing is given for."""
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in variadic and p.name not in given
+    ]
+
+
+def _raised(spec: ModelSpec, doing: str, error: Exception) -> ModelCodeError:
+    """What a user's own code raised, with the frames that are theirs."""
+    own = str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not f.filename.startswith(own)]
+    lines = traceback.format_list(theirs)
+    return ModelCodeError(
+        f"model {spec.name}: builder {spec.builder}: {doing} raised {type(error).__name__}: "
+        f"{error}",
+        "".join(lines).rstrip(),
+    )
+
+
+def _load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec:
+    """Read and check one model file; ``batch`` is not the file's."""
     document = _read_toml(path)
     _check_keys(document, ("model", "input", "tune"), str(path))
     if "model" not in document:
         raise ConfigError(f"{path}: the table [model] is missing")
     model = _convert_table(_ModelTable, document["model"], f"{path}: model")
     if model.alias is not None:
-        return _follow_alias(path, document, model.alias, allow_alias=allow_alias)
+        return _follow_alias(path, document, model.alias, batch, allow_alias=allow_alias)
     if model.name is None or model.builder is None:
         raise ConfigError(f"{path}: model.{'name' if model.name is None else 'builder'} is missing")
     if not _BUILDER.fullmatch(model.builder):
@@ -362,16 +459,23 @@ def _load_model(path: Path, *, allow_alias: bool) -> ModelSpec:
     return ModelSpec(
         name=model.name,
         builder=model.builder,
-        batch=model.batch,
+        batch=model.batch if batch is None else batch,
         args=tuple(sorted(model.args.items())),
-        inputs=_load_inputs(document.get("input", []), model.batch, str(path)),
+        inputs=_load_inputs(
+            document.get("input", []), model.batch if batch is None else batch, str(path)
+        ),
         tune=_convert_table(TuneDefaults, document.get("tune", {}), f"{path}: tune"),
         source=str(path),
     )
 
 
 def _follow_alias(
-    path: Path, document: Mapping[str, Any], alias: str, *, allow_alias: bool
+    path: Path,
+    document: Mapping[str, Any],
+    alias: str,
+    batch: int | None,
+    *,
+    allow_alias: bool,
 ) -> ModelSpec:
     """The model file beside ``path`` that ``alias`` names.
 
@@ -386,7 +490,7 @@ def _follow_alias(
         raise ConfigError(
             f"{path}: model.alias = {alias!r} does not name a model file beside it that is no alias"
         )
-    return _load_model(target, allow_alias=False)
+    return _load_model(target, batch, allow_alias=False)
 
 
 def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
@@ -407,7 +511,7 @@ def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
 
 
 def resolve_settings(
-    model: str | Sequence[str],
+    model: str | ModelSpec | Sequence[str],
     *,
     device: str | None = None,
     threads: int | None = None,
@@ -434,7 +538,11 @@ def resolve_settings(
     without one, their budget is what they would have alone, together. Raises ModelError or
     ConfigError, naming the setting, the value and what would be valid.
     """
-    specs = _resolve_models([model] if isinstance(model, str) else model)
+    specs = (
+        (model,)
+        if isinstance(model, ModelSpec)
+        else _resolve_models([model] if isinstance(model, str) else model)
+    )
 
     def settled(name: str, given: Any, default: Any = None) -> Any:
         return _first(given, _of_files(specs, name) if given is None else None, default)

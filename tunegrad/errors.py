@@ -4,6 +4,7 @@
     ├── UserError               the caller can fix it: one line, exit code 1
     │   ├── ConfigError         a key, value or file of the settings
     │   ├── ModelError          an unknown model, or one that can not be built
+    │   │   └── ModelCodeError  the user's own code raised while a model was built
     │   ├── ShapeError          shapes or axes that do not fit (also a ValueError)
     │   ├── DTypeError          dtypes that do not fit (also a TypeError)
     │   ├── WeightsError        missing, extra or misshapen weights
@@ -41,6 +42,7 @@ __all__ = [
     "InternalError",
     "KernelTextError",
     "MissError",
+    "ModelCodeError",
     "ModelError",
     "NothingRunsError",
     "OutOfResources",
@@ -68,6 +70,18 @@ class ConfigError(UserError):
 
 class ModelError(UserError):
     """A model name, file or factory that can not be used."""
+
+
+class ModelCodeError(ModelError):
+    """A user's own code raised while a model was imported or built.
+
+    ``frames`` is the part of the traceback that is theirs, a line or two each; the cause is what
+    was raised.
+    """
+
+    def __init__(self, message: str, frames: str) -> None:
+        super().__init__(message)
+        self.frames = frames
 
 
 class ShapeError(UserError, ValueError):

@@ -34,6 +34,7 @@ __all__ = [
     "Observer",
     "SessionFinished",
     "SessionStarted",
+    "Stopping",
     "Warned",
     "WinnerPromoted",
 ]
@@ -131,6 +132,11 @@ class KernelFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopping:
+    """The user asked the search to end: what was found is kept and settled."""
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something the user should know that ended nothing."""
 
@@ -154,6 +160,7 @@ Event = (
     | WinnerPromoted
     | BudgetSpent
     | KernelFinished
+    | Stopping
     | Warned
     | SessionFinished
 )

@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -31,7 +31,6 @@ from tunegrad.config import (
     ModelDtype,
     Numerics,
     allowed_threads,
-    build_model,
     cache_dir,
     check_dtype,
     check_numerics,
@@ -49,8 +48,9 @@ from tunegrad.errors import (
     IllegalAction,
     InternalError,
     MissError,
+    ModelError,
 )
-from tunegrad.frontend import Model, Tensor, as_model, joined, substitute
+from tunegrad.frontend import Model, Tensor, joined, model_of_spec, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
 from tunegrad.ir.evaluate import evaluate
@@ -58,6 +58,7 @@ from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.numeric import to_compute
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.paired import gain_interval
 from tunegrad.planning.deviation import deviation
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.reports import Deviation, LookupRow, Outcome, RunReport
@@ -345,6 +346,7 @@ class LoadedModel:
             self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
             1e3 * default_s,
             len(pairs[0]), self.report(), self.dtype, self.constant_bytes,
+            interval=gain_interval(pairs[1], pairs[0]),
         )  # fmt: skip
 
     def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
@@ -506,11 +508,15 @@ def _resolved(
     """The model, and the settings that its file may say."""
     if isinstance(model, Model):
         return model, threads, "f32" if dtype is None else dtype
+    if not isinstance(model, str):
+        raise ModelError(
+            f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
+            "'package.module:function' or a Model; compile(function, *examples) takes functions"
+        )
     spec = resolve_model(model)
-    found = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
     tune = spec.tune
     return (
-        replace(found, name=spec.name),
+        model_of_spec(spec),
         tune.threads if threads is None else threads,
         (tune.dtype or "f32") if dtype is None else dtype,
     )

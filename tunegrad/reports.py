@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Literal
 
+from tunegrad.paired import Interval
+
 __all__ = [
     "CodeFacts",
     "CompiledReport",
@@ -119,10 +121,14 @@ class TuneReport:
     mismatch: str = ""
     dtype: str = "f32"
     deviation: Deviation | None = None
+    interval: Interval | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default time of the whole model over its tuned time; None when either is unknown."""
+        """Default time of the whole model over its tuned time; None when either is unknown.
+
+        ``interval`` is where it lies at 95 %.
+        """
         return _ratio(self.default_ms, self.tuned_ms)
 
     @property
@@ -186,11 +192,20 @@ class RunReport:
     dtype: str = "f32"
     constant_bytes: int = 0
     deviation: Deviation | None = None
+    interval: Interval | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default latency over stored latency."""
-        return _ratio(self.default_ms, self.stored_ms)
+        """Default latency over stored latency; ``interval`` is where it lies at 95 %.
+
+        None where no stored winner is used: both are the same code.
+        """
+        return _ratio(self.default_ms, self.stored_ms) if self.uses_store else None
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether any kernel runs as the store says."""
+        return any(row.outcome in ("hit", "near") for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

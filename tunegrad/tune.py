@@ -2,6 +2,7 @@
 
     report = tune(settings, observers)                          what `tunegrad tune` calls
     report = tune("resnet18", budget_s=300, store="tuned.db")   the same from Python
+    report = tune(Model.of("mine", Mine, inputs))               a model of one's own
     report = tune_callable(lambda a, b: a @ b, a, b, budget_s=10, store="tuned.db")
 
 The parts are in ``tunegrad.tuning``.
@@ -12,8 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tunegrad.config import (
     DEFAULT_BUDGET_S,
@@ -32,8 +34,9 @@ from tunegrad.config import (
     parse_budget,
     resolve_settings,
 )
-from tunegrad.errors import ConfigError
+from tunegrad.errors import ConfigError, ModelError
 from tunegrad.events import Event, Observer
+from tunegrad.frontend import Model
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
@@ -42,6 +45,9 @@ from tunegrad.reports import (
     ShowRow,
     TuneReport,
 )
+
+if TYPE_CHECKING:
+    from tunegrad.tuning.workload import Workload
 
 __all__ = [
     "EXPLAIN_BUDGET_S",
@@ -52,6 +58,7 @@ __all__ = [
     "tune",
     "tune_callable",
     "tune_models",
+    "workload_of_model",
 ]
 
 EXPLAIN_BUDGET_S = 20.0
@@ -64,7 +71,7 @@ model is built.
 
 
 def tune(
-    model: TuneSettings | str,
+    model: TuneSettings | Model | str,
     observers: Sequence[Observer] = (),
     *,
     device: str | None = None,
@@ -82,8 +89,8 @@ def tune(
     warm_start: bool | None = None,
     dtype: ModelDtype | None = None,
 ) -> TuneReport:
-    """Tune a model: a model's name with the settings that are not its defaults, or resolved
-    settings and nothing else.
+    """Tune a model: a Model, or a model's name, with the settings that are not its defaults, or
+    resolved settings and nothing else.
 
     Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
     order). The same call again goes on where this one stopped, and measures nothing once
@@ -109,7 +116,33 @@ def tune(
         warm_start=warm_start,
         dtype=dtype,
     )
+    if isinstance(model, Model):
+        return _tuned(settings, partial(workload_of_model, model, settings), observers)
     return tune_models(settings, observers)[0]
+
+
+def _tuned(
+    settings: TuneSettings, work: Callable[[], Workload], observers: Sequence[Observer]
+) -> TuneReport:
+    """Tune what no name stands for; in the store it goes by its kernels."""
+    from tunegrad.devices.processes.isolated import start_fork_server
+
+    _check_places(settings)
+    start_fork_server(_WORKERS)
+    from tunegrad.tuning.session import run_session
+
+    found = work()
+    spec = ModelSpec(found.name, f"kernels:{found.key}", source=settings.model.source)
+    return run_session(replace(settings, model=spec), found, observers)
+
+
+def workload_of_model(model: Model, settings: TuneSettings) -> Workload:
+    """The work of a model under settings; its weights are drawn from their seed."""
+    from tunegrad import devices
+    from tunegrad.tuning.workload import workload_of
+
+    target = devices.open(settings.device, settings.threads).target
+    return workload_of(model, model.name, settings.seed, settings.numerics, target, settings.dtype)
 
 
 def tune_models(
@@ -123,6 +156,7 @@ def tune_models(
     """
     from tunegrad.devices.processes.isolated import start_fork_server
 
+    _check_places(settings)
     start_fork_server(_WORKERS)
     from tunegrad import devices
     from tunegrad.tuning.costs import Costs
@@ -143,6 +177,16 @@ def tune_models(
             for spec in settings.models
         ]
     return run_sessions(settings, works, observers, costs=costs)
+
+
+def _check_places(settings: TuneSettings) -> None:
+    """Raise UserError for a device or a store that can not be used: before anything takes time."""
+    from tunegrad import devices
+    from tunegrad.db import check_store
+
+    if settings.ray is None:
+        devices.running(settings.device, settings.threads)
+    check_store(settings.store)
 
 
 def compile_models(
@@ -187,13 +231,6 @@ def tune_callable(
 
     The settings are those of ``tune``. Raises UserError in one line.
     """
-    from tunegrad.devices.processes.isolated import start_fork_server
-
-    start_fork_server(_WORKERS)
-    from tunegrad import devices
-    from tunegrad.tuning.session import run_session
-    from tunegrad.tuning.workload import workload_of_function
-
     settings = TuneSettings(
         model=ModelSpec("function", "", source="a function"),
         device=device,
@@ -210,14 +247,19 @@ def tune_callable(
         dtype=check_dtype(dtype),
     )
     check_settings(settings)
-    target = devices.open(device, settings.threads).target
-    workload = workload_of_function(function, arrays, numerics, target, dtype)
-    spec = ModelSpec(workload.name, f"kernels:{workload.key}", source="a function")
-    return run_session(replace(settings, model=spec), workload, observers)
+
+    def work() -> Workload:
+        from tunegrad import devices
+        from tunegrad.tuning.workload import workload_of_function
+
+        target = devices.open(device, settings.threads).target
+        return workload_of_function(function, arrays, numerics, target, dtype)
+
+    return _tuned(settings, work, observers)
 
 
 def show(
-    model: TuneSettings | str,
+    model: TuneSettings | Model | str,
     *,
     store: str | os.PathLike[str] | None = None,
     device: str | None = None,
@@ -229,18 +271,19 @@ def show(
 
     Measures nothing.
 
-    A model's name with the settings that are not its defaults, or resolved settings. Raises
-    UserError in one line.
+    A Model, or a model's name, with the settings that are not its defaults, or resolved settings.
+    Raises UserError in one line.
     """
     from tunegrad.tuning.show import show as rows
 
-    return rows(
-        _settled(model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype)
+    settings = _settled(
+        model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype
     )
+    return rows(settings, _made(model, settings))
 
 
 def explain(
-    model: TuneSettings | str,
+    model: TuneSettings | Model | str,
     observers: Sequence[Observer] = (),
     *,
     kernel: str = "",
@@ -286,7 +329,7 @@ def explain(
 
     return explained(
         settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, dump=dump,
-        with_store=with_store,
+        with_store=with_store, made=_made(model, settings),
     )  # fmt: skip
 
 
@@ -297,9 +340,14 @@ def doctor() -> DoctorReport:
     return examine()
 
 
-def _settled(model: TuneSettings | str, **given: Any) -> TuneSettings:
-    """The settings of one model: those that are resolved already, or a model's name with what is
-    given (not None).
+def _made(model: TuneSettings | Model | str, settings: TuneSettings) -> Workload | None:
+    """The work of a model that is there; None of one that is named."""
+    return workload_of_model(model, settings) if isinstance(model, Model) else None
+
+
+def _settled(model: TuneSettings | Model | str, **given: Any) -> TuneSettings:
+    """The settings of one model: those that are resolved already, or a model, or its name, with
+    what is given (not None).
 
     Raises ConfigError for both together: neither would hold; and for settings of several models.
     """
@@ -320,4 +368,11 @@ def _settled(model: TuneSettings | str, **given: Any) -> TuneSettings:
         said["budget"] = said.pop("budget_s")
     if "store" in said:
         said["store"] = os.fspath(said["store"])
+    if isinstance(model, Model):
+        return resolve_settings(ModelSpec(model.name, "", source="a Model"), **said)
+    if not isinstance(model, str):
+        raise ModelError(
+            f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
+            "'package.module:function' or a Model; tune_callable(function, *arrays) takes functions"
+        )
     return resolve_settings(model, **said)

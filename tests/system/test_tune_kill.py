@@ -133,11 +133,15 @@ def test_killed_session_spends_its_budget(tmp_path: Path) -> None:
         assert store.stats().spent_s > 0.1
 
 
-def test_interrupt_keeps_the_best_so_far_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt_keeps_the_best_so_far_and_says_so(tmp_path: Path, asked: signal.Signals) -> None:
     process = start(tmp_path, 60.0)
     wait_for(tmp_path, 30, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked)
     out, err = process.communicate(timeout=LIMIT_S)
+    assert "stopping, keeping the best so far" in err
+    assert "leaked" not in err
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("k.db")) == ["k.db"]
     assert process.returncode == 130, err
     report = json.loads(out)
     assert report["interrupted"] is True

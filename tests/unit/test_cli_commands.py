@@ -634,7 +634,9 @@ def test_store_error_keeps_stdout_pure_under_json(
 ) -> None:
     install("tunegrad.tune", tune=Tuner(StoreError("store s.db: is held by process 7")))
     assert run(["tune", "mlp", "--store", "s.db", "--json"]) == 1
-    assert capsys.readouterr().out == ""
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"kind": "StoreError", "message": "store s.db: is held by process 7"}
+    }
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,6 +59,28 @@ def test_handler_is_given_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGHUP])
+def test_what_else_ends_a_process_is_held_back_alike_and_given_back(asked: signal.Signals) -> None:
+    before, told = signal.getsignal(asked), list[str]()
+    with Interrupt(lambda: told.append("told")) as interrupt:
+        os.kill(os.getpid(), asked)
+        assert interrupt.requested
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        assert told == ["told"]
+    assert signal.getsignal(asked) is before
+
+
+def test_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupt.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("asked_for", [False, True])
 def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monkeypatch, asked_for):
     def broken_off(*_):

@@ -4,10 +4,11 @@ and formats.
 Data goes to stdout, all else to stderr. Exit codes:
 
     0    ok
-    1    user error: one line, ``error: ...``
+    1    user error: one line, ``error: ...``; with --json also an object on stdout
     2    usage: an unknown command or option, or a missing argument
     3    a regression or mismatch was found (``store verify`` on a damaged store)
-    130  interrupted by Ctrl-C; ``tune`` has kept the best so far and printed its table
+    130  interrupted by Ctrl-C, SIGTERM or SIGHUP; ``tune`` has kept the best so far and printed its
+         table
 """
 
 from __future__ import annotations
@@ -17,8 +18,20 @@ __all__ = ["main"]
 
 def main() -> None:
     """The ``tunegrad`` command. Exits the process with one of the codes above."""
+    import signal
     import sys
 
-    from tunegrad.cli.app import run
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
 
-    sys.exit(run(sys.argv[1:]))
+    for asked in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(asked) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(asked, stop)
+    try:
+        from tunegrad.cli.app import run
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = 130
+    sys.exit(code)

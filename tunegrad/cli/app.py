@@ -5,14 +5,16 @@ exit codes.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
 from tunegrad.cli.output import note
-from tunegrad.errors import UserError
+from tunegrad.errors import ModelCodeError, UserError
 
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
 
@@ -42,6 +44,18 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{name}"), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; the error of a name that is none names the nearest one and all others."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            message = f"{error.message.rstrip('.')}.{hint} Commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(message, ctx) from error
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -88,7 +102,12 @@ def run(argv: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except UserError as error:
-        note(f"error: {' '.join(str(error).split())}")
+        said = " ".join(str(error).split())
+        if "--json" in argv:
+            click.echo(json.dumps({"error": {"kind": type(error).__name__, "message": said}}))
+        note(f"error: {said}")
+        if isinstance(error, ModelCodeError):
+            note(error.frames)
         return EXIT_USER_ERROR
     except BrokenPipeError:
         # The reader of our stdout left. What is still buffered must not fail again when Python

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tunegrad.cli.options import (
+    batch_option,
     device_option,
     dtype_option,
     example,
@@ -16,8 +17,10 @@ from tunegrad.cli.options import (
     model_argument,
     numerics_option,
     seed_option,
+    set_option,
     store_option,
     threads_option,
+    with_arguments,
 )
 from tunegrad.cli.output import emit, note
 from tunegrad.events import Event, KernelStarted, Warned
@@ -27,6 +30,8 @@ __all__ = ["explain"]
 
 @click.command(epilog=example("tunegrad explain resnet18 --store tuned.db --budget 60s"))
 @model_argument
+@batch_option
+@set_option
 @click.option(
     "--kernel",
     metavar="NAME|KEY",
@@ -59,6 +64,8 @@ __all__ = ["explain"]
 @json_option
 def explain(
     model: str,
+    batch: int | None,
+    arguments: tuple[str, ...],
     kernel: str,
     budget: str,
     asm: bool,
@@ -81,6 +88,7 @@ def explain(
     from tunegrad.cli.explain_tables import explain_text
     from tunegrad.config import resolve_settings
 
+    model = with_arguments(model, batch, arguments)
     settings = resolve_settings(
         model,
         device=device,

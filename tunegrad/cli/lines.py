@@ -6,9 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tunegrad.cli.progress import MutableProgress
+from tunegrad.cli.progress import STOPPING, MutableProgress
 from tunegrad.cli.tables import count_text, duration, ms
-from tunegrad.events import CandidateMeasured, Event, KernelFinished, SessionStarted, Warned
+from tunegrad.events import (
+    CandidateMeasured,
+    Event,
+    KernelFinished,
+    SessionStarted,
+    Stopping,
+    Warned,
+)
 
 __all__ = ["LineObserver"]
 
@@ -40,6 +47,8 @@ class LineObserver:
                 )
             case Warned():
                 self._write(f"warning: {event.message}")
+            case Stopping():
+                self._write(STOPPING)
             case CandidateMeasured() if self._progress.elapsed_s >= self._next_s:
                 self._next_s = self._progress.elapsed_s + self._every_s
                 p = self._progress

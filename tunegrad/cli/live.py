@@ -12,8 +12,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tunegrad.cli.progress import MutableProgress
-from tunegrad.events import CandidateMeasured, Event, SessionFinished, Warned
+from tunegrad.cli.progress import STOPPING, MutableProgress
+from tunegrad.events import CandidateMeasured, Event, SessionFinished, Stopping, Warned
 
 __all__ = ["LiveObserver"]
 
@@ -42,6 +42,8 @@ class LiveObserver:
         self._progress.apply(event)
         if isinstance(event, Warned):
             self._console.print(Text(f"warning: {event.message}", style="yellow"))
+        elif isinstance(event, Stopping):
+            self._console.print(Text(STOPPING, style="yellow"))
         now_s = self._clock()
         if isinstance(event, CandidateMeasured) and now_s - self._drawn_s < self._every_s:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 __all__ = [
+    "batch_option",
     "device_option",
     "dtype_option",
     "example",
@@ -13,8 +14,10 @@ __all__ = [
     "models_argument",
     "numerics_option",
     "seed_option",
+    "set_option",
     "store_option",
     "threads_option",
+    "with_arguments",
 ]
 
 model_argument = click.argument("model", metavar="MODEL")
@@ -56,6 +59,28 @@ dtype_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
 )
+
+
+batch_option = click.option(
+    "--batch", type=click.IntRange(1), metavar="N", help="Batch of the model.  [default: its own]"
+)
+set_option = click.option(
+    "--set",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument of the model's builder, as in image=128; several times for several.",
+)
+
+
+def with_arguments(model: str, batch: int | None, arguments: tuple[str, ...]) -> str:
+    """A model's name with what ``--batch`` and ``--set`` say: ``resnet18[batch=8,image=128]``."""
+    said = [*([] if batch is None else [f"batch={batch}"]), *arguments]
+    if not said:
+        return model
+    if model.endswith("]"):
+        return f"{model[:-1]},{','.join(said)}]"
+    return f"{model}[{','.join(said)}]"
 
 
 def example(*lines: str) -> str:

@@ -16,7 +16,9 @@ from tunegrad.events import (
     SessionStarted,
 )
 
-__all__ = ["MutableProgress"]
+__all__ = ["STOPPING", "MutableProgress"]
+
+STOPPING = "stopping, keeping the best so far ... (once more ends at once, without the table)"
 
 
 class MutableProgress:

@@ -8,6 +8,7 @@ from typing import Literal
 import click
 
 from tunegrad.cli.options import (
+    batch_option,
     device_option,
     dtype_option,
     example,
@@ -15,8 +16,10 @@ from tunegrad.cli.options import (
     model_argument,
     numerics_option,
     seed_option,
+    set_option,
     store_option,
     threads_option,
+    with_arguments,
 )
 from tunegrad.cli.output import emit
 
@@ -25,6 +28,8 @@ __all__ = ["run"]
 
 @click.command(epilog=example("tunegrad run resnet18 --threads 2 --store tuned.db"))
 @model_argument
+@batch_option
+@set_option
 @device_option
 @threads_option
 @store_option
@@ -46,6 +51,8 @@ __all__ = ["run"]
 @json_option
 def run(
     model: str,
+    batch: int | None,
+    arguments: tuple[str, ...],
     device: str | None,
     threads: int | None,
     store: str | None,
@@ -65,6 +72,7 @@ def run(
     from tunegrad.cli.tables import run_text
     from tunegrad.config import resolve_settings
 
+    model = with_arguments(model, batch, arguments)
     settings = resolve_settings(
         model,
         device=device,

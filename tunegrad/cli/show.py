@@ -7,14 +7,17 @@ from __future__ import annotations
 import click
 
 from tunegrad.cli.options import (
+    batch_option,
     device_option,
     dtype_option,
     example,
     json_option,
     model_argument,
     numerics_option,
+    set_option,
     store_option,
     threads_option,
+    with_arguments,
 )
 from tunegrad.cli.output import emit
 
@@ -23,6 +26,8 @@ __all__ = ["show"]
 
 @click.command(epilog=example("tunegrad show resnet18 --store tuned.db"))
 @model_argument
+@batch_option
+@set_option
 @device_option
 @threads_option
 @store_option
@@ -31,6 +36,8 @@ __all__ = ["show"]
 @json_option
 def show(
     model: str,
+    batch: int | None,
+    arguments: tuple[str, ...],
     device: str | None,
     threads: int | None,
     store: str | None,
@@ -42,6 +49,7 @@ def show(
     from tunegrad.cli.tables import show_text
     from tunegrad.config import resolve_settings
 
+    model = with_arguments(model, batch, arguments)
     settings = resolve_settings(
         model,
         device=device,

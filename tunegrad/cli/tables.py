@@ -21,6 +21,7 @@ from tunegrad.reports import (
 
 if TYPE_CHECKING:
     from tunegrad.db import Problem, Stats
+    from tunegrad.paired import Interval
 
 __all__ = [
     "UNKNOWN",
@@ -86,6 +87,15 @@ def count_text(candidates: Mapping[str, int]) -> str:
     return f"{total} ({failed})" if failed else total
 
 
+def gain_text(gain: float | None, interval: Interval | None) -> str:
+    """``gain 1.35x (1.31 to 1.38)``; ``no difference (0.98 to 1.03)`` where 1 is among that."""
+    if interval is None:
+        return f"gain {_gain(gain)}"
+    low, high = interval
+    said = f"({low:.2f} to {high:.2f})"
+    return f"no difference {said}" if low <= 1.0 <= high else f"gain {_gain(gain)} {said}"
+
+
 def _gain(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
@@ -131,7 +141,7 @@ def _model_text(report: TuneReport) -> str:
     model = (
         f"{report.model} on {report.device}, {threads}: {ms(report.default_ms)} ms with the "
         "default schedules, "
-        f"{ms(report.tuned_ms)} ms tuned, gain {_gain(report.gain)}"
+        f"{ms(report.tuned_ms)} ms tuned, {gain_text(report.gain, report.interval)}"
     )
     search = (
         f"{count_text(report.candidates)} candidates in {duration(report.seconds)}, "
@@ -205,10 +215,15 @@ def run_text(report: RunReport) -> str:
     header = ("kernel", "uses", "store", "why not a hit")
     rows = [(row.kernel, str(row.uses), row.outcome, "; ".join(row.differs)) for row in report.rows]
     threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
+    where = f"{report.model} on {report.device}, {threads}"
     latency = (
-        f"{report.model} on {report.device}, {threads}: {ms(report.stored_ms)} ms with the store, "
-        f"{ms(report.default_ms)} ms with the default schedules, gain {_gain(report.gain)} "
-        f"(medians of {report.repeats})"
+        f"{where}: {ms(report.stored_ms)} ms with the store, "
+        f"{ms(report.default_ms)} ms with the default schedules, "
+        f"{gain_text(report.gain, report.interval)} (medians of {report.repeats})"
+        if report.uses_store
+        else f"{where}: {ms(report.default_ms)} ms with the default schedules (median of "
+        f"{2 * report.repeats}); the store has no winner for any kernel, so there is nothing to "
+        "compare"
     )
     off = _deviation(report.dtype, report.deviation, report.constant_bytes)
     kernels = table(header, rows, left=("kernel", "store", "why not a hit"))

@@ -11,6 +11,7 @@ import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
 from tunegrad.cli.options import (
+    batch_option,
     device_option,
     dtype_option,
     example,
@@ -18,8 +19,10 @@ from tunegrad.cli.options import (
     models_argument,
     numerics_option,
     seed_option,
+    set_option,
     store_option,
     threads_option,
+    with_arguments,
 )
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import make_default_place
@@ -41,6 +44,8 @@ __all__ = ["tune"]
     )
 )
 @models_argument
+@batch_option
+@set_option
 @device_option
 @threads_option
 @click.option(
@@ -94,6 +99,8 @@ __all__ = ["tune"]
 def tune(
     ctx: click.Context,
     models: tuple[str, ...],
+    batch: int | None,
+    arguments: tuple[str, ...],
     device: str | None,
     threads: int | None,
     budget: str | None,
@@ -134,7 +141,7 @@ def tune(
     from tunegrad.config import resolve_settings
 
     settings = resolve_settings(
-        models,
+        [with_arguments(model, batch, arguments) for model in models],
         device=device,
         threads=threads,
         budget=budget,

@@ -30,7 +30,7 @@ from tunegrad.db.history import (
 from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
-from tunegrad.db.opening import MEMORY, open_store
+from tunegrad.db.opening import MEMORY, check_store, open_store
 from tunegrad.db.protocol import Mode, Store
 from tunegrad.db.prune import PruneRules
 from tunegrad.db.reading import read_contents
@@ -99,6 +99,7 @@ __all__ = [
     "WinnerFacts",
     "Withdrawal",
     "actions_fault",
+    "check_store",
     "diff_stores",
     "export_store",
     "history",

@@ -17,7 +17,7 @@ from tunegrad.db.rescue import rescue
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.errors import StoreError
 
-__all__ = ["MEMORY", "open_store"]
+__all__ = ["MEMORY", "check_store", "open_store"]
 
 MEMORY = ":memory:"
 
@@ -46,14 +46,31 @@ def open_store(
         raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
     if os.fspath(path) == MEMORY:
         return MemoryStore(mode, clock=clock)
+    resolved = _placed(path, mode, mounts)
+    if mode == "write":
+        return _open_writer(resolved, clock, trace)
+    return _open_reader(resolved, clock, trace)
+
+
+def _placed(path: str | os.PathLike[str], mode: Mode, mounts: Path) -> Path:
+    """The place of a store, which can hold one."""
     try:
         resolved = Path(path).expanduser().resolve()
         check_location(resolved, write=mode == "write", mounts=mounts)
     except (OSError, RuntimeError, ValueError) as error:
         raise StoreError(f"store {os.fspath(path)!r}: no usable path: {error}") from error
-    if mode == "write":
-        return _open_writer(resolved, clock, trace)
-    return _open_reader(resolved, clock, trace)
+    return resolved
+
+
+def check_store(path: str | os.PathLike[str], mounts: Path = MOUNTS) -> None:
+    """Raise StoreError, in one line, where a store can not be opened to write, as far as that is
+    told without making it. Nothing is written, and no lock is taken.
+    """
+    if os.fspath(path) == MEMORY:
+        return
+    resolved = _placed(path, "write", mounts)
+    if resolved.exists():
+        open_store(resolved).close()
 
 
 def _open_writer(

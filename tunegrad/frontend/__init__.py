@@ -6,6 +6,7 @@ from . import nn
 from .creation import arange, cat, full, maximum, minimum, ones, stack, where, zeros
 from .model import InputSpec, Model, as_model, find_model
 from .rewrite import substitute
+from .spec import model_of_spec
 from .tensor import Bindings, Tensor, TensorLike, joined
 from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
 
@@ -27,6 +28,7 @@ __all__ = [
     "load_weights",
     "maximum",
     "minimum",
+    "model_of_spec",
     "nn",
     "ones",
     "read_safetensors",

@@ -63,8 +63,10 @@ def explain(
     dump: Path | None = None,
     with_store: bool = True,
     hooks: Hooks = HOOKS,
+    made: Workload | None = None,
 ) -> ExplainReport:
-    """Explain a model's kernels, or those that ``kernel`` names.
+    """Explain a model's kernels, or those that ``kernel`` names; ``made`` is the model where its
+    name is none.
 
     Times schedules for about ``budget_s`` seconds.
 
@@ -73,7 +75,7 @@ def explain(
     begun_s = time.monotonic()
     device = devices.running(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    direct = workload_of_spec(
+    direct = made or workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     with ExitStack() as stack:

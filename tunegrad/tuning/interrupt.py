@@ -1,32 +1,35 @@
-"""Ctrl-C during a search: what must be whole is finished first, a candidate that runs is given
-up.
+"""Ctrl-C during a search, and what else asks a process to end: what must be whole is finished
+first, a candidate that runs is given up.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 __all__ = ["Interrupt"]
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupt:
-    """Holds SIGINT back while it is entered (in the main thread; elsewhere it does nothing).
+    """Holds SIGINT, SIGTERM and SIGHUP back while it is entered (in the main thread; elsewhere it
+    does nothing). One that is ignored, as SIGHUP is under nohup, stays so.
 
-    The first Ctrl-C sets ``requested``, and raises KeyboardInterrupt only inside ``breakable``,
-    where the search waits for a worker. A second one raises at once.
+    The first one sets ``requested``, calls ``told``, and raises KeyboardInterrupt only inside
+    ``breakable``, where the search waits for a worker. A second one raises at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
         self.requested = False
+        self._told = told
         self._pending = False
         self._breakable = False
-        self._before: Any = None
-        self._installed = False
+        self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
@@ -48,8 +51,8 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
+            held = [s for s in _SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
+            self._before = {s: signal.signal(s, self._handle) for s in held}
         return self
 
     def __exit__(
@@ -58,12 +61,16 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, self._before)
-            self._installed = False
+        while self._before:
+            signal.signal(*self._before.popitem())
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
         again = self._pending
+        first = not self.requested
         self.requested = self._pending = True
+        if first:
+            # What is being written when a signal comes can not be written to.
+            with suppress(RuntimeError):
+                self._told()
         if again or self._breakable:
             raise KeyboardInterrupt

@@ -97,6 +97,7 @@ def report_of(
         rows=tuple(sorted(rows, key=lambda row: -row.share)),
         default_ms=_ms(whole.default_s) if whole and whole.default_s else None,
         tuned_ms=_ms(whole.tuned_s) if whole and whole.tuned_s else None,
+        interval=whole.interval if whole else None,
         voided=whole.sound.voided if whole else (),
         mismatch=whole.sound.mismatch if whole else "",
         dtype=settings.dtype,

@@ -20,7 +20,7 @@ from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import Observer, Warned
+from tunegrad.events import Observer, Stopping, Warned
 from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
 
@@ -72,7 +72,7 @@ def run_sessions(
         starting = stack.enter_context(ExitStack())
         starting.enter_context(costs.part("start-up"))
         store = stack.enter_context(open_store(settings.store, "write"))
-        interrupt = stack.enter_context(Interrupt())
+        interrupt = stack.enter_context(Interrupt(partial(_stopping, observers)))
         site = stack.enter_context(
             open_site(
                 settings,
@@ -108,6 +108,11 @@ def run_sessions(
         )
         starting.close()
         return stages.run()
+
+
+def _stopping(observers: Sequence[Observer]) -> None:
+    for observer in observers:
+        observer.observe(Stopping())
 
 
 def _warn(observers: Sequence[Observer], message: str) -> None:

@@ -14,19 +14,20 @@ from tunegrad.planning.variants import picked
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
 
-from .workload import KernelUse, cut_as_stored, with_variants, workload_of_spec
+from .workload import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
 __all__ = ["show"]
 
 
-def show(settings: TuneSettings) -> list[ShowRow]:
-    """One row per distinct kernel of the model, in launch order. Reads the store, measures nothing.
+def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
+    """One row per distinct kernel of the model, in launch order; ``made`` is the model where its
+    name is none. Reads the store, measures nothing.
 
     Raises UserError for an unknown device or an unusable store.
     """
     device = devices.open(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    workload = workload_of_spec(
+    workload = made or workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     with open_store(settings.store) as store:

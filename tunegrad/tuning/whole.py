@@ -11,6 +11,7 @@ from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
+from tunegrad.paired import Interval, gain_interval
 from tunegrad.planning.deviation import deviation_of_graph
 from tunegrad.reports import Deviation
 
@@ -46,13 +47,14 @@ class Whole:
     """The whole model: seconds with default schedules and with winners, None where it did not run;
     and its outputs.
 
-    ``weighed`` are its kernels, by key.
+    ``weighed`` are its kernels, by key. ``interval`` is where its gain lies.
     """
 
     default_s: float | None
     tuned_s: float | None
     sound: Soundness
     weighed: dict[str, Weighed]
+    interval: Interval | None = None
 
 
 def measured_whole(
@@ -81,7 +83,8 @@ def measured_whole(
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
         record_latency(models.store, work, models.here, withdrawals.session, samples)
-        return Whole(median(samples[1]), median(samples[0]), sound, weighed)
+        interval = gain_interval(samples[1], samples[0])
+        return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
     except KeyboardInterrupt:

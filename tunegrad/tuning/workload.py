@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from tunegrad import devices
-from tunegrad.config import ModelDtype, ModelSpec, Numerics, build_model, labelled
+from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
-from tunegrad.frontend.model import Model, as_model
+from tunegrad.frontend import Model, model_of_spec
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
@@ -122,8 +121,7 @@ def workload_of_spec(
 
     Raises ModelError for a model that can not be built.
     """
-    model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
-    return workload_of(model, spec.name, seed, numerics, target, dtype)
+    return workload_of(model_of_spec(spec), spec.name, seed, numerics, target, dtype)
 
 
 def workload_of_function(

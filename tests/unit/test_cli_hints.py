@@ -1,0 +1,81 @@
+"""What a command line says to somebody who is nearly right, and how soon."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tunegrad.cli.app import run
+from tunegrad.cli.options import with_arguments
+from tunegrad.cli.tables import run_text
+from tunegrad.config import parse_duration
+from tunegrad.reports import LookupRow, RunReport
+
+
+def test_command_of_a_near_name_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tuen", "mlp"]) == 2
+    said = capsys.readouterr().err
+    assert "Did you mean 'tune'?" in said
+    assert "search-bench, doctor" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1h30m", 5400.0), ("2d", 172_800.0), ("1.5h", 5400.0), ("90", 90.0)]
+)
+def test_duration_is_one_language(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "1h30", "30m1", "-5s", "0s", "1e9", "nan", "5 m"])
+def test_what_is_no_duration_is_none(text: str) -> None:
+    assert parse_duration(text) is None
+
+
+def test_error_is_also_json_where_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "no_such_model", "--json"]) == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["error"]
+    assert found["kind"] == "ModelError"
+    assert captured.err.strip() == f"error: {found['message']}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--store", "/no_such_directory/x.db", "directory /no_such_directory does not exist"),
+        ("--device", "cudda", "device 'cudda' is unknown"),
+    ],
+)
+def test_bad_place_is_told_before_a_model_is_built(
+    option: str, value: str, message: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delitem(sys.modules, "tunegrad.tuning.session", raising=False)
+    assert run(["tune", "mlp", "--store", ":memory:", option, value]) == 1
+    assert message in capsys.readouterr().err
+    assert "tunegrad.tuning.session" not in sys.modules
+
+
+def test_batch_and_settings_are_part_of_the_name() -> None:
+    assert with_arguments("mlp", None, ()) == "mlp"
+    assert with_arguments("mlp", 8, ("sizes=[8,4]",)) == "mlp[batch=8,sizes=[8,4]]"
+    assert with_arguments("mlp[batch=8]", None, ("sizes=[8,4]",)) == "mlp[batch=8,sizes=[8,4]]"
+
+
+def report(outcome: str, interval: tuple[float, float]) -> RunReport:
+    rows = (LookupRow("k", "0" * 32, 1, outcome),)  # type: ignore[arg-type]
+    return RunReport("m", "cpu", 1, "s.db", 1.0, 1.2, 9, rows, interval=interval)
+
+
+def test_run_without_a_winner_has_nothing_to_compare() -> None:
+    text = run_text(report("miss", (1.1, 1.3)))
+    assert "there is nothing to compare" in text
+    assert "gain" not in text
+    assert report("miss", (1.1, 1.3)).gain is None
+
+
+def test_gain_has_its_interval_and_one_that_holds_1_is_no_difference() -> None:
+    assert "gain 1.20x (1.10 to 1.30)" in run_text(report("hit", (1.1, 1.3)))
+    assert "no difference (0.97 to 1.30)" in run_text(report("hit", (0.97, 1.3)))

@@ -1,0 +1,31 @@
+"""Two sides that ran in turns: how many times as long one took, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+__all__ = ["Interval", "gain_interval"]
+
+Interval = tuple[float, float]
+"""The ends between which a figure lies, at 95 %."""
+
+_LEVEL = 0.95
+
+
+def gain_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interval | None:
+    """Where the median of ``before_s[i] / after_s[i]`` lies, at 95 %; None below six pairs.
+
+    By order statistics: as many of the ratios are below the true median as coins fall on heads, so
+    two of the sorted ratios enclose it with a probability that no distribution has to be assumed
+    for (David and Nagaraja, "Order Statistics", 7.1). Samples are in seconds, above 0.
+    """
+    ratios = sorted(b / a for b, a in zip(before_s, after_s, strict=True) if a > 0.0)
+    n, left, outside = len(ratios), 0, 0.0
+    for left in range(n // 2):
+        outside += 2 * comb(n, left) / 2**n
+        if outside > 1.0 - _LEVEL:
+            break
+    else:
+        left = n // 2
+    return (ratios[left - 1], ratios[n - left]) if left else None
