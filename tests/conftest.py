@@ -7,6 +7,7 @@ what fails now and then is on a list.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ SLOW_TIMEOUT_S = 900
 """Slow tests take up to two minutes of a core; on a machine that does much else they get a
 fraction of one.
 """
+
+# A shell ignores Ctrl-C for what it starts in the background, and what ignores it hands that on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
