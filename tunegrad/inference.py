@@ -13,11 +13,11 @@ import functools
 import logging
 import os
 import statistics
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -50,6 +50,7 @@ from tunegrad.errors import (
     MissError,
     ModelError,
 )
+from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import Model, Tensor, joined, model_of_spec, substitute
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
@@ -62,7 +63,15 @@ from tunegrad.paired import gain_interval
 from tunegrad.planning.deviation import deviation
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.reports import Deviation, LookupRow, Outcome, RunReport
-from tunegrad.runtime import Argument, Code, Constants, ObjectCache, Runner, check_arguments
+from tunegrad.runtime import (
+    Argument,
+    Code,
+    Constants,
+    ObjectCache,
+    Runner,
+    Runners,
+    check_arguments,
+)
 from tunegrad.runtime.plan import needed_bytes
 from tunegrad.trial import Fingerprint, Trial
 
@@ -245,7 +254,8 @@ def _store_name(store: StorePath) -> str:
 class LoadedModel:
     """A model, or a function of tensors, ready to run: numpy in, numpy out.
 
-    Threads may share it; they take turns.
+    Threads may share it. As many calls run side by side as there are cores for the threads of each
+    (``threads=1``: one on each core); more take turns.
 
     Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
     goes.
@@ -268,7 +278,11 @@ class LoadedModel:
         self._engine = engine
         self._store = store
         self._constants = Constants(engine)
-        self._runner = self._bound({key: code for key, (_, code) in chosen.items()})
+        codes = {key: code for key, (_, code) in chosen.items()}
+        self._runners = Runners(
+            partial(_bound, name, plan, codes, engine, self._constants), engine.at_once
+        )
+        self._runner = self._runners.first
         self._default: Runner | None = None
 
     def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
@@ -278,7 +292,7 @@ class LoadedModel:
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
         """
-        outputs = self._runner.run(check_arguments(self.name, self.inputs, positional, named))
+        outputs = self._runners.run(check_arguments(self.name, self.inputs, positional, named))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def __repr__(self) -> str:
@@ -295,7 +309,7 @@ class LoadedModel:
     @property
     def memory_bytes(self) -> int:
         """Bytes of intermediate buffers, scratch and constants."""
-        return self._runner.memory_bytes
+        return self._runners.memory_bytes
 
     @property
     def constant_bytes(self) -> int:
@@ -377,19 +391,8 @@ class LoadedModel:
                 )[1]
                 for key, (c, code) in self._chosen.items()
             }
-            self._default = self._bound(codes)
+            self._default = _bound(self.name, self._plan, codes, self._engine, self._constants)
         return self._default
-
-    def _bound(self, codes: Mapping[str, Code]) -> Runner:
-        try:
-            return Runner(self._plan, codes, self._engine, self._constants)
-        except MemoryError as error:
-            weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(self._plan))
-            raise DeviceError(
-                f"device {self._engine.device.name} has no memory for {self.name}: {weights} MB of "
-                f"weights, {rest} MB of activations; {error}; a smaller batch, or dtype f16 or "
-                "bf16, takes less"
-            ) from error
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)
@@ -398,6 +401,25 @@ class LoadedModel:
             for a in self.inputs
         }
         return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
+
+
+def _bound(
+    name: str,
+    plan: fusion.LaunchPlan,
+    codes: Mapping[str, Code],
+    engine: Engine,
+    constants: Constants,
+) -> Runner:
+    """A plan with its memory. Raises DeviceError, which says what it takes, where there is none."""
+    try:
+        return Runner(plan, codes, engine, constants)
+    except MemoryError as error:
+        weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(plan))
+        raise DeviceError(
+            f"device {engine.device.name} has no memory for {name}: {weights} MB of "
+            f"weights, {rest} MB of activations; {error}; a smaller batch, or dtype f16 or "
+            "bf16, takes less"
+        ) from error
 
 
 def _interleaved(
@@ -571,7 +593,7 @@ def _warn_of_misses(model: LoadedModel, store: str) -> None:
 
 
 _plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
-_plans_lock = threading.Lock()
+_plans_lock = ForkSafeLock()
 
 
 def realize(tensors: Sequence[Tensor]) -> list[Array]:

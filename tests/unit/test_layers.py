@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ir",),
     ("events", "config"),
     ("reports", "trial", "untrusted"),
-    ("errors", "paired"),
+    ("errors", "forks", "paired"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 

@@ -11,7 +11,6 @@ the same action list.
 from __future__ import annotations
 
 import hashlib
-import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from typing import Any
 
 from tunegrad.devices import Code as Loaded
 from tunegrad.devices import Device, Engine, Lowered, program_hash
+from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import PASSES, Context, Observer, Schedule, run_passes
 from tunegrad.runtime import Code, ObjectCache
@@ -88,7 +88,7 @@ class Compiler:
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[str, Loaded] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
 
     def code(self, kernel: Kernel, schedule: Schedule, engine: Engine) -> Code:
         """The kernel under this schedule, loaded for an engine, ready to launch while the result is

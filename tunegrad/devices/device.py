@@ -99,11 +99,15 @@ class BoundPlan(Protocol):
 
 
 class Engine(Protocol):
-    """An open device. One call at a time runs something; others wait."""
+    """An open device. Calls beyond ``at_once`` that run something wait."""
 
     @property
     def device(self) -> Device:
         """What was opened."""
+
+    @property
+    def at_once(self) -> int:
+        """How many plans run side by side, called from several threads; more take turns."""
 
     @property
     def align(self) -> int:

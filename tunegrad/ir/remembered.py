@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Hashable
 from typing import Concatenate, ParamSpec, TypeVar
 
+from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.kernel import Kernel
 
 __all__ = ["remembered"]
@@ -27,7 +27,7 @@ def remembered(
 
     def decorate(f: Callable[Concatenate[Kernel, P], T]) -> Callable[Concatenate[Kernel, P], T]:
         known: dict[Hashable, T] = {}
-        lock = threading.Lock()
+        lock = ForkSafeLock()
 
         @functools.wraps(f)
         def looked_up(kernel: Kernel, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -11,6 +11,7 @@ from .engine import BoundPlan, Code, Engine, Memory
 from .memory import Arena, Lifetime, lower_bound, plan_memory
 from .object_cache import ObjectCache
 from .plan import Runner, lifetimes
+from .runners import Runners
 
 __all__ = [
     "Arena",
@@ -23,6 +24,7 @@ __all__ = [
     "Memory",
     "ObjectCache",
     "Runner",
+    "Runners",
     "check_arguments",
     "lifetimes",
     "lower_bound",

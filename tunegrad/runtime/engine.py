@@ -67,6 +67,10 @@ class Engine(Protocol):
     """
 
     @property
+    def at_once(self) -> int:
+        """How many plans run side by side, called from several threads; more take turns."""
+
+    @property
     def align(self) -> int:
         """Parts of memory begin at multiples of so many bytes."""
 

@@ -13,11 +13,12 @@ import hashlib
 import logging
 import os
 import stat
-import threading
 import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+
+from tunegrad.forks import ForkSafeLock
 
 __all__ = ["ObjectCache"]
 
@@ -43,7 +44,7 @@ class ObjectCache:
         self.directory = directory
         self.limit_bytes = limit_bytes
         self._numbers = count()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._unseen = limit_bytes
         self._usable: bool | None = None
 

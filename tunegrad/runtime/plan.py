@@ -11,7 +11,6 @@ from memory of the plan's own.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
+from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 
 from .constants import Constants
@@ -71,7 +71,7 @@ class Runner:
         self._engine = engine
         self._codes = tuple(codes[launch.kernel.key] for launch in schedule.launches)
         self._constants = constants or Constants(engine)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._inputs = tuple(schedule.buffers[i] for i in schedule.inputs)
         self._outputs = tuple(schedule.buffers[i] for i in schedule.outputs)
         for b in (*self._inputs, *self._outputs):
@@ -92,9 +92,14 @@ class Runner:
         """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and
         outputs.
         """
+        return self.own_bytes + self._constants.nbytes
+
+    @property
+    def own_bytes(self) -> int:
+        """Bytes of all but the constants, which runners of one plan share."""
         own = sum(int(memory.nbytes) for memory in self._own.values())
         scratch = sum(int(memory.nbytes) for memory in self._scratch)
-        return self.arena_bytes + scratch + self._constants.nbytes + own
+        return self.arena_bytes + scratch + own
 
     def damage(self) -> str:
         """What was written outside of the plan's memory, in words; '' where nothing was."""

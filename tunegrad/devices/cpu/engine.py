@@ -16,7 +16,8 @@ from tunegrad.devices.cpu.readonly import ReadOnly
 from tunegrad.devices.host.buffers import GUARD, Buffer
 from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
+from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable
+from tunegrad.devices.host.teams import Teams
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.errors import InternalError
@@ -71,9 +72,9 @@ class _Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Launches as the team's native runner wants them. ``memories`` are what arguments point at."""
+    """Launches as a team's native runner wants them; each run is on a team that is free."""
 
-    team: Team
+    teams: Teams
     launches: tuple[_Launch, ...]
     native: LaunchTable
 
@@ -81,10 +82,12 @@ class _Plan:
         self.launches[step].table.point(argument, memory.address)
 
     def run(self) -> None:
-        self.team.run_plan(self.native)
+        with self.teams.lent() as team:
+            team.run_plan(self.native)
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self.team.time_plan(self.native, samples, each=each)
+        with self.teams.lent() as team:
+            return team.time_plan(self.native, samples, each=each)
 
 
 class CpuEngine:
@@ -99,9 +102,14 @@ class CpuEngine:
 
     def __init__(self, device: CpuDevice, pin: bool = False) -> None:
         self.device = device
-        self.team = Team(device.target.threads, pin_caller=pin)
+        self._teams = Teams(device.target.threads, pin_caller=pin)
+        self.team = self._teams.first
         self._bulk = Bulk(self.team)
         self._read_only: ReadOnly | None = None
+
+    @property
+    def at_once(self) -> int:
+        return self._teams.most
 
     # ---- memory
 
@@ -164,7 +172,7 @@ class CpuEngine:
         )
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:
-        return _Plan(self.team, tuple(launches), LaunchTable([x.native for x in launches]))
+        return _Plan(self._teams, tuple(launches), LaunchTable([x.native for x in launches]))
 
     # ---- time
 
@@ -178,7 +186,7 @@ class CpuEngine:
         return measure_limits(self.device.target, self.team)
 
     def close(self) -> None:
-        self.team.close()
+        self._teams.close()
 
     def __enter__(self) -> Self:
         return self

@@ -126,7 +126,7 @@ class CudaLaunch:
 class CudaEngine:
     """See ``devices.device.Engine``."""
 
-    align = _ALIGN
+    align, at_once = _ALIGN, 1
 
     def __init__(self, device: Device, driver: Driver) -> None:
         self.device, self.driver = device, driver

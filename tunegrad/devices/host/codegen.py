@@ -9,6 +9,7 @@ unrolls or vectorises.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -39,6 +40,15 @@ Measured on straight-line programs of 4 KB to 1.9 MB of text, all memory by byte
 28 to 93 bytes, chains of volatile scalars 154 (634 KB) and 265 (122 KB); at level 2 up to 349, the
 chains 538 and 649. LLVM ends the process where it is refused memory, so it is asked for before.
 """
+
+
+_llvm = llvm.ffi.lib._lock  # noqa: SLF001  # there is no public way to hold it
+"""llvmlite's lock, which each of its calls takes."""
+
+# A fork waits until nobody is inside LLVM: in the child nobody would ever leave it.
+os.register_at_fork(
+    before=_llvm.__enter__, after_in_parent=_llvm.__exit__, after_in_child=_llvm.__exit__
+)
 
 
 def _nobody(_: Stage) -> None:
@@ -168,7 +178,7 @@ def _short() -> Iterator[None]:
     These are options of the whole process: llvmlite's lock, which each of its calls takes, keeps
     them from all others.
     """
-    with llvm.ffi.lib._lock:  # noqa: SLF001  # there is no public way to hold it
+    with _llvm:
         for off, _ in _LEFT_OUT:
             llvm.set_option("tunegrad", off)
         try:

@@ -13,7 +13,6 @@ import ctypes
 import functools
 import os
 import platform
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team_ir import ENTRY_BYTES, EXPORTS, runtime_text
 from tunegrad.errors import DeviceError, InternalError
+from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.target import Target
 
 __all__ = ["BufferTable", "Launch", "LaunchTable", "Team", "barrier_address"]
@@ -142,7 +142,7 @@ class LaunchTable:
 class Team:
     """A persistent team of native threads.
 
-    One launch at a time; concurrent callers wait for each other.
+    One launch at a time; concurrent callers wait for each other (``teams`` has one for each).
 
     ``cpus``: the core of each thread, thread 0 first; default: the allowed cores in order, helpers
     only (the caller is pinned where ``pin_caller`` is set: right for a timing worker, wrong inside
@@ -159,7 +159,7 @@ class Team:
         self._cpus = _places(threads) if cpus is None else tuple(cpus)
         if len(self._cpus) != threads:
             raise DeviceError(f"Team(threads={threads}): {len(self._cpus)} cpus given")
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         functions = _runtime().functions
         self._run = functions["tg_team_run"]
         self._plan = functions["tg_plan_run"]

@@ -112,6 +112,8 @@ class _Launch:
 class OpenClEngine:
     """See ``devices.device.Engine``."""
 
+    at_once = 1
+
     def __init__(self, device: OpenClDevice) -> None:
         here = opened(device)
         self.device, self.cl, self.context = device, here.cl, here.context

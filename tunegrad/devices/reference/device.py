@@ -140,7 +140,7 @@ class _Launch:
 class ReferenceEngine:
     """See ``devices.device.Engine``."""
 
-    align = 64
+    align, at_once = 64, 1
 
     def __init__(self, device: ReferenceDevice) -> None:
         self.device = device

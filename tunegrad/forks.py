@@ -1,0 +1,57 @@
+"""Locks that a forked child finds open.
+
+A fork copies the memory of a process and one of its threads. What another thread had locked would
+stay locked in the child for ever, since nobody there opens it again. What these locks guard is a
+table or a plan of this process, which is whole between two statements of Python, or written anew by
+who takes the lock next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["ForkSafeLock", "in_child"]
+
+
+class _Forked(Protocol):
+    def forked(self) -> None:
+        """This process is a new child."""
+
+
+_told: weakref.WeakSet[_Forked] = weakref.WeakSet()
+
+
+def in_child(whom: _Forked) -> None:
+    """Call ``whom.forked()`` in every child that is forked while it lives."""
+    _told.add(whom)
+
+
+def _tell() -> None:
+    for one in list(_told):
+        one.forked()
+
+
+class ForkSafeLock:
+    """A reentrant lock; in a child that is forked while another thread holds it, it is open."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        in_child(self)
+
+    def forked(self) -> None:
+        """See ``in_child``."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+os.register_at_fork(after_in_child=_tell)
