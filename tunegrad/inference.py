@@ -58,10 +58,11 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.paired import gain_interval
 from tunegrad.planning.deviation import deviation
-from tunegrad.planning.plan import plan_launches, prepared
+from tunegrad.planning.plan import plan_launches, planned_as, prepared
 from tunegrad.reports import Deviation, LookupRow, Outcome, RunReport
 from tunegrad.runtime import (
     Argument,
@@ -258,7 +259,8 @@ class LoadedModel:
     (``threads=1``: one on each core); more take turns.
 
     Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
-    goes.
+    goes. ``planned`` makes the plan once more: with it, constants are kept as kernels read them,
+    and as nothing else.
     """
 
     def __init__(
@@ -270,18 +272,20 @@ class LoadedModel:
         engine: Engine,
         store: str = "",
         dtype: ModelDtype = "f32",
+        planned: Callable[[], fusion.LaunchPlan] | None = None,
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
-        self._plan = plan
+        self._planned = planned
         self._chosen = chosen
         self._engine = engine
         self._store = store
-        self._constants = Constants(engine)
+        self._constants = Constants(engine, untouched=True)
         codes = {key: code for key, (_, code) in chosen.items()}
-        self._runners = Runners(
-            partial(_bound, name, plan, codes, engine, self._constants), engine.at_once
-        )
+        first = _bound(name, plan, codes, engine, self._constants)
+        self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
+        more = partial(_bound, name, self._plan, codes, engine, self._constants)
+        self._runners = Runners(first, more, engine.at_once)
         self._runner = self._runners.first
         self._default: Runner | None = None
 
@@ -391,7 +395,8 @@ class LoadedModel:
                 )[1]
                 for key, (c, code) in self._chosen.items()
             }
-            self._default = _bound(self.name, self._plan, codes, self._engine, self._constants)
+            plan = self._plan if self._planned is None else self._planned()
+            self._default = _bound(self.name, plan, codes, self._engine, self._constants)
         return self._default
 
     def _drawn(self, seed: int) -> dict[str, Array]:
@@ -563,18 +568,41 @@ def _load(
     with _open(
         store
     ) as stored:  # before the weights are read: what can not be opened costs no time
-        outputs = model.build(model.weights(weights, seed))
         here, target = opened.fingerprint(numerics), opened.target
-        nodes = prepared(tuple(t.node for t in outputs), numerics, target, dtype)
-        plan = plan_launches(nodes, target, here, stored, numerics).plan
+        make = partial(_prepared, model, weights, seed, numerics, target, dtype)
+        found = plan_launches(make(), target, here, stored, numerics)
         engine = _engine(opened)
         chosen = {
             key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
-            for key, (kernel, _) in plan.kernels().items()
+            for key, (kernel, _) in found.plan.kernels().items()
         }
         read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    return LoadedModel(labelled(model.name, dtype), arguments, plan, chosen, engine, read, dtype)
+    again = partial(_again, make, found.toggles, found.variants, found.images)
+    return LoadedModel(
+        labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again
+    )
+
+
+def _again(
+    make: Callable[[], tuple[Node, ...]],
+    toggles: frozenset[int],
+    variants: Mapping[str, str],
+    images: fusion.Images,
+) -> fusion.LaunchPlan:
+    return planned_as(make(), toggles, variants, images)
+
+
+def _prepared(
+    model: Model,
+    weights: Weights | str | Path | None,
+    seed: int,
+    numerics: Numerics,
+    target: Target,
+    dtype: ModelDtype,
+) -> tuple[Node, ...]:
+    outputs = model.build(model.weights(weights, seed))
+    return prepared(tuple(t.node for t in outputs), numerics, target, dtype)
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad import inference
-from tunegrad.compiling import artifact
+from tunegrad.compiling import artifact, written
 from tunegrad.compiling.artifact import Compiler, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
@@ -59,13 +59,13 @@ from tunegrad.models import mlp
 model = tg.load(mlp(sizes=(16, 8, 8, 8)), store=False, threads=1)
 y = model(np.ones((1, 16), np.float32))
 counts = process_compiler().counts
-print(json.dumps([counts.compiled, counts.from_disk, counts.linked, y.tolist()]))
+print(json.dumps([counts.lowered, counts.compiled, counts.from_disk, counts.linked, y.tolist()]))
 """
 
 
 def loaded_elsewhere(cache: Path, hash_seed: int) -> list[Any]:
-    """[objects compiled, from disk, linked, outputs] of a process of its own that loads and runs
-    the model.
+    """[programs lowered, objects compiled, from disk, linked, outputs] of a process of its own that
+    loads and runs the model.
     """
     env = os.environ | {"XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(
@@ -76,11 +76,44 @@ def loaded_elsewhere(cache: Path, hash_seed: int) -> list[Any]:
     return found
 
 
-def test_another_process_compiles_nothing(tmp_path: Path) -> None:
+def test_another_process_lowers_and_compiles_nothing(tmp_path: Path) -> None:
     first, second = (loaded_elsewhere(tmp_path, seed) for seed in (1, 2))
-    assert first[:3] == [3, 0, 3]
-    assert second[:3] == [0, 3, 3]
-    assert second[3] == first[3]
+    assert first[:4] == [3, 3, 0, 3]
+    assert second[:4] == [0, 0, 3, 3]
+    assert second[4] == first[4]
+
+
+def test_other_code_of_tunegrad_lowers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for code, lowered in (("one", 3), ("two", 3), ("one", 0), ("", 3)):
+        monkeypatch.setattr(written, "_own_code", lambda code=code: code)
+        compiler = Compiler(ObjectCache(tmp_path))
+        for k in kernels():
+            compiler.code(k, UNSCHEDULED, ENGINE)
+        assert compiler.counts.lowered == lowered
+
+
+def test_a_program_whose_object_is_gone_is_made_again(tmp_path: Path) -> None:
+    kernel = kernels()[0]
+    Compiler(ObjectCache(tmp_path)).code(kernel, UNSCHEDULED, ENGINE)
+    key = written.program_key(kernel, UNSCHEDULED, DEVICE)
+    for path in tmp_path.iterdir():
+        if path.stem != key:
+            path.unlink()
+    second = Compiler(ObjectCache(tmp_path))
+    second.code(kernel, UNSCHEDULED, ENGINE)
+    assert (second.counts.lowered, second.counts.compiled) == (1, 1)
+
+
+def test_the_hash_of_a_known_program_needs_no_lowering(tmp_path: Path) -> None:
+    kernel, first = kernels()[0], Compiler(ObjectCache(tmp_path))
+    first.code(kernel, UNSCHEDULED, ENGINE)
+    second = Compiler(ObjectCache(tmp_path))
+    assert second.program_hash(kernel, UNSCHEDULED, DEVICE) == first.program_hash(
+        kernel, UNSCHEDULED, DEVICE
+    )
+    assert second.counts.lowered == 0
 
 
 def test_another_compiler_finds_none_of_the_objects(
@@ -96,8 +129,8 @@ def test_another_compiler_finds_none_of_the_objects(
 
 def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
     Compiler(ObjectCache(tmp_path)).code(kernels()[0], UNSCHEDULED, ENGINE)
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-1])
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
     second = Compiler(ObjectCache(tmp_path))
     second.code(kernels()[0], UNSCHEDULED, ENGINE)
     assert (second.counts.compiled, second.counts.from_disk) == (1, 0)
@@ -200,3 +233,24 @@ def test_two_hundred_loads_keep_less_than_5_mb() -> None:
         env=dict(os.environ),
     )  # fmt: skip
     assert int(done.stdout) < 5 << 20
+
+
+def test_a_loaded_model_keeps_its_constants_once_as_kernels_read_them() -> None:
+    loaded = inference.load(MODEL, store=False, threads=1)
+    assert all(b.data is None or not b.data.array.size for b in loaded._plan.buffers)
+    assert all(b.data is None or not b.data.array.size for b in loaded._runner.schedule.buffers)
+    x = np.ones((1, 16), np.float32)
+    report = loaded.benchmark(budget_s=0.01)  # default schedules need the weights once more
+    assert report.default_ms > 0
+    np.testing.assert_array_equal(loaded(x), inference.load(MODEL, store=False, threads=1)(x))
+
+
+def test_a_tuned_model_meets_its_defaults_though_its_weights_are_gone(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    tg.tune("mlp", budget_s=2.0, store=store, threads=1)
+    loaded = tg.load("mlp", store=store, threads=1)
+    assert any(row.outcome == "hit" for row in loaded.report())
+    assert loaded.benchmark(budget_s=0.05).default_ms > 0
+    x = np.random.default_rng(0).standard_normal((1, 784), np.float32)
+    default = loaded._defaults().run({loaded.inputs[0].name: x})
+    np.testing.assert_allclose(default[0], loaded(x), rtol=1e-3, atol=1e-4)

@@ -91,8 +91,8 @@ class Engine:
         start = -whole.ctypes.data % self.align
         return whole[start : start + nbytes]
 
-    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
-        if not array.flags.c_contiguous or not (anywhere or array.ctypes.data % self.align == 0):
+    def borrow(self, array: Array) -> Memory | None:
+        if not array.flags.c_contiguous or array.ctypes.data % self.align:
             return None
         return array.reshape(-1).view(np.uint8).view(Memory)
 
@@ -134,7 +134,7 @@ class Engine:
 class FarEngine(Engine):
     """A device whose kernels can not use memory of this process."""
 
-    def borrow(self, array: Array, anywhere: bool = False) -> Memory | None:
+    def borrow(self, array: Array) -> Memory | None:
         return None
 
 
@@ -265,12 +265,6 @@ def test_equal_packs_are_filled_once(weight: Any) -> None:
     )
     assert first is second
     np.testing.assert_array_equal(first.read("f32"), np.arange(12).reshape(3, 4).T.reshape(-1))
-
-
-def test_a_constant_that_is_only_packed_is_not_copied(weight: Any) -> None:
-    constants = Constants(Engine())
-    assert np.shares_memory(constants.in_place(weight), weight.data.array)
-    assert constants.nbytes == 0
 
 
 def test_constants_and_packs_start_on_cache_lines(weight: Any) -> None:

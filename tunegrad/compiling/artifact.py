@@ -23,6 +23,8 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import PASSES, Context, Observer, Schedule, run_passes
 from tunegrad.runtime import Code, ObjectCache
 
+from .written import ProgramFacts, program_key, read_program, written_program
+
 __all__ = ["Compiler", "Counts", "build", "object_key"]
 
 
@@ -63,18 +65,8 @@ class Counts:
     linked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """What is kept of a lowered program: everything but its text."""
-
-    lowered: Lowered
-    key: str
-    hash: str
-
-
 class Compiler:
-    """Kernels to code: lowered once in a process, compiled once on a machine, linked once while
-    somebody holds it.
+    """Kernels to code: lowered and compiled once on a machine, linked once while somebody holds it.
 
     The last few hundred stay linked: a model that is loaded again and again is not linked again.
     Threads may share it. Without a cache nothing outlives the process.
@@ -83,7 +75,7 @@ class Compiler:
     def __init__(self, cache: ObjectCache | None = None) -> None:
         self.counts = Counts()
         self._cache = cache
-        self._programs: OrderedDict[tuple[str, str, Device], _Program] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, str, Device], ProgramFacts] = OrderedDict()
         self._pending: OrderedDict[tuple[str, str, Device], Lowered] = OrderedDict()
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
@@ -110,7 +102,7 @@ class Compiler:
             _trim(self._recent, _LINKED)
         lowered = program.lowered
         names = tuple(p.name for p in lowered.io.params)
-        return Code(linked, names, lowered.io.packs, lowered.scratch_bytes)
+        return Code(linked, names, lowered.io.packs, lowered.scratch_bytes, lowered.io.unread)
 
     def program_hash(self, kernel: Kernel, schedule: Schedule, device: Device) -> str:
         """What this version of tunegrad makes of the schedule, as stored rows name it.
@@ -122,32 +114,54 @@ class Compiler:
         """
         key = (kernel.key, schedule.text, device)
         with self._lock:
-            if key in self._programs:
-                return self._programs[key].hash
+            found = self._programs.get(key) or self._read(kernel, schedule, device)
+            if found is not None:
+                return found.hash
             fresh = self._pending[key] = self._pending.get(key) or self._lowered(
                 kernel, schedule, device
             )
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
-    def _program(self, kernel: Kernel, schedule: Schedule, device: Device) -> _Program:
+    def _program(self, kernel: Kernel, schedule: Schedule, device: Device) -> ProgramFacts:
         key = (kernel.key, schedule.text, device)
         found = self._programs.get(key)
         if found is not None:
             self._programs.move_to_end(key)
             return found
-        fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
-        program = _Program(
-            replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
-        )
-        if program.key not in self._images:
+        read = self._read(kernel, schedule, device)
+        if read is not None and self._kept(read.key):
+            program = read
+        else:
+            fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
+            program = ProgramFacts(
+                replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
+            )
             self._obtain(program.key, fresh, device)
+            if program != read:
+                self._write(program, kernel, schedule, device)
         self._programs[key] = program
         _trim(self._programs, _PROGRAMS)
         return program
 
+    def _read(self, kernel: Kernel, schedule: Schedule, device: Device) -> ProgramFacts | None:
+        """What this machine has lowered before; None where it has not."""
+        key = None if self._cache is None else program_key(kernel, schedule, device)
+        if self._cache is None or key is None:
+            return None
+        body = self._cache.get(key)
+        return None if body is None else read_program(body)
+
+    def _write(
+        self, program: ProgramFacts, kernel: Kernel, schedule: Schedule, device: Device
+    ) -> None:
+        key = None if self._cache is None else program_key(kernel, schedule, device)
+        body = None if key is None else written_program(program)
+        if self._cache is not None and key is not None and body is not None:
+            self._cache.put(key, body)
+
     def _image(
-        self, program: _Program, kernel: Kernel, schedule: Schedule, device: Device
+        self, program: ProgramFacts, kernel: Kernel, schedule: Schedule, device: Device
     ) -> bytes:
         if program.key not in self._images:
             self._obtain(program.key, self._lowered(kernel, schedule, device), device)
@@ -155,17 +169,27 @@ class Compiler:
         return self._images[program.key]
 
     def _obtain(self, key: str, lowered: Lowered, device: Device) -> None:
-        """The image from disk, or from the compiler."""
-        image = None if self._cache is None else self._cache.get(key)
-        if image is not None:
-            self.counts = replace(self.counts, from_disk=self.counts.from_disk + 1)
-        else:
-            image = device.compile(lowered)
-            self.counts = replace(self.counts, compiled=self.counts.compiled + 1)
-            if self._cache is not None:
-                self._cache.put(key, image)
+        """Have the image, from disk or from the compiler."""
+        if self._kept(key):
+            return
+        image = device.compile(lowered)
+        self.counts = replace(self.counts, compiled=self.counts.compiled + 1)
+        if self._cache is not None:
+            self._cache.put(key, image)
         self._images[key] = image
         _trim(self._images, _IMAGES)
+
+    def _kept(self, key: str) -> bool:
+        """Whether there is an image, here or on disk; then it is here."""
+        if key in self._images:
+            return True
+        image = None if self._cache is None else self._cache.get(key)
+        if image is None:
+            return False
+        self.counts = replace(self.counts, from_disk=self.counts.from_disk + 1)
+        self._images[key] = image
+        _trim(self._images, _IMAGES)
+        return True
 
     def _lowered(self, kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
         self.counts = replace(self.counts, lowered=self.counts.lowered + 1)

@@ -127,11 +127,9 @@ class Engine(Protocol):
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
-    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Memory | None:
+    def borrow(self, array: NDArray[Any]) -> Memory | None:
         """An array of this process as kernels can use it; None where they can not, as it lies
         there.
-
-        ``anywhere``: however its start is aligned.
         """
 
     def write(self, memory: Own, values: Array) -> None:

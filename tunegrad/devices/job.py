@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack, Program
+from tunegrad.ir.program import CopyAsync, Load, MatLoad, Pack, Program, Store, walk
 from tunegrad.trial import Measurement
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Parameter",
     "Reference",
     "io_of",
+    "unread",
 ]
 
 Array = npt.NDArray[Any]
@@ -63,16 +64,32 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class KernelIO:
-    """Every buffer of a program in table order, and how its packed constants are made."""
+    """Every buffer of a program in table order, and how its packed constants are made.
+
+    ``unread`` are constants that nothing but their packs is read of: their elements need no memory.
+    """
 
     params: tuple[Parameter, ...]
     packs: tuple[Pack, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def io_of(program: Program) -> KernelIO:
     """The buffers of a program, in its own order."""
     params = (Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
-    return KernelIO(tuple(params), program.packs)
+    return KernelIO(tuple(params), program.packs, unread(program))
+
+
+def unread(program: Program) -> tuple[str, ...]:
+    """See ``KernelIO``."""
+    touched: set[str] = set()
+    for i in walk(program.body):
+        if isinstance(i, Load | Store | MatLoad):
+            touched.add(i.buffer)
+        elif isinstance(i, CopyAsync):
+            touched.add(i.source)
+    sources = {pack.source for pack in program.packs}
+    return tuple(b.name for b in program.params if b.name in sources - touched)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,11 @@ class ConstData:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConstData) and self.digest == other.digest
 
+    @property
+    def forgotten(self) -> ConstData:
+        """The same without its elements: it still says which constant it is."""
+        return ConstData(self.digest, self.name, np.empty(0, self.array.dtype))
+
     @staticmethod
     def of(array: NDArray[np.generic], name: str = "") -> ConstData:
         a = np.ascontiguousarray(array).reshape(np.shape(array))

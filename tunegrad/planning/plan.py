@@ -39,7 +39,7 @@ from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import parts_of
+from tunegrad.ir.variants import parts_of, rewrite
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.narrow import narrowed
 from tunegrad.planning.variants import expected, pick_variants
@@ -55,6 +55,7 @@ __all__ = [
     "images_key",
     "images_text",
     "plan_launches",
+    "planned_as",
     "prepared",
     "stored_images",
     "stored_s",
@@ -113,6 +114,17 @@ def plan_launches(
         fusion.toggled(toggles).schedule(), target, here, store, numerics
     )
     return Planned(plan, toggles, variants, fusion.images)
+
+
+def planned_as(
+    outputs: tuple[Node, ...],
+    toggles: frozenset[int],
+    variants: Mapping[str, str],
+    images: Images,
+) -> LaunchPlan:
+    """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
+    fusion = Fusion.of(outputs).storing(images).toggled(toggles)
+    return rewrite(fusion.schedule(), variants)
 
 
 def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:

@@ -3,9 +3,9 @@
     array, layout                     -->   the flat buffer that kernels read
     array, layout, Pack               -->   the packed copy that a schedule staged at load
 
-An array that every kernel reads through packs alone is left where it is, and one that the device
-can read where it lies. What two plans of one model (stored winners, defaults) have in common is
-shared.
+An array that every kernel reads through packs alone is not there. What two plans of one model
+(stored winners, defaults) have in common is shared, and needs no elements of constants that it has
+taken before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.errors import InternalError
 from tunegrad.ir.fusion import Buffer
 from tunegrad.ir.program import Pack
 
@@ -59,15 +60,6 @@ class Constants:
             return self._known[key]
         return self._keep(key, _rows(buffer))
 
-    def in_place(self, buffer: Buffer) -> Any:
-        """A constant's memory, where no kernel needs it aligned."""
-        key = self._key(buffer)
-        if key in self._known:
-            return self._known[key]
-        rows = _rows(buffer)
-        borrowed = self._engine.borrow(rows, anywhere=True)
-        return self._keep(key, rows) if borrowed is None else borrowed
-
     def packed(self, buffer: Buffer, pack: Pack) -> Any:
         """The elements of a constant that ``pack`` picks, in its order."""
         key = (*self._key(buffer), replace(pack, name="", source=""))
@@ -104,6 +96,8 @@ def _rows(buffer: Buffer) -> Array:
     """A constant in its layout, flat; the caller's array, where its layout is that."""
     data = buffer.data
     assert data is not None, buffer
+    if data.array.shape != buffer.shape:
+        raise InternalError(f"constants: {buffer} has no elements any more")
     if buffer.layout.is_row_major:
         return data.array.reshape(-1)
     return buffer.layout.pack(data.array)

@@ -36,13 +36,15 @@ class Memory(Protocol):
 class Code:
     """A loaded kernel. ``params`` name its buffers in order, packs included.
 
-    ``scratch_bytes`` are sizes of memory that it takes after them.
+    ``scratch_bytes`` are sizes of memory that it takes after them. ``unread`` names constants of
+    which it reads nothing but packs.
     """
 
     loaded: Any
     params: tuple[str, ...]
     packs: tuple[Pack, ...] = ()
     scratch_bytes: tuple[int, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class BoundPlan(Protocol):
@@ -83,11 +85,9 @@ class Engine(Protocol):
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
-    def borrow(self, array: Array, anywhere: bool = False) -> Any:
+    def borrow(self, array: Array) -> Any:
         """An array of this process as kernels can use it; None where they can not, as it lies
         there.
-
-        ``anywhere``: however its start is aligned.
         """
 
     def write(self, memory: Any, values: Array) -> None:

@@ -81,6 +81,7 @@ class Runner:
         self._holds: object = None  # names the timer whose inputs are in the plan's own memory
         self._places: dict[int, list[tuple[int, int]]] = {}
         self._bind()
+        self.schedule = schedule.forgotten
 
     @property
     def arena_bytes(self) -> int:
@@ -193,17 +194,17 @@ class Runner:
             i: engine.part(self._arena, offset, life.nbytes)
             for (i, life), offset in zip(alive.items(), arena.offsets, strict=True)
         }
-        raw, launches = self._read_raw(), []
+        launches = []
         for step, (launch, code) in enumerate(
             zip(self.schedule.launches, self._codes, strict=True)
         ):
-            memories = self._memories(step, launch, code, temps, raw)
+            memories = self._memories(step, launch, code, temps)
             scratch = self._scratch[: len(code.scratch_bytes)]
             launches.append(engine.launch(code.loaded, memories, scratch))
         self._plan = engine.bind(launches)
 
     def _memories(
-        self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any], raw: frozenset[int]
+        self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any]
     ) -> list[Any]:
         """The buffers of a launch; places of inputs and outputs are noted, and pointed elsewhere by
         each run.
@@ -219,28 +220,16 @@ class Runner:
                 memories.append(self._constants.packed(args[packs[name].source], packs[name]))
                 continue
             b = args[name]
-            if b.role == "const":
-                memories.append(
-                    self._constants.flat(b) if b.id in raw else self._constants.in_place(b)
-                )
+            if name in code.unread:
+                memories.append(self._nowhere)
+            elif b.role == "const":
+                memories.append(self._constants.flat(b))
             elif b.role == "temp":
                 memories.append(temps[b.id])
             else:
                 self._places.setdefault(b.id, []).append((step, place))
                 memories.append(self._nowhere)
         return memories
-
-    def _read_raw(self) -> frozenset[int]:
-        """Constants that some kernel reads without packing them."""
-        found: set[int] = set()
-        for launch, code in zip(self.schedule.launches, self._codes, strict=True):
-            sources = {pack.source for pack in code.packs}
-            found.update(
-                i
-                for p, i in zip(launch.kernel.params, launch.args, strict=True)
-                if p.name not in sources
-            )
-        return frozenset(found)
 
     # ---- memory of a run
 

@@ -16,11 +16,11 @@ __all__ = ["Runners"]
 class Runners:
     """As many runners of one plan as callers are at it at a time, ``most`` at most; more wait.
 
-    Each has temporary memory of its own. ``make`` makes one; the first one is made at once.
+    Each has temporary memory of its own. ``make`` makes those beside the first.
     """
 
-    def __init__(self, make: Callable[[], Runner], most: int) -> None:
-        self.first = make()
+    def __init__(self, first: Runner, make: Callable[[], Runner], most: int) -> None:
+        self.first = first
         self._make, self._most = make, most
         self._all = [self.first]
         self.forked()

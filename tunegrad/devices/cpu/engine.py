@@ -124,8 +124,8 @@ class CpuEngine:
         start = -whole.ctypes.data % _ALIGN
         return whole[start : start + nbytes]
 
-    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> Span | None:
-        if not array.flags.c_contiguous or not (anywhere or array.ctypes.data % _ALIGN == 0):
+    def borrow(self, array: NDArray[Any]) -> Span | None:
+        if not array.flags.c_contiguous or array.ctypes.data % _ALIGN != 0:
             return None
         return Span(array.reshape(-1).view(np.uint8))
 

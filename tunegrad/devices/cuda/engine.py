@@ -161,7 +161,7 @@ class CudaEngine:
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         return np.empty(nbytes, np.uint8)
 
-    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> CudaMemory | None:
+    def borrow(self, array: NDArray[Any]) -> CudaMemory | None:
         return None
 
     def write(self, memory: CudaMemory, values: Array) -> None:

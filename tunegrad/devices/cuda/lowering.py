@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
@@ -38,7 +38,7 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
     return Lowered(
         render_cuda(program),
         kernel_name(program),
-        KernelIO(params, program.packs),
+        KernelIO(params, program.packs, unread(program)),
         scratch,
         Geometry(program.threads, program.local, launched_bytes(program, CUDA)),
     )

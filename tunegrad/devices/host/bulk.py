@@ -33,7 +33,7 @@ _SHARED_BYTES = 256 << 10
 
 @functools.cache
 def _library() -> Library:
-    return Library(compile_llvm(bulk_text(), host_target()), BULK_EXPORTS, {})
+    return Library(compile_llvm(bulk_text(), host_target(), opt_level=1), BULK_EXPORTS, {})
 
 
 class Bulk:

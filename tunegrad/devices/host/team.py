@@ -61,7 +61,7 @@ class _Runtime:
                 f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
             ) from None
         host = Target("cpu", "cpu", llvm.get_host_cpu_name(), features)
-        self.library = Library(compile_llvm(text, host), EXPORTS, {})
+        self.library = Library(compile_llvm(text, host, opt_level=1), EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
         for name, (result, arguments) in _SIGNATURES.items():
             prototype = ctypes.CFUNCTYPE(result, *arguments)  # type: ignore[arg-type]

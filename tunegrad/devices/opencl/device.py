@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
 from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confine import Confinement
@@ -117,7 +117,7 @@ class OpenClDevice:
         return Lowered(
             render_opencl(program),
             kernel_name(program),
-            KernelIO(params, program.packs),
+            KernelIO(params, program.packs, unread(program)),
             scratch,
             Geometry(program.threads, program.local),
         )

@@ -158,7 +158,7 @@ class OpenClEngine:
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         return np.empty(nbytes, np.uint8)
 
-    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> ClMemory | None:
+    def borrow(self, array: NDArray[Any]) -> ClMemory | None:
         return None
 
     def write(self, memory: ClMemory, values: Array) -> None:

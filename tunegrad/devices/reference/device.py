@@ -154,7 +154,7 @@ class ReferenceEngine:
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         return np.empty(nbytes, np.uint8)
 
-    def borrow(self, array: NDArray[Any], anywhere: bool = False) -> HostMemory | None:
+    def borrow(self, array: NDArray[Any]) -> HostMemory | None:
         return None
 
     def write(self, memory: HostMemory, values: Array) -> None:

@@ -84,6 +84,12 @@ class LaunchPlan:
             found[key] = (kernel, uses + 1)
         return found
 
+    @property
+    def forgotten(self) -> LaunchPlan:
+        """The same without the elements of constants, for who has them elsewhere."""
+        kept = (replace(b, data=b.data and b.data.forgotten) for b in self.buffers)
+        return replace(self, buffers=tuple(kept))
+
     def alone(self, key: str) -> LaunchPlan:
         """The first launch of a kernel as a plan of its own, over flat buffers.
 

@@ -204,7 +204,7 @@ class _Shelf:
     def _linked(self, program: str) -> Code:
         compiled, loaded = self._code[program]
         names = tuple(p.name for p in compiled.io.params)
-        return Code(loaded, names, compiled.io.packs, compiled.scratch_bytes)
+        return Code(loaded, names, compiled.io.packs, compiled.scratch_bytes, compiled.io.unread)
 
 
 _shelf: _Shelf | None = None

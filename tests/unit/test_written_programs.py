@@ -1,0 +1,83 @@
+"""Programs as files: what is written is read back; what is no such file is none."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests.kernel_corpus import NAMES, corpus_kernel
+from tunegrad.compiling.artifact import build
+from tunegrad.compiling.written import ProgramFacts, program_key, read_program, written_program
+from tunegrad.devices import KernelIO
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.index import ALWAYS, NEVER, Range, Valid, var
+from tunegrad.ir.program import Pack
+from tunegrad.opts import Schedule, Space
+
+DEVICE = CpuDevice(host_target(2))
+
+
+@cache
+def program(name: str) -> ProgramFacts:
+    kernel = corpus_kernel(name)
+    lowered = build(kernel, Space(kernel, DEVICE.target).defaults()[0], DEVICE)
+    return ProgramFacts(replace(lowered, text=""), "a" * 64, "b" * 32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_program_of_the_corpus_is_read_back(name: str) -> None:
+    body = written_program(program(name))
+    assert body is not None
+    assert read_program(body) == program(name)
+
+
+@pytest.mark.parametrize("valid", [ALWAYS, NEVER, Valid([Range(var("a.0", 8), 1, 5)])])
+def test_packs_with_quotients_and_conditions_are_read_back(valid: Valid) -> None:
+    a, b = var("a.0", 8), var("b", 6)
+    pack = Pack("p.load", "p", F32, ("a.0", "b"), (8, 6), (a * 6 + b) // 4 * 7 + (a + b) % 5, valid)
+    made = program(NAMES[0])
+    made = replace(made, lowered=replace(made.lowered, io=KernelIO((), (pack,), ("p",))))
+    body = written_program(made)
+    assert body is not None
+    found = read_program(body)
+    assert found == made
+    assert str(found.lowered.io.packs) == str(made.lowered.io.packs)
+
+
+def test_what_is_no_program_is_none() -> None:
+    whole = written_program(program(NAMES[0]))
+    assert whole is not None
+    rng = random.Random(0)
+    for _ in range(500):
+        blob = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            blob[rng.randrange(len(blob))] = rng.randrange(256)
+        read_program(bytes(blob))  # something or nothing, and no exception
+        assert read_program(whole[: rng.randrange(len(whole))]) is None
+    fields = json.loads(whole)
+    for name in fields:
+        assert read_program(json.dumps({**fields, name: 7.5}).encode()) is None
+    packs = [{"name": "p", "source": "q", "dtype": "f32", "variables": [], "extents": []}]
+    for offset in ([], [1, 2], [0, ["x"], 1], [0, ["//", [3], 0], 1], [[]], ["x"], [None]):
+        packs[0] |= {"offset": offset, "valid": []}
+        assert read_program(json.dumps({**fields, "packs": packs}).encode()) is None
+
+
+def test_a_key_holds_what_lowering_depends_on() -> None:
+    first, second = (corpus_kernel(name) for name in NAMES[:2])
+    other = CpuDevice(replace(DEVICE.target, l1_bytes=DEVICE.target.l1_bytes * 2))
+    keys = {
+        program_key(first, Schedule(()), DEVICE),
+        program_key(second, Schedule(()), DEVICE),
+        program_key(first, Space(first, DEVICE.target).defaults()[0], DEVICE),
+        program_key(first, Schedule(()), other),
+        program_key(first, Schedule(()), CpuDevice(DEVICE.target, opt_level=2)),
+    }
+    assert len(keys) == 5
+    assert program_key(first, Schedule(()), DEVICE) in keys

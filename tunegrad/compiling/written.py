@@ -1,0 +1,166 @@
+"""Programs as files without their texts, so that a process need not lower again what this machine
+has lowered before.
+
+    kernel, schedule, device, tunegrad's own code   -->   a key
+    what is left of a lowered program               <->   JSON: the image's key, the hash of the
+                                                          text, and all that a launch needs
+
+Lowering is a pure function of what the key holds. What can not be read is lowered again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tunegrad
+from tunegrad.devices import Device, Geometry, KernelIO, Lowered, Parameter
+from tunegrad.errors import UserError
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.index import FloorDiv, Index, Mod, Range, Valid, Var
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import Pack
+from tunegrad.opts import Schedule
+
+__all__ = ["ProgramFacts", "program_key", "read_program", "written_program"]
+
+_STAGES = ("compiling", "devices", "ir", "opts", "render")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFacts:
+    """What is kept of a lowered program: everything but its text, which its image was made of.
+
+    ``key`` is the image's; ``hash`` tells programs apart in a store.
+    """
+
+    lowered: Lowered
+    key: str
+    hash: str
+
+
+class _Pack(msgspec.Struct, frozen=True):
+    """A pack with its index and condition as numbers and names.
+
+    An index is ``[constant, atom, coefficient, ...]``, an atom ``[name, lo, hi]``, or ``["//",
+    index, divisor]``, or that with "%"; a condition is ``[index, lo, hi, ...]``.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    variables: list[str]
+    extents: list[int]
+    offset: list[Any]
+    valid: list[Any]
+
+
+class _File(msgspec.Struct, frozen=True):
+    key: str
+    hash: str
+    entry: str
+    params: list[Parameter]
+    packs: list[_Pack]
+    unread: list[str]
+    scratch_bytes: list[int]
+    geometry: Geometry
+
+
+def program_key(kernel: Kernel, schedule: Schedule, device: Device) -> str | None:
+    """What lowering depends on, as 64 hex digits; None where this code is in no files."""
+    code = _own_code()
+    if not code:
+        return None
+    parts = (code, device.compiler(), device.name, repr(device.target), kernel.name, kernel.text,
+             repr(kernel.fixed), schedule.text)  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def written_program(program: ProgramFacts) -> bytes | None:
+    """A program as a file; None for one that would not be read back as it is."""
+    lowered = program.lowered
+    packs = [
+        _Pack(p.name, p.source, p.dtype.name, [*p.variables], [*p.extents], _of_index(p.offset),
+              _of_valid(p.valid))
+        for p in lowered.io.packs
+    ]  # fmt: skip
+    body = msgspec.json.encode(
+        _File(program.key, program.hash, lowered.entry, [*lowered.io.params], packs,
+              [*lowered.io.unread], [*lowered.scratch_bytes], lowered.geometry)
+    )  # fmt: skip
+    return body if read_program(body) == program else None
+
+
+def read_program(body: bytes) -> ProgramFacts | None:
+    """The program that a file holds; None for a file that holds none."""
+    try:
+        file = msgspec.json.decode(body, type=_File)
+        packs = tuple(map(_pack, file.packs))
+    except (msgspec.DecodeError, UserError, TypeError, ValueError, ArithmeticError, RecursionError):
+        return None
+    io = KernelIO(tuple(file.params), packs, tuple(file.unread))
+    lowered = Lowered("", file.entry, io, tuple(file.scratch_bytes), file.geometry)
+    return ProgramFacts(lowered, file.key, file.hash)
+
+
+def _pack(p: _Pack) -> Pack:
+    return Pack(
+        p.name, p.source, buffer_dtype(p.dtype), tuple(p.variables), tuple(p.extents),
+        _index(p.offset), _valid(p.valid),
+    )  # fmt: skip
+
+
+def _of_index(index: Index) -> list[Any]:
+    return [index.const, *(x for atom, c in index.terms for x in (_of_atom(atom), c))]
+
+
+def _of_atom(atom: Var | FloorDiv | Mod) -> list[Any]:
+    if isinstance(atom, Var):
+        return [atom.name, atom.lo, atom.hi]
+    return ["//" if isinstance(atom, FloorDiv) else "%", _of_index(atom.num), atom.den]
+
+
+def _of_valid(valid: Valid) -> list[Any]:
+    if valid.never:
+        return [[0], 1, 1]
+    return [x for r in valid for x in (_of_index(r.index), r.lo, r.hi)]
+
+
+def _index(numbers: list[Any]) -> Index:
+    const, *terms = numbers
+    pairs = zip(terms[::2], terms[1::2], strict=True)
+    return Index(tuple((_atom(atom), int(c)) for atom, c in pairs), int(const))
+
+
+def _atom(numbers: list[Any]) -> Var | FloorDiv | Mod:
+    name, first, second = numbers
+    if name in ("//", "%"):
+        return (FloorDiv if name == "//" else Mod)(_index(first), int(second))
+    return Var(str(name), int(first), int(second))
+
+
+def _valid(numbers: list[Any]) -> Valid:
+    parts = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return Valid(Range(_index(index), int(lo), int(hi)) for index, lo, hi in parts)
+
+
+@cache
+def _own_code() -> str:
+    """A digest of the files that make programs; '' where they are no files."""
+    root = Path(tunegrad.__file__).parent
+    files = sorted(
+        path
+        for stage in _STAGES
+        for path in (root / stage).rglob("*")
+        if path.suffix in (".py", ".cpp", ".hpp")
+    )
+    whole = hashlib.sha256()
+    for path in files:
+        whole.update(f"{path.relative_to(root)}\0".encode())
+        whole.update(path.read_bytes())
+    return whole.hexdigest() if files else ""
