@@ -64,10 +64,7 @@ def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[No
     found = {
         id(n): n.srcs
         for n in order
-        if n.op is GraphOp.MAP
-        and n.arg in (Op.MUL, Op.DOT2)
-        and n.size
-        and n.dtype.bits in (32, 64)
+        if n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) and n.size and not n.dtype.is_half
     }
     for n in order:
         op = typed(tuple[Op, Any], n.arg)[0] if n.op is GraphOp.REDUCE else None
@@ -109,7 +106,7 @@ def _value(
 
 
 def _rounded(x: Array, dtype: DType) -> Array:
-    return convert(x, dtype) if dtype.bits == 16 else np.asarray(x, dtype.numpy)
+    return convert(x, dtype) if dtype.is_half else np.asarray(x, dtype.numpy)
 
 
 def _input(node: Node, inputs: Mapping[str, Array]) -> Array:

@@ -245,14 +245,14 @@ def widens(n: Node) -> bool:
     """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
-    return n.srcs[0].dtype.bits == 16 < n.dtype.bits
+    return n.srcs[0].dtype.is_half and not n.dtype.is_half
 
 
 def narrows(n: Node) -> bool:
     """Whether a node casts wider floats to 16 bits: it rounds, and is half the bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
-    return n.dtype.bits == 16 < n.srcs[0].dtype.bits
+    return n.dtype.is_half and not n.srcs[0].dtype.is_half
 
 
 def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:

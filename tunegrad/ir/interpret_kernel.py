@@ -336,7 +336,7 @@ class _Run:
         return _memory_dtype(dtype.compute, self.as_float64)
 
     def _cast_to(self, dtype: DType) -> DType:
-        return F64 if self.as_float64 and dtype.is_float and dtype.bits != 16 else dtype
+        return F64 if self.as_float64 and dtype.is_float and not dtype.is_half else dtype
 
     def _wide(self, x: Array) -> Array:
         return x.astype(np.float64) if self.as_float64 and x.dtype.kind == "f" else x

@@ -92,7 +92,7 @@ class _Verifier:
                 raise self.fail(f"input {p.name} is never loaded")
 
     def _reduce(self, s: Reduce) -> None:
-        if not fold_takes(s.op, s.dtype) or s.dtype.bits == 16:
+        if not fold_takes(s.op, s.dtype) or s.dtype.is_half:
             raise self.fail(f"{s.name}: {s.op} can not fold {s.dtype}")
         if s.expr.dtype != s.dtype:
             raise self.fail(f"{s.name}: folds {s.dtype}, its expression is {s.expr.dtype}")
@@ -120,7 +120,7 @@ class _Verifier:
                     )
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
-                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.bits == 16:
+                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.is_half:
                     raise self.fail(f"{x}: an index can not be a {x.dtype}")
             elif isinstance(x, Inside):
                 self._conditions(x.valid)
@@ -133,16 +133,16 @@ class _Verifier:
 
     def _const(self, x: Const) -> None:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
-        if type(x.value) is not kind or x.dtype.bits == 16:
+        if type(x.value) is not kind or x.dtype.is_half:
             raise self.fail(
                 f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}"
             )
-        if kind is int and not _low(x.dtype) <= x.value < _low(x.dtype) + (1 << x.dtype.bits):
+        if kind is int and not x.dtype.least <= x.value <= x.dtype.greatest:
             raise self.fail(f"constant {x.value} does not fit {x.dtype}")
 
     def _cast(self, x: Cast) -> None:
         if x.x.dtype == x.dtype or (
-            16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)
+            (x.dtype.is_half or x.x.dtype.is_half) and F32 not in (x.dtype, x.x.dtype)
         ):
             raise self.fail(
                 f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from "
@@ -158,7 +158,7 @@ class _Verifier:
         types = [a.dtype for a in x.args]
         if x.op is Op.DOT2_ADD:
             raise self.fail(f"{x.op} is an operation of programs")
-        if any(t.bits == 16 for t in types):
+        if any(t.is_half for t in types):
             raise self.fail(
                 f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32"
             )
@@ -277,11 +277,6 @@ def _places(
     for d, extent in zip(dims, shape, strict=True):
         place = place * extent + np.asarray(s.index[d].evaluate(cast(Any, env)))
     return place[np.broadcast_to(_holds(s.valid, env), place.shape)]
-
-
-def _low(dtype: DType) -> int:
-    """The least integer of a type; pairs are two halves without a sign."""
-    return 0 if dtype.is_pair else -1 << (dtype.bits - 1)
 
 
 def _within(i: Index, extent: int, valid: Valid) -> bool:
