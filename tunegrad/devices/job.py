@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack, Program
+from tunegrad.ir.program import Pack, Program, indexed
 from tunegrad.trial import Measurement
 
 __all__ = [
@@ -71,7 +71,11 @@ class KernelIO:
 
 def io_of(program: Program) -> KernelIO:
     """The buffers of a program, in its own order."""
-    params = (Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
+    extents = indexed(program)
+    params = (
+        Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0))
+        for b in program.params
+    )
     return KernelIO(tuple(params), program.packs)
 
 

@@ -98,6 +98,8 @@ def _value(
     srcs = [values[id(s)] for s in node.srcs]
     if op is GraphOp.MAP:
         return _rounded(compute(typed(Op, arg), *srcs), node.dtype)
+    if op is GraphOp.GATHER:
+        return _gathered(srcs[0], srcs[1], typed(int, arg))
     if op is GraphOp.CAST:
         return convert(srcs[0], typed(DType, arg))
     if op is GraphOp.REDUCE:
@@ -164,6 +166,18 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
     return np.broadcast_to(
         result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape
     )
+
+
+def _gathered(x: Array, index: Array, dim: int) -> Array:
+    extent = x.shape[dim]
+    if not index.size:
+        return np.zeros(index.shape, x.dtype)
+    if index.dtype.kind == "u":
+        at = np.minimum(index, np.uint64(extent - 1)).astype(np.int64)
+    else:
+        signed = index.astype(np.int64)
+        at = np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
+    return np.take_along_axis(x, at, dim)
 
 
 def _moved(node: Node, x: Array) -> Array:

@@ -19,7 +19,7 @@ from tunegrad.errors import VerifyError
 
 from .dtypes import F32, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
-from .index import Index, Valid, Var
+from .index import Element, Index, Valid, Var
 from .kernel import Axis, Kernel, Param, Reduce, Store
 from .op_types import fold_takes, result_type
 
@@ -103,6 +103,9 @@ class _Verifier:
         if p is None or p.role != "out":
             raise self.fail(f"store to {s.param}, which is no output")
         self.stored.add(s.param)
+        places = (*s.index, *(r.index for r in s.valid.ranges))
+        if any(True for i in places for _ in i.elements()):
+            raise self.fail(f"store to {s.param}{list(s.index)}: its place depends on data")
         if s.expr.dtype != p.dtype:
             raise self.fail(f"store of {s.expr.dtype} to {p.name}, which is {p.dtype}")
         self._index(s.index, p)
@@ -190,12 +193,22 @@ class _Verifier:
             self._scope(r.index)
 
     def _scope(self, index: Index) -> None:
+        for e in index.elements():
+            self._element(e)
         for v in index.variables():
             if self.scope.get(v.name) != v.hi + 1 or v.lo != 0:
                 raise self.fail(
                     f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: "
                     f"{self.scope}"
                 )
+
+    def _element(self, e: Element) -> None:
+        p = self.params.get(e.buffer)
+        if p is None or p.role == "out" or not p.dtype.is_int:
+            raise self.fail(f"index {e}: {e.buffer} is no input of integers")
+        if not p.layout.is_row_major or p.size != e.size or e.den < 2:
+            raise self.fail(f"index {e}: {e.buffer} has to be row-major, its extent 2 or more")
+        self.read.add(e.buffer)
 
     def _bounds(self, index: tuple[Index, ...], valid: Valid, p: Param) -> None:
         if valid.never:
@@ -204,7 +217,8 @@ class _Verifier:
             if _within(i, extent, valid) or (i, extent, valid) in self.proved:
                 continue
             names = sorted(i.names() | valid.names())
-            if not self.searchable(prod(self.scope[n] for n in names)):
+            read = any(True for x in (i, *(r.index for r in valid.ranges)) for _ in x.elements())
+            if read or not self.searchable(prod(self.scope[n] for n in names)):
                 raise self.fail(
                     f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})"
                 )

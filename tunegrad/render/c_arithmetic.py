@@ -33,7 +33,21 @@ def arithmetic_helpers(
     """Texts by name; ``values`` are C's types, ``define`` makes a function of (result, name,
     arguments, text), ``function`` names the language's own.
     """
-    made: dict[str, str] = {}
+    wide, size = values["i64"], values["u64"]
+    made = {
+        "index_inside": define(
+            "INDEX", "index_inside", "INDEX a, INDEX n", "return a >= 0 && a < n ? a : 0;"
+        ),
+        "index_element": define(
+            "INDEX", "index_element", f"{wide} a, INDEX n",
+            f"const {wide} b = a < 0 ? a + n : a; "
+            "return (INDEX)(b < 0 ? 0 : b < n ? b : n - 1);",
+        ),
+        "index_least": define(
+            "INDEX", "index_least", f"{size} a, INDEX n",
+            f"return (INDEX)(a < ({size})n ? a : ({size})n - 1);",
+        ),
+    }  # fmt: skip
     for dtype in DTYPES.values():
         c = values[dtype.name]
         texts: dict[str, str] = {}

@@ -106,8 +106,10 @@ class _Printer:
         self.wrapped: set[str] = set()
         narrow = fits_32_bits(program)
         self.index_type = "int" if narrow else dialect.long_type
-        self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
         self.buffers, self.loops, self.registers = _Names("b_"), _Names("i_"), _Names("r_")
+        dtypes = {b.name: b.dtype for b in program.params}
+        suffix = "" if narrow else dialect.long_suffix
+        self.at = IndexPrinter(suffix, self.used, self.buffers, dtypes)
         self.spaces: dict[str, str] = {}
         self.types: dict[int, VType] = {}
         self.lines: list[str] = []
