@@ -100,11 +100,15 @@ _MAKERS: dict[str, Callable[[], Tensor]] = {
     ).sum(1),
     "gather_padded": lambda: _indexed(
         lambda x, i, j: indexing.index(x, (i, None, j)),
-        _x(4, 5, 6), _x(3, dtype="i16"), _x(3, dtype="i64"),
+        _x(4, 5, 6),
+        _x(3, dtype="i16"),
+        _x(3, dtype="i64"),
     ).pad(((0, 1), (2, 0))),
     "scatter": lambda: _indexed(
         lambda x, i, s: indexing.scatter(x, i, s, 0, "add"),
-        _x(9, 17), _x(4, 17, dtype="i32"), _x(4, 17),
+        _x(9, 17),
+        _x(4, 17, dtype="i32"),
+        _x(4, 17),
     ),
 }
 

@@ -67,8 +67,8 @@ def take_along(x: Node, indices: Node, axis: int) -> Node:
 
 
 def take(x: Node, indices: Node, axis: int) -> Node:
-    """``x`` at ``indices`` of any shape along one axis, in whose place theirs stand: ``index_select``
-    and ``numpy.take``.
+    """``x`` at ``indices`` of any shape along one axis, in whose place theirs stand, as
+    ``index_select`` and ``numpy.take``.
     """
     at = axis_of("take", axis, x.shape)
     count = prod(indices.shape)
@@ -190,8 +190,8 @@ def _checked(op: str, indices: Node, extent: int) -> Node:
 
 
 def _spread(x: Node, indices: Node, at: int) -> Node:
-    """Whether ``[.., i, j, ..]``: element j of the indices writes to place i, over the other axes of
-    ``x``.
+    """Whether element j of the indices writes to place i, at ``[.., i, j, ..]`` over the other axes
+    of ``x``.
     """
     extent = x.shape[at]
     signed = graph.cast(indices, I64)

@@ -12,9 +12,9 @@ for ``PAD``, a condition).
     RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
     WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride +
                                            k*dilation, ..]
-    GATHER(dim)            out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source is read at
-                           the elements of the second along ``dim``; negative ones count from the
-                           end, beyond either end they are the first or the last
+    GATHER(dim)            out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source, along
+                           ``dim`` at the elements of the second; negative ones count from the end,
+                           beyond either end they are the first or the last
     CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by
                            its schedule
 """

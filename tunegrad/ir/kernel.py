@@ -235,19 +235,21 @@ class Kernel:
         """The kernel with every axis, parameter and reduction renamed."""
         env = {old: new.index for old, new in axes.items()}
 
-        def places(index: tuple[Index, ...]) -> tuple[Index, ...]:
-            return tuple(i.substitute(env).reading(params) for i in index)
+        def place(index: Index) -> Index:
+            return index.substitute(env).reading(params)
 
         def condition(valid: Valid) -> Valid:
             return valid.substitute(env).reading(params)
 
         def leaf(x: Expr) -> Expr:
             if isinstance(x, Load):
-                return Load(params[x.param], places(x.index), x.dtype, condition(x.valid))
+                return Load(
+                    params[x.param], tuple(map(place, x.index)), x.dtype, condition(x.valid)
+                )
             if isinstance(x, Value):
                 return Value(values[x.stage], x.dtype)
             if isinstance(x, IndexValue):
-                return IndexValue(*places((x.index,)), x.dtype)
+                return IndexValue(place(x.index), x.dtype)
             if isinstance(x, Inside):
                 return Inside(condition(x.valid))
             return x
@@ -259,7 +261,7 @@ class Kernel:
             if isinstance(s, Reduce):
                 stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype))
             else:
-                index, valid = places(s.index), condition(s.valid)
+                index, valid = tuple(map(place, s.index)), condition(s.valid)
                 stages.append(Store(params[s.param], index, rebuilt(s.expr), own, valid))
         renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
         return replace(

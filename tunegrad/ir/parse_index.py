@@ -69,9 +69,7 @@ def parse_index(
     return found
 
 
-def _atom(
-    text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int
-) -> Atom:
+def _atom(text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int) -> Atom:
     begin = text.at
     if not text.skips("("):
         name = text.match(NAME, "an axis, a number or '('")
@@ -110,9 +108,7 @@ def _element(
     return Element(name, at, buffers[name], text.integer(low=2))
 
 
-def parse_condition(
-    text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int]
-) -> Valid:
+def parse_condition(text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int]) -> Valid:
     """The condition that stands here. Raises KernelTextError."""
     begin = text.at
     if text.skips("never"):

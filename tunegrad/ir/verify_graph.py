@@ -51,7 +51,8 @@ def _is_argument(op: GraphOp, arg: object) -> bool:
     if op is GraphOp.FULL:
         return isinstance(arg, tuple) and len(arg) == 3
     kinds = {
-        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int, GraphOp.GATHER: int, GraphOp.MAP: Op,
+        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int,
+        GraphOp.GATHER: int, GraphOp.MAP: Op,
         GraphOp.CAST: DType,
         GraphOp.RESHAPE: type(None), GraphOp.EXPAND: type(None), GraphOp.CONTIGUOUS: g.Fence | None,
     }  # fmt: skip

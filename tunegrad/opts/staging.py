@@ -96,10 +96,6 @@ def needed_loops(tree: LoopTree, staged: Staged) -> tuple[str, ...]:
 
 
 def _reads(tree: LoopTree, staged: Staged, stage: int, load: Load) -> _Reads:
-    if any(True for i in load.index for _ in i.elements()):
-        raise IllegalAction(
-            f"stage(param={staged.param}): where it is read depends on data, so no part of it is"
-        )
     env = dict(tree.index)
     index, valid = tuple([i.substitute(env) for i in load.index]), load.valid.substitute(env)
     used = valid.names().union(*[i.names() for i in index])

@@ -19,7 +19,8 @@ __all__ = ["kernel_name", "kernel_origin"]
 _MOVES = {
     GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand",
     GraphOp.PAD: "pad",
-    GraphOp.GATHER: "gather", GraphOp.SHRINK: "slice", GraphOp.FLIP: "flip", GraphOp.WINDOW: "window",
+    GraphOp.GATHER: "gather",
+    GraphOp.SHRINK: "slice", GraphOp.FLIP: "flip", GraphOp.WINDOW: "window",
 }  # fmt: skip
 
 
