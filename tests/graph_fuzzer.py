@@ -140,6 +140,19 @@ def _reduced(rng: random.Random, x: Node) -> Node:
     return y
 
 
+def _gathered(rng: random.Random, x: Node, y: Node) -> Node:
+    """``x`` at positions that ``y`` gives, out of range ones too."""
+    d = rng.randrange(len(x.shape))
+    count = rng.choice((1, 2, 3, x.shape[d]))
+    shape = (*x.shape[:d], count, *x.shape[d + 1 :])
+    fitted = _fitted(rng, y, shape)
+    if fitted is None or not x.shape[d]:
+        return x
+    if fitted.dtype.is_float:  # rounded values would be other places
+        fitted = g.iota(shape, rng.randrange(len(shape)), I32)
+    return g.gather(x, _cast(fitted, rng.choice((I32, I64))), d)
+
+
 def random_graph(
     rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,)
 ) -> tuple[Node, ...]:
@@ -164,6 +177,8 @@ def random_graph(
             y = _reduced(rng, x)
         elif pick < 0.7:
             y = g.contiguous(x)
+        elif pick < 0.72 and x.shape:
+            y = _gathered(rng, x, rng.choice(pool[-8:]))
         elif pick < 0.75:
             y = _cast(x, rng.choice((*dtypes, F32, I32, BOOL)))
         else:

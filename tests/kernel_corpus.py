@@ -9,11 +9,12 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.frontend import Tensor
+from tunegrad.frontend import Tensor, indexing
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import blocked, schedule
+from tunegrad.ir.graph import Node
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import parts_of
@@ -89,7 +90,31 @@ _MAKERS: dict[str, Callable[[], Tensor]] = {
     "doubles": lambda: _x(9, 12, dtype="f64").sum(1),
     "halves": lambda: _x(40, dtype="f16") + 1.0,
     "compare": lambda: _x(35) < _x(1),
+    "bytes": lambda: (_x(5, 37, dtype="u8") >> 1) % 7 + 200,
+    "embedding": lambda: _indexed(indexing.embedding, _x(9, 20), _x(3, 4, dtype="i32")),
+    "gather": lambda: _indexed(
+        lambda x, i: indexing.gather(x, i, 1), _x(5, 7) * 2.0, _x(5, 18, dtype="i64")
+    ),
+    "gather_sums": lambda: _indexed(
+        lambda x, i: indexing.take(x, i, 0), _x(11, 6), _x(4, 5, dtype="u8")
+    ).sum(1),
+    "gather_padded": lambda: _indexed(
+        lambda x, i, j: indexing.index(x, (i, None, j)),
+        _x(4, 5, 6),
+        _x(3, dtype="i16"),
+        _x(3, dtype="i64"),
+    ).pad(((0, 1), (2, 0))),
+    "scatter": lambda: _indexed(
+        lambda x, i, s: indexing.scatter(x, i, s, 0, "add"),
+        _x(9, 17),
+        _x(4, 17, dtype="i32"),
+        _x(4, 17),
+    ),
 }
+
+
+def _indexed(function: Callable[..., Node], *tensors: Tensor) -> Tensor:
+    return Tensor.of(function(*(t.node for t in tensors)))
 
 
 def _part(name: str, variant: str, at: int) -> Kernel:

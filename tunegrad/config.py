@@ -82,7 +82,9 @@ numbers.
 """
 ModelDtype = Literal["f32", "f16", "bf16"]
 """What a model's weights and activations are stored in; ``f32``: as the model has them."""
-DtypeName = Literal["bool", "i32", "i64", "bf16", "f16", "f32", "f64"]
+DtypeName = Literal[
+    "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64"
+]
 DEFAULT_BUDGET_S = 300.0
 DEFAULT_DEVICE = "cpu"
 

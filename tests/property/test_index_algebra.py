@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.ir.index import Index, Range, Valid, as_index, var
+from tunegrad.ir.index import Index, Range, Valid, as_index, element, var
 
 Ints = NDArray[np.int64]
 Env = dict[str, Ints]
@@ -203,3 +203,33 @@ def test_index_survives_pickling() -> None:
         assert again_index == index
         assert again_valid == valid
         assert again_valid.never == valid.never
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sums_with_elements_of_memory_keep_their_value(seed):
+    rng = random.Random(f"elements {seed}")
+    extents = {"a": rng.randint(2, 7), "b": rng.randint(2, 6)}
+    size, den = rng.randint(2, 40), rng.randint(2, 24)
+    memory = np.array([rng.randint(-2 * den, 2 * den) for _ in range(size)])
+    at, where = expression(rng, [variable(n, e) for n, e in extents.items()], 3)
+
+    def value(env: Env) -> Ints:
+        places = np.asarray(where(env))
+        read = memory[np.where((places >= 0) & (places < size), places, 0)]
+        return np.clip(np.where(read < 0, read + den, read), 0, den - 1)
+
+    read: Pair = element("m", at, size, den), value
+    index, oracle = expression(rng, [variable("a", extents["a"]), read], 5)
+    env = {**points(extents), "m": memory}
+    found, count = np.asarray(index.evaluate(env)), len(env["a"])
+    np.testing.assert_array_equal(
+        np.broadcast_to(found, count), np.broadcast_to(oracle(env), count)
+    )
+    assert index.lo <= found.min()
+    assert found.max() <= index.hi
+    assert pickle.loads(pickle.dumps(index)) == index
+    moved = index.substitute({"b": as_index(1)}).reading({"m": "n"})
+    one = {**env, "b": np.ones_like(env["b"]), "n": memory}
+    np.testing.assert_array_equal(
+        np.broadcast_to(moved.evaluate(one), count), np.broadcast_to(index.evaluate(one), count)
+    )

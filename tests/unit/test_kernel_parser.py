@@ -153,7 +153,7 @@ TEXT = dedent(
 DAMAGED = {
     "nothing": (TEXT, "", None, "found the end, expected 'kernel\\n'"),
     "other names": ("p0", "C", 0, "found 'C f32[4,8] out row', expected 'p0 '"),
-    "dtype": ("f32[4,8]", "f33[4,8]", 0, "expected one of bool, i32, i64"),
+    "dtype": ("f32[4,8]", "f33[4,8]", 0, "expected one of bool, i8, i16"),
     "role": ("out", "inout", 0, "found 'inout row', expected one of in, const, out"),
     "layout": ("row", "0", 0, "expected a layout that tells all positions apart"),
     "layout of another rank": ("row", "0 1 2", 0, "expected a layout of 2 dimensions"),

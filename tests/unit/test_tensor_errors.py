@@ -214,10 +214,16 @@ BAD_DTYPES = {
         lambda: Tensor(np.zeros(2, complex)),
         "tensor: data of type complex128 are not numbers",
     ),
-    "unsigned": (
-        lambda: Tensor(np.zeros(2, np.uint8)),
-        "dtype dtype('uint8') is not supported; valid: bool, i32",
+    "time": (
+        lambda: t(2).cast(np.dtype("m8[s]")),
+        "dtype dtype('<m8[s]') is not supported; valid: bool, i8, i16",
     ),
+    "unsigned": (
+        lambda: t(2, dtype="u64") + t(2, dtype="i64"),
+        "no integer type holds both u64 and i64; cast one to the other",
+    ),
+    "shift": (lambda: t(2) << 1, "shl: not defined for f32; integers only"),
+    "negative": (lambda: t(2, dtype="u8") + -1, "add: -1 is not a value of u8"),
     "cast": (lambda: t(2).cast("fp8"), "dtype 'fp8' is not supported"),
     "operand": (lambda: t(2) + "3", "add: '3' of type str is not a tensor, array or number"),
     "none": (lambda: t(2) * None, "mul: None of type NoneType is not a tensor, array or number"),

@@ -22,7 +22,7 @@ import tunegrad
 from tunegrad.devices import Device, Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import UserError
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.index import FloorDiv, Index, Mod, Range, Valid, Var
+from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Pack
 from tunegrad.opts import Schedule
@@ -84,6 +84,8 @@ def program_key(kernel: Kernel, schedule: Schedule, device: Device) -> str | Non
 def written_program(program: ProgramFacts) -> bytes | None:
     """A program as a file; None for one that would not be read back as it is."""
     lowered = program.lowered
+    if any(any(index.elements()) for p in lowered.io.packs for index in _indices(p)):
+        return None
     packs = [
         _Pack(p.name, p.source, p.dtype.name, [*p.variables], [*p.extents], _of_index(p.offset),
               _of_valid(p.valid))
@@ -115,13 +117,18 @@ def _pack(p: _Pack) -> Pack:
     )  # fmt: skip
 
 
+def _indices(p: Pack) -> list[Index]:
+    return [p.offset, *(r.index for r in p.valid)]
+
+
 def _of_index(index: Index) -> list[Any]:
     return [index.const, *(x for atom, c in index.terms for x in (_of_atom(atom), c))]
 
 
-def _of_atom(atom: Var | FloorDiv | Mod) -> list[Any]:
+def _of_atom(atom: Atom) -> list[Any]:
     if isinstance(atom, Var):
         return [atom.name, atom.lo, atom.hi]
+    assert not isinstance(atom, Element), atom
     return ["//" if isinstance(atom, FloorDiv) else "%", _of_index(atom.num), atom.den]
 
 

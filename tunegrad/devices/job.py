@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import CopyAsync, Load, MatLoad, Pack, Program, Store, walk
+from tunegrad.ir.program import CopyAsync, Load, MatLoad, Pack, Program, Store, indexed, walk
 from tunegrad.trial import Measurement
 
 __all__ = [
@@ -76,13 +76,17 @@ class KernelIO:
 
 def io_of(program: Program) -> KernelIO:
     """The buffers of a program, in its own order."""
-    params = (Parameter(b.name, b.dtype.name, b.size, b.role) for b in program.params)
+    extents = indexed(program)
+    params = (
+        Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0))
+        for b in program.params
+    )
     return KernelIO(tuple(params), program.packs, unread(program))
 
 
 def unread(program: Program) -> tuple[str, ...]:
     """See ``KernelIO``."""
-    touched: set[str] = set()
+    touched = set(indexed(program))
     for i in walk(program.body):
         if isinstance(i, Load | Store | MatLoad):
             touched.add(i.buffer)

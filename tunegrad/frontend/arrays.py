@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType, dtype_of
+from tunegrad.ir.numeric import convert
 
 __all__ = ["DTypeLike", "bf16_bits", "bf16_values", "held", "representable"]
 
@@ -44,8 +45,9 @@ def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.ge
     """A read-only, contiguous array that nobody else writes to, and its dtype.
 
     An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the
-    values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns. Arrays of other
-    libraries on the CPU come in by DLPack. Copies unless the array is contiguous and read-only.
+    values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns, and arrays of
+    ``ml_dtypes.bfloat16`` are bf16 as they are. Arrays of other libraries on the CPU come in by
+    DLPack. Copies unless the array is contiguous and read-only.
 
     Raises:
         DTypeError: the data are not numbers, or of a type tunegrad does not have.
@@ -56,11 +58,17 @@ def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.ge
         array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]
     except ValueError as error:
         raise ShapeError(f"tensor: the nested lists are ragged ({error})") from None
+    if array.dtype.name == "bfloat16":
+        array, dtype = array.view(np.uint16), BF16 if dtype is None else dtype
+        if dtype_of(dtype) != BF16:
+            array = bf16_values(array)
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor: data of type {array.dtype} are not numbers")
     kind = _natural(data, array) if dtype is None else dtype_of(dtype)
     if kind == BF16:
         memory: NDArray[np.generic] = array if array.dtype == np.uint16 else bf16_bits(array)
+    elif kind.is_int and array.dtype.kind == "f":
+        memory = convert(array, kind)
     else:
         memory = array if array.dtype == kind.numpy else array.astype(kind.numpy)
     fresh = memory is not array
@@ -85,8 +93,7 @@ def representable(value: float | int | bool, dtype: DType, op: str) -> float | i
             if dtype == BF16:
                 return float(bf16_values(bf16_bits(np.asarray(value, dtype=np.float32))))
             return float(np.asarray(value, dtype=dtype.numpy))
-    limits = np.iinfo(dtype.numpy.name)
-    if not limits.min <= value <= limits.max or int(value) != value:
+    if not dtype.least <= value <= dtype.greatest or int(value) != value:
         raise DTypeError(f"{op}: {value!r} is not a value of {dtype}")
     return int(value)
 

@@ -22,7 +22,7 @@ __all__ = [
     "Operand", "Scalar", "binary", "bitwise", "broadcast", "broadcast_shapes", "compare",
     "constant", "divide",
     "float_function", "floor_divide", "invert", "negate", "power", "remainder", "result_type",
-    "unary", "where",
+    "shift", "unary", "where",
 ]  # fmt: skip
 
 Scalar = bool | int | float
@@ -96,29 +96,23 @@ def divide(a: Operand, b: Operand) -> Node:
 
 
 def floor_divide(a: Operand, b: Operand) -> Node:
-    """Division rounded towards minus infinity, as Python's ``//``."""
-    kind = _not_bool("floordiv", a, b)
-    if kind.is_int:
-        return _apply(Op.FLOORDIV, "floordiv", (a, b), kind)
-    return graph.cast(unary(Op.FLOOR, _apply(Op.DIV, "floordiv", (a, b), kind.compute)), kind)
+    """Division rounded towards minus infinity, as Python's and numpy's ``//``; integers by zero
+    give 0.
+    """
+    return _apply(Op.FLOORDIV, "floordiv", (a, b), _not_bool("floordiv", a, b))
 
 
 def remainder(a: Operand, b: Operand) -> Node:
-    """The rest with the divisor's sign, as Python's ``%``; for floats a - floor(a / b) * b."""
-    kind = _not_bool("mod", a, b)
-    if kind.is_int:
-        return _apply(Op.MOD, "mod", (a, b), kind)
-    x, y = _aligned("mod", (a, b), kind.compute)
-    whole = graph.elementwise(Op.FLOOR, graph.elementwise(Op.DIV, x, y))
-    return graph.cast(graph.elementwise(Op.SUB, x, graph.elementwise(Op.MUL, whole, y)), kind)
+    """The rest with the divisor's sign, as Python's and numpy's ``%``; integers by zero give 0."""
+    return _apply(Op.MOD, "mod", (a, b), _not_bool("mod", a, b))
 
 
 def power(a: Operand, b: Operand) -> Node:
     """``a ** b``; squares, reciprocals and powers of integers by a number are products and a
-    reciprocal.
+    reciprocal. Integers wrap around.
 
-    Raises DTypeError for integers to a power that is negative, a tensor, or more than 64: no kernel
-    computes it.
+    Raises DTypeError for integers to a negative number; a tensor's negative powers give 0 for all
+    but 1 and -1, as PyTorch's.
     """
     kind = result_type(a, b)
     kind = I64 if kind.is_bool else kind
@@ -133,30 +127,21 @@ def power(a: Operand, b: Operand) -> Node:
             return _apply(Op.MUL, "pow", (a, a), kind)
         if b == -1:
             return _apply(Op.RECIP, "pow", (a,), kind)
-    if kind.is_int:
-        return _integer_power(a, b, kind)
+    if kind.is_int and isinstance(a, Node) and not isinstance(b, Node):
+        return _integer_power(graph.cast(a, kind), int(b))
     return _apply(Op.POW, "pow", (a, b), kind)
 
 
-def _integer_power(a: Operand, b: Operand, kind: DType) -> Node:
-    """``a ** b`` as products, which wrap around."""
-    if not isinstance(a, Node) or isinstance(b, Node):
-        raise DTypeError(
-            f"pow: {kind} to a power that is a tensor is not defined; cast to f64 first"
-        )
-    if b > _MOST_FACTORS:
-        raise DTypeError(
-            f"pow: {kind} to the power {b}: at most {_MOST_FACTORS}; cast to f64 first"
-        )
-    base = graph.cast(a, kind)
-    found = graph.full(1, base.shape, kind) if b == 0 else base
-    for _ in range(1, int(b)):
-        found = graph.elementwise(Op.MUL, found, base)
-    return found
-
-
-_MOST_FACTORS = 64
-"""Powers of integers beyond this overflow for all but -1, 0 and 1."""
+def _integer_power(x: Node, power: int) -> Node:
+    """By squaring; what overflows wraps around."""
+    found: Node | None = None
+    while power:
+        if power & 1:
+            found = x if found is None else graph.elementwise(Op.MUL, found, x)
+        power >>= 1
+        if power:
+            x = graph.elementwise(Op.MUL, x, x)
+    return graph.full(1, x.shape, x.dtype) if found is None else found
 
 
 def bitwise(op: Op, a: Operand, b: Operand) -> Node:
@@ -164,6 +149,16 @@ def bitwise(op: Op, a: Operand, b: Operand) -> Node:
     kind = result_type(a, b)
     if kind.is_float:
         raise DTypeError(f"{op}: not defined for {kind}; bools and integers only")
+    return _apply(op, str(op), (a, b), kind)
+
+
+def shift(op: Op, a: Operand, b: Operand) -> Node:
+    """SHL or SHR of integers; by a negative number of bits, or by all of them, nothing is left but
+    the sign (of SHR), as numpy's.
+    """
+    kind = result_type(a, b)
+    if not kind.is_int:
+        raise DTypeError(f"{op}: not defined for {kind}; integers only")
     return _apply(op, str(op), (a, b), kind)
 
 
@@ -221,9 +216,7 @@ def invert(x: Node) -> Node:
     """Logical not of bools, all bits of integers flipped."""
     if x.dtype.is_float:
         raise DTypeError(f"invert: not defined for {x.dtype}; bools and integers only")
-    if x.dtype.is_bool:
-        return graph.elementwise(Op.NOT, x)
-    return bitwise(Op.XOR, x, -1)
+    return graph.elementwise(Op.NOT, x)
 
 
 def float_function(op: Op, x: Node) -> Node:

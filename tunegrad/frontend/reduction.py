@@ -1,12 +1,14 @@
 """Reductions on graph nodes, and the matrix product, which is one.
 
-Sums and products of integers and bools are i64 (as numpy's); f16 and bf16 accumulate in f32. The
-matrix product keeps the promoted dtype of its operands. It is nothing special in the graph: expand,
-multiply, sum over the last axis.
+Sums and products of integers and bools are i64 (as PyTorch's), of u64 u64; f16 and bf16 accumulate
+in f32. The matrix product keeps the promoted dtype of its operands. It is nothing special in the
+graph: expand, multiply, sum over the last axis.
 
-    accumulate    of bf16, f16, f32    of f64    of i32, of sums of bools    of i64
-    default       f32                  f64       sum: i64, matmul: i32       i64
-    also          f64                            i32, i64
+    accumulate    of bf16, f16, f32    of f64    of integers                   of sums of bools
+    default       f32                  f64       sum: i64, matmul: their own   i64
+    also          f64                            i32, i64, unsigned: u32, u64  i32, i64
+
+Of integers those are allowed that hold all values of what is added up.
 
 The accumulator is part of the kernel, and no schedule changes it. A float result keeps its dtype
 whatever the accumulator; an integer one has the accumulator's, where it is given.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import F32, F64, I32, I64, DType, dtype_of
+from tunegrad.ir.dtypes import F32, F64, I32, I64, U32, U64, DType, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 
@@ -42,7 +44,8 @@ def accumulator(
     if accumulate is None:
         return kind.compute if default is None else default
     chosen = dtype_of(accumulate)
-    valid = [t for t in ((F32, F64) if kind.is_float else (I32, I64)) if t.bits >= kind.bits]
+    wide = (F32, F64) if kind.is_float else (I32, I64) if kind.signed else (I32, I64, U32, U64)
+    valid = [t for t in wide if t.bits >= kind.bits + (t.signed and not kind.signed)]
     if chosen not in valid:
         raise DTypeError(
             f"{name}: accumulate={chosen} can not add up {kind}; valid: "
@@ -67,7 +70,8 @@ def fold(op: Op, x: Node, axis: Axes, keepdims: bool, accumulate: DTypeLike | No
                 f"{name}: shape {x.shape} has no elements along axes {axes}, and {name} needs one"
             )
         return _without(_extremum(op, x, axes), axes, keepdims)
-    acc = accumulator(name, x.dtype, accumulate, None if x.dtype.is_float else I64)
+    whole = U64 if x.dtype == U64 else I64
+    acc = accumulator(name, x.dtype, accumulate, None if x.dtype.is_float else whole)
     total = graph.reduce(op, graph.cast(x, acc), axes)
     return graph.cast(_without(total, axes, keepdims), x.dtype if x.dtype.is_float else acc)
 

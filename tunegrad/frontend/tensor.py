@@ -254,6 +254,18 @@ class Tensor:
     def __pos__(self) -> Tensor:
         return self
 
+    def __lshift__(self, other: TensorLike) -> Tensor:
+        return apply("shl", lambda a, b: ew.shift(Op.SHL, a, b), self, other)
+
+    def __rlshift__(self, other: TensorLike) -> Tensor:
+        return apply("shl", lambda a, b: ew.shift(Op.SHL, a, b), other, self)
+
+    def __rshift__(self, other: TensorLike) -> Tensor:
+        return apply("shr", lambda a, b: ew.shift(Op.SHR, a, b), self, other)
+
+    def __rrshift__(self, other: TensorLike) -> Tensor:
+        return apply("shr", lambda a, b: ew.shift(Op.SHR, a, b), other, self)
+
     def __invert__(self) -> Tensor:
         return self._with(ew.invert(self.node))
 
@@ -611,13 +623,13 @@ def apply(op: str, function: Callable[..., Node], *operands: TensorLike) -> Tens
 
 
 def _operand(x: TensorLike, op: str) -> Tensor | Scalar:
-    """Python numbers stay; arrays and lists become tensors, numpy scalars constants of their
-    dtype.
+    """Numbers stay, numpy's scalars as Python's (as in PyTorch: they are weak, whatever their
+    dtype); arrays and lists become tensors.
     """
+    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
+        return x.item()  # type: ignore[no-any-return]
     if isinstance(x, Tensor | bool | int | float):
         return x
-    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
-        return Tensor.of(ew.constant(x.item(), (), dtype_of(x.dtype), op))
     if isinstance(x, np.ndarray | list | tuple):
         return Tensor(x)
     raise DTypeError(f"{op}: {x!r} of type {type(x).__name__} is not a tensor, array or number")

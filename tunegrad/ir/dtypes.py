@@ -1,9 +1,13 @@
 """Scalar types: what a value is, how wide it is, and which of two wins.
 
 f16 and bf16 can be stored and loaded; arithmetic on them happens in f32. A bf16 array is a numpy
-``uint16`` array of the upper halves of f32 bit patterns, since numpy has no such type. ``BF16X2``
-is two bf16 in one word, the first in the low half: what instructions that multiply pairs read. It
-is made by rewrites only, no user's tensor has it, and a numpy array of it is ``uint32``.
+``uint16`` array of the upper halves of f32 bit patterns, since numpy has no such type; only its
+DType tells it from an array of u16. ``BF16X2`` is two bf16 in one word, the first in the low half:
+what instructions that multiply pairs read. It is made by rewrites only, no user's tensor has it,
+and a numpy array of it is ``uint32``.
+
+Integers wrap around, as numpy's. A float becomes an integer by truncation; beyond the type's range
+it is the nearest integer of the type, and NaN is 0: on every device.
 """
 
 from __future__ import annotations
@@ -23,8 +27,14 @@ __all__ = [
     "F16",
     "F32",
     "F64",
+    "I8",
+    "I16",
     "I32",
     "I64",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
     "DType",
     "buffer_dtype",
     "dtype_of",
@@ -36,12 +46,12 @@ Category = Literal["bool", "int", "float", "pair"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A scalar type. ``bits`` is its width in memory; ``rank`` orders promotion."""
+    """A scalar type. ``bits`` is its width in memory; ``signed`` tells integers apart."""
 
     name: str
     category: Category
     bits: int
-    rank: int
+    signed: bool = True
 
     @property
     def itemsize(self) -> int:
@@ -51,6 +61,11 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.category == "float"
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it is f16 or bf16: stored and loaded, never computed with."""
+        return self.category == "float" and self.bits == 16
 
     @property
     def is_int(self) -> bool:
@@ -65,6 +80,16 @@ class DType:
         return self.category == "pair"
 
     @property
+    def least(self) -> int:
+        """The least value of an integer type; pairs are two halves without a sign."""
+        return -1 << (self.bits - 1) if self.signed else 0
+
+    @property
+    def greatest(self) -> int:
+        """The greatest value of an integer type."""
+        return self.least + (1 << self.bits) - 1
+
+    @property
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy dtype of an array that holds this type in memory."""
         return np.dtype(_NUMPY[self.name])
@@ -72,53 +97,72 @@ class DType:
     @property
     def compute(self) -> DType:
         """The type arithmetic on this one happens in: itself, or f32 for f16 and bf16."""
-        return F32 if self.is_float and self.bits == 16 else self
+        return F32 if self.is_half else self
 
     def __str__(self) -> str:
         return self.name
 
 
-BOOL = DType("bool", "bool", 8, 0)
-I32 = DType("i32", "int", 32, 1)
-I64 = DType("i64", "int", 64, 2)
-BF16 = DType("bf16", "float", 16, 3)
-F16 = DType("f16", "float", 16, 4)
-F32 = DType("f32", "float", 32, 5)
-F64 = DType("f64", "float", 64, 6)
-BF16X2 = DType("bf16x2", "pair", 32, 7)
+BOOL = DType("bool", "bool", 8, signed=False)
+I8 = DType("i8", "int", 8)
+I16 = DType("i16", "int", 16)
+I32 = DType("i32", "int", 32)
+I64 = DType("i64", "int", 64)
+U8 = DType("u8", "int", 8, signed=False)
+U16 = DType("u16", "int", 16, signed=False)
+U32 = DType("u32", "int", 32, signed=False)
+U64 = DType("u64", "int", 64, signed=False)
+BF16 = DType("bf16", "float", 16)
+F16 = DType("f16", "float", 16)
+F32 = DType("f32", "float", 32)
+F64 = DType("f64", "float", 64)
+BF16X2 = DType("bf16x2", "pair", 32, signed=False)
 
-DTYPES: dict[str, DType] = {t.name: t for t in (BOOL, I32, I64, BF16, F16, F32, F64)}
+DTYPES: dict[str, DType] = {
+    t.name: t for t in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, BF16, F16, F32, F64)
+}
 """The types that a tensor may have, by name."""
 
 _NUMPY = {
-    "bool": "bool", "i32": "int32", "i64": "int64",
+    "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
     "bf16": "uint16", "f16": "float16", "f32": "float32", "f64": "float64", "bf16x2": "uint32",
 }  # fmt: skip
+
+_WORDS = {
+    "float": F32, "double": F64, "half": F16, "bfloat16": BF16, "int": I32, "long": I64,
+    "short": I16,
+} | {_NUMPY[t.name]: t for t in DTYPES.values() if t != BF16}  # fmt: skip
+"""PyTorch's words for types, and numpy's."""
+
+
+_SCALARS: dict[type, DType] = {bool: BOOL, int: I64, float: F32}
 
 
 def dtype_of(value: DType | str | np.dtype[np.generic] | type) -> DType:
     """The DType that a name, numpy dtype or Python scalar type stands for.
 
+    Names are tunegrad's (``"i8"``), numpy's and PyTorch's (``"int8"``, ``"float"``: f32, ``"int"``:
+    i32); none of numpy's short codes, in which ``i8`` has eight bytes.
+
     Raises DTypeError for one that tunegrad does not have.
     """
     if isinstance(value, DType):
         return value
-    if isinstance(value, str) and value in DTYPES:
-        return DTYPES[value]
-    if value is bool:
-        return BOOL
-    if value is int:
-        return I64
-    if value is float:
-        return F32
-    try:
-        name = np.dtype(value).name
-    except TypeError:
-        name = str(value)
-    for key, numpy_name in _NUMPY.items():
-        if numpy_name == name and key not in ("bf16", "bf16x2"):
-            return DTYPES[key]
-    raise DTypeError(f"dtype {value!r} is not supported; valid: {', '.join(DTYPES)}")
+    found: DType | None = None
+    if isinstance(value, str):
+        found = DTYPES.get(value) or _WORDS.get(value)
+    elif isinstance(value, type) and value in _SCALARS:
+        found = _SCALARS[value]
+    elif value is not None:
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = str(value)
+        found = _WORDS.get(name.removeprefix("torch."))
+    if found is None:
+        raise DTypeError(f"dtype {value!r} is not supported; valid: {', '.join(DTYPES)}")
+    return found
 
 
 def buffer_dtype(name: str) -> DType:
@@ -130,10 +174,29 @@ def buffer_dtype(name: str) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The type that holds a result of both: the higher rank, and f32 for f16 with bf16.
+    """The type that holds a result of both, as ``torch.promote_types``.
 
-    bool < i32 < i64 < bf16, f16 < f32 < f64; an integer with a float gives the float.
+    A float wins over an integer, an integer over a bool; of a kind the wider one, and f32 for f16
+    with bf16. An unsigned integer with a signed one gives the least signed type that holds both,
+    as numpy's: u8 with i8 is i16, u32 with i32 is i64.
+
+    Raises:
+        DTypeError: u64 with a signed integer, which no integer type holds (numpy gives f64, PyTorch
+            refuses).
     """
+    if a == b:
+        return a
+    if a.category != b.category:
+        return max(a, b, key=lambda t: _ORDER.index(t.category))
+    low, high = sorted((a, b), key=lambda t: t.bits)
     if {a, b} == {F16, BF16}:
         return F32
-    return a if a.rank >= b.rank else b
+    if a.signed == b.signed or (high.signed and low.bits < high.bits):
+        return high
+    unsigned, signed = (b, a) if a.signed else (a, b)
+    if unsigned == U64:
+        raise DTypeError(f"no integer type holds both u64 and {signed}; cast one to the other")
+    return next(t for t in (I16, I32, I64) if t.bits > unsigned.bits)
+
+
+_ORDER = ("bool", "int", "float", "pair")

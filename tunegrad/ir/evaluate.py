@@ -64,10 +64,7 @@ def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[No
     found = {
         id(n): n.srcs
         for n in order
-        if n.op is GraphOp.MAP
-        and n.arg in (Op.MUL, Op.DOT2)
-        and n.size
-        and n.dtype.bits in (32, 64)
+        if n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) and n.size and not n.dtype.is_half
     }
     for n in order:
         op = typed(tuple[Op, Any], n.arg)[0] if n.op is GraphOp.REDUCE else None
@@ -101,6 +98,8 @@ def _value(
     srcs = [values[id(s)] for s in node.srcs]
     if op is GraphOp.MAP:
         return _rounded(compute(typed(Op, arg), *srcs), node.dtype)
+    if op is GraphOp.GATHER:
+        return _gathered(srcs[0], srcs[1], typed(int, arg))
     if op is GraphOp.CAST:
         return convert(srcs[0], typed(DType, arg))
     if op is GraphOp.REDUCE:
@@ -109,7 +108,7 @@ def _value(
 
 
 def _rounded(x: Array, dtype: DType) -> Array:
-    return convert(x, dtype) if dtype.bits == 16 else np.asarray(x, dtype.numpy)
+    return convert(x, dtype) if dtype.is_half else np.asarray(x, dtype.numpy)
 
 
 def _input(node: Node, inputs: Mapping[str, Array]) -> Array:
@@ -167,6 +166,18 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
     return np.broadcast_to(
         result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape
     )
+
+
+def _gathered(x: Array, index: Array, dim: int) -> Array:
+    extent = x.shape[dim]
+    if not index.size:
+        return np.zeros(index.shape, x.dtype)
+    if index.dtype.kind == "u":
+        at = np.minimum(index, np.uint64(extent - 1)).astype(np.int64)
+    else:
+        signed = index.astype(np.int64)
+        at = np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
+    return np.take_along_axis(x, at, dim)
 
 
 def _moved(node: Node, x: Array) -> Array:

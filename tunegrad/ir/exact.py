@@ -216,7 +216,7 @@ def _cast(x: _Known, dtype: DType) -> _Known:
         return _BOOL
     if dtype.is_int:
         return _Known(x.size, 1.0)
-    if dtype.bits == 16:  # what is exact is rounded in the reference as well, and to the same
+    if dtype.is_half:  # what is exact is rounded in the reference as well, and to the same
         return replace(x, size=x.size * (1 + 2.0**-8)) if x.exact else _inexact((x,))
     return _checked(x, dtype)
 
@@ -291,7 +291,7 @@ def rounded_within(k: Kernel) -> str:
 def _before_store(s: Stage) -> Expr:
     """A stage's expression, less the rounding to the type in which it is stored."""
     x = s.expr
-    return x.x if isinstance(s, Store) and isinstance(x, Cast) and x.dtype.bits == 16 else x
+    return x.x if isinstance(s, Store) and isinstance(x, Cast) and x.dtype.is_half else x
 
 
 def _casts(x: Expr) -> set[str]:
@@ -305,7 +305,7 @@ def _casts(x: Expr) -> set[str]:
             continue
         seen.add(id(node))
         if isinstance(node, Cast):
-            if node.dtype.bits == 16 and not isinstance(node.x, Load):
+            if node.dtype.is_half and not isinstance(node.x, Load):
                 found.add(node.dtype.name)
             stack.append(node.x)
         elif isinstance(node, Apply):

@@ -159,7 +159,7 @@ def _map_rules(n: Node) -> Node | None:
         return g.full(convert(compute(op, *arrays), n.dtype).item(), n.shape, n.dtype)
     if op is Op.WHERE and values[0] is not None:
         return n.srcs[1] if values[0] else n.srcs[2]
-    if op is Op.MUL and 1 in values and n.dtype.bits != 16:
+    if op is Op.MUL and 1 in values and not n.dtype.is_half:
         return n.srcs[1 - values.index(1)]
     if op is Op.DIV and values[1] == 1:
         return n.srcs[0]

@@ -12,6 +12,9 @@ for ``PAD``, a condition).
     RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
     WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride +
                                            k*dilation, ..]
+    GATHER(dim)            out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source, along
+                           ``dim`` at the elements of the second; negative ones count from the end,
+                           beyond either end they are the first or the last
     CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by
                            its schedule
 """
@@ -45,6 +48,7 @@ __all__ = [
     "expand",
     "flip",
     "full",
+    "gather",
     "graph_input",
     "iota",
     "narrows",
@@ -76,6 +80,7 @@ class GraphOp(StrEnum):
     SHRINK = "shrink"
     FLIP = "flip"
     WINDOW = "window"
+    GATHER = "gather"
     CONTIGUOUS = "contiguous"
 
 
@@ -250,14 +255,14 @@ def widens(n: Node) -> bool:
     """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
-    return n.srcs[0].dtype.bits == 16 < n.dtype.bits
+    return n.srcs[0].dtype.is_half and not n.dtype.is_half
 
 
 def narrows(n: Node) -> bool:
     """Whether a node casts wider floats to 16 bits: it rounds, and is half the bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
-    return n.dtype.bits == 16 < n.srcs[0].dtype.bits
+    return n.dtype.is_half and not n.srcs[0].dtype.is_half
 
 
 def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:
@@ -363,6 +368,24 @@ def window(x: Node, dim: int, size: int, stride: int = 1, dilation: int = 1) -> 
     count = (x.shape[dim] - span) // stride + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     return Node(GraphOp.WINDOW, (x,), (dim, size, stride, dilation), shape, x.dtype)
+
+
+def gather(x: Node, index: Node, dim: int) -> Node:
+    """``x`` at the elements of ``index`` along ``dim``; other dimensions of both are the same.
+
+    Raises ShapeError and DTypeError.
+    """
+    if not 0 <= dim < len(x.shape) or len(index.shape) != len(x.shape):
+        raise ShapeError(f"gather: dim {dim} of {x.shape} by an index of shape {index.shape}")
+    if any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim):
+        raise ShapeError(
+            f"gather: shapes {x.shape} and {index.shape} may differ in dimension {dim} only"
+        )
+    if not index.dtype.is_int:
+        raise DTypeError(f"gather: an index is an integer, not {index.dtype}")
+    if index.size and not x.shape[dim]:
+        raise ShapeError(f"gather: dimension {dim} of {x.shape} has no elements to read")
+    return Node(GraphOp.GATHER, (x, index), dim, index.shape, x.dtype)
 
 
 def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule: str = "") -> Node:

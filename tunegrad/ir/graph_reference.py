@@ -99,7 +99,7 @@ def _widened(n: Node, srcs: tuple[Node, ...], rounded: bool) -> Node:
         return Node(n.op, (), wide, n.shape, dtype)
     if n.op is GraphOp.CAST and n.dtype.is_float:
         (x,) = srcs
-        if n.dtype.bits == 16 and rounded:
+        if n.dtype.is_half and rounded:
             x = g.cast(g.cast(x, F32), n.dtype)
         return g.cast(x, F64)
     if n.op is GraphOp.MAP and typed(Op, n.arg).compares:

@@ -1,7 +1,8 @@
 """Index algebra: integer sums with bounds, in one canonical form.
 
 An ``Index`` is ``sum(coefficient * atom) + const``. An atom is a variable with a range, a floor
-division or a modulus of such a sum by a positive constant. Sums are always simplified, so two equal
+division or a modulus of such a sum by a positive constant, or an ``Element`` of a buffer of
+integers, which is an index of so many. Sums are always simplified, so two equal
 shapes of the same address print, hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in
 Python):
 
@@ -22,11 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
+from typing import Any
+
+import numpy as np
 
 __all__ = [
     "ALWAYS",
     "NEVER",
     "Atom",
+    "Element",
     "FloorDiv",
     "Index",
     "Mod",
@@ -34,6 +39,7 @@ __all__ = [
     "Valid",
     "Var",
     "as_index",
+    "element",
     "var",
 ]
 
@@ -112,7 +118,51 @@ class Mod:
         return hash(self.key)
 
 
-Atom = Var | FloorDiv | Mod
+class Element:
+    """``buffer[num]`` as an index below ``den``: an integer read from memory, which nobody writes.
+
+    Negative ones count from the end, as numpy's; beyond either end they are the first or the last.
+    An offset ``num`` outside the ``size`` elements of the buffer stands for 0. So it is an index
+    whatever the memory holds and wherever it is worked out: ``0 <= value < den``.
+    """
+
+    __slots__ = ("buffer", "den", "hi", "key", "lo", "names", "num", "size")
+
+    def __init__(self, buffer: str, num: Index, size: int, den: int) -> None:
+        self.buffer, self.num, self.size, self.den = buffer, num, size, den
+        self.lo, self.hi = 0, den - 1
+        self.key = f"{buffer}[{num.key}]@{den}"
+        self.names = num.names()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Element, (self.buffer, self.num, self.size, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Element) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def inside(self) -> bool:
+        """Whether bounds prove that its offset is inside the buffer."""
+        return self.num.lo >= 0 and self.num.hi < self.size
+
+    def value(self, memory: Any, at: Any) -> Any:
+        """Its value, for a flat array and an offset (or arrays of them)."""
+        if not self.inside:
+            at = np.where((at >= 0) & (at < self.size), at, 0)
+        found = memory[at]
+        if memory.dtype.kind == "u":
+            return np.minimum(found, found.dtype.type(min(self.hi, np.iinfo(found.dtype).max)))
+        found = found.astype(np.int64)
+        return np.clip(np.where(found < 0, found + self.den, found), 0, self.hi)
+
+
+Atom = Var | FloorDiv | Mod | Element
 
 
 class Index:
@@ -233,6 +283,34 @@ class Index:
                 found |= atom.num.variables()
         return found
 
+    def elements(self) -> Iterator[Element]:
+        """Every element of a buffer that it depends on, also inside others."""
+        for atom, _ in self.terms:
+            if not isinstance(atom, Var):
+                yield from atom.num.elements()
+            if isinstance(atom, Element):
+                yield atom
+
+    def reading(self, buffers: Mapping[str, str]) -> Index:
+        """The sum with the buffers of its elements renamed."""
+        if not any(True for _ in self.elements()):
+            return self
+        total = Index((), self.const)
+        for atom, c in self.terms:
+            new: Index
+            if isinstance(atom, Var):
+                new = Index(((atom, 1),), 0)
+            elif isinstance(atom, Element):
+                new = _element(
+                    buffers.get(atom.buffer, atom.buffer), atom.num.reading(buffers), atom
+                )
+            else:
+                num = atom.num.reading(buffers)
+                divides = isinstance(atom, FloorDiv)
+                new = _floordiv(num, atom.den) if divides else _mod(num, atom.den)
+            total = total + new * c
+        return total
+
     def names(self) -> frozenset[str]:
         """Names of ``variables()``."""
         if self._names is None:
@@ -310,7 +388,7 @@ class Index:
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """Its value (ints, or numpy integer arrays of one shape) for the variables' values in
-        ``env``.
+        ``env``, which also has the memory of the buffers that it reads.
         """
         total = self.const
         for atom, c in self.terms:
@@ -318,6 +396,8 @@ class Index:
                 value = env[atom.name]
             elif isinstance(atom, FloorDiv):
                 value = atom.num.evaluate(env) // atom.den
+            elif isinstance(atom, Element):
+                value = atom.value(env[atom.buffer], atom.num.evaluate(env))
             else:
                 value = atom.num.evaluate(env) % atom.den
             total = total + c * value
@@ -335,6 +415,17 @@ def var(name: str, extent: int) -> Index:
     return Index(((Var(name, 0, extent - 1), 1),), 0) if extent > 1 else Index((), 0)
 
 
+def element(buffer: str, at: Index, size: int, extent: int) -> Index:
+    """``buffer[at]``, of ``size`` elements, as an index below ``extent``; the constant 0 where
+    there is one value.
+    """
+    return Index(((Element(buffer, at, size, extent), 1),), 0) if extent > 1 else Index((), 0)
+
+
+def _element(buffer: str, num: Index, like: Element) -> Index:
+    return element(buffer, num, like.size, like.den)
+
+
 def as_index(value: Index | int) -> Index:
     """An int as a constant Index; an Index as it is."""
     return Index((), value) if isinstance(value, int) else value
@@ -345,8 +436,10 @@ _NOTHING: frozenset[str] = frozenset()
 _Terms = tuple[tuple["Atom", int], ...]
 
 
-def _substituted(atom: FloorDiv | Mod, env: Mapping[str, Index]) -> Index:
+def _substituted(atom: FloorDiv | Mod | Element, env: Mapping[str, Index]) -> Index:
     num = atom.num.substitute(env)
+    if isinstance(atom, Element):
+        return _element(atom.buffer, num, atom)
     return _floordiv(num, atom.den) if isinstance(atom, FloorDiv) else _mod(num, atom.den)
 
 
@@ -612,6 +705,12 @@ class Valid:
         if not self.ranges or not env or env.keys().isdisjoint(self.names()):
             return self
         return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
+
+    def reading(self, buffers: Mapping[str, str]) -> Valid:
+        """The condition with the buffers of its elements renamed."""
+        if not any(True for r in self.ranges for _ in r.index.elements()):
+            return self
+        return Valid(Range(r.index.reading(buffers), r.lo, r.hi) for r in self.ranges)
 
     def at(self, point: Mapping[str, int]) -> Valid:
         """The condition with variables at fixed values."""

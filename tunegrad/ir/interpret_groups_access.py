@@ -52,7 +52,6 @@ class GroupAccesses:
         self.items, self.groups = program.local, program.threads
         self.together = max(1, min(self.groups, _ROWS // self.items))
         self.rows = self.items * self.together
-        self.names = IndexCompiler(0)
         self.env: Env = []
         self.values: dict[int, Array] = {}
         self.types: dict[int, VType] = {}
@@ -61,6 +60,7 @@ class GroupAccesses:
         self.active: Mask | None = None
         self.count = self.time = self.first = self.barriers = 0
         self.memory: dict[str, GroupMemory] = {}
+        self.names = IndexCompiler(0, self.memory)
         many = self.items > 1
         for name, (data, out) in params.items():
             self.memory[name] = GroupMemory(

@@ -7,12 +7,12 @@ arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
-from .index import FloorDiv, Index, Valid, Var
+from .index import Element, FloorDiv, Index, Valid, Var
 
 __all__ = ["Env", "IndexCompiler", "Number"]
 
@@ -20,14 +20,22 @@ Env = list[Any]
 Number = Callable[[Env], Any]
 
 
+class Readable(Protocol):
+    """A buffer: all its elements, flat."""
+
+    data: Any
+
+
 class IndexCompiler:
     """Gives variables their slots (from ``first`` on) and makes functions of indices, each distinct
     one once.
     """
 
-    __slots__ = ("_first", "_lanes", "_made", "slots")
+    __slots__ = ("_first", "_lanes", "_made", "_memory", "slots")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, memory: Mapping[str, Readable]) -> None:
+        """``memory``: the buffers by name, for indices that are elements of one."""
+        self._memory = memory
         self.slots: dict[str, int] = {}
         self._first = first
         self._lanes: list[tuple[int, int]] = []
@@ -96,6 +104,9 @@ class IndexCompiler:
                 )
             else:
                 num = self.index(atom.num, lane, lanes)
+                if isinstance(atom, Element):
+                    hard.append((_element(num, atom, self._memory[atom.buffer].data), c))
+                    continue
                 hard.append(
                     (
                         _floordiv(num, atom.den)
@@ -137,6 +148,10 @@ def _general(head: Number, hard: tuple[tuple[Number, int], ...]) -> Number:
         return sum_
 
     return total
+
+
+def _element(num: Number, e: Element, memory: Any) -> Number:
+    return lambda env: e.value(memory, num(env))
 
 
 def _floordiv(num: Number, den: int) -> Number:

@@ -11,6 +11,7 @@ all points are matrix products then: see ``contraction``.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -214,6 +215,11 @@ class _Run:
                 )
             self.memory[p.name] = a
 
+    @property
+    def env(self) -> Mapping[str, Array]:
+        """What indices depend on: axes, and the memory of buffers that they read."""
+        return ChainMap(cast(Any, self.points.values), self.memory)
+
     def evaluate(self, x: Expr, axes: tuple[Axis, ...]) -> Array:
         """An expression that reads no reduction, at every point of ``axes``: one dimension for
         each, or of extent 1.
@@ -259,7 +265,7 @@ class _Run:
     ) -> tuple[str, Array, Array]:
         p = self.params[s.param]
         self._go_to(points, _own(s.axes, 0, _extent(s.axes)))
-        shape, env = self.points.shape, self.points.values
+        shape, env = self.points.shape, self.env
         offsets = np.broadcast_to(_at(p.layout.offset(s.index), env), shape)
         x = np.broadcast_to(self._eval(s.expr, values, memo), shape)
         if not (self.as_float64 and p.dtype.is_float):
@@ -288,9 +294,9 @@ class _Run:
             value = values[x.stage]
             return value.reshape(value.shape + (1,) * self.own)
         if isinstance(x, IndexValue):
-            return _at(x.index, self.points.values).astype(self._dtype(x.dtype))
+            return _at(x.index, self.env).astype(self._dtype(x.dtype))
         if isinstance(x, Inside):
-            return _holds(x.valid, self.points.values)
+            return _holds(x.valid, self.env)
         if isinstance(x, Cast):
             return self._wide(convert(self._eval(x.x, values, memo), self._cast_to(x.dtype)))
         result = compute(x.op, *(self._eval(a, values, memo) for a in x.args))
@@ -301,7 +307,7 @@ class _Run:
         )
 
     def _load(self, x: Load) -> Array:
-        key, env = (x.param, x.index), self.points.values
+        key, env = (x.param, x.index), self.env
         offset = self.offsets.get(key)
         if offset is None:
             offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
@@ -336,7 +342,7 @@ class _Run:
         return _memory_dtype(dtype.compute, self.as_float64)
 
     def _cast_to(self, dtype: DType) -> DType:
-        return F64 if self.as_float64 and dtype.is_float and dtype.bits != 16 else dtype
+        return F64 if self.as_float64 and dtype.is_float and not dtype.is_half else dtype
 
     def _wide(self, x: Array) -> Array:
         return x.astype(np.float64) if self.as_float64 and x.dtype.kind == "f" else x
@@ -349,6 +355,8 @@ def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bo
     None where its steps are not known, or not forwards. ``beside``: it may read beside the memory,
     and finds zeros.
     """
+    if any(True for _ in offset.elements()):
+        return None
     steps = [offset.coefficient(r.name) for r in box]
     known = [s for s in steps if s is not None and s >= 0]
     if len(known) < len(steps) or not memory.size:

@@ -105,10 +105,10 @@ class _Machine:
     def __init__(self, program: Program, buffers: Mapping[str, NDArray[Any]]) -> None:
         self.program = program
         self.actors = program.threads
-        self.names = IndexCompiler(_VARS)
         self.values: dict[int | str, int] = {}
         self.types: dict[int, VType] = {}
         self.memory: dict[str, Memory] = {}
+        self.names = IndexCompiler(_VARS, self.memory)
         self.outputs: list[Memory] = []
         self.trackers: list[Tracker] = []
         self._parameters(buffers)

@@ -20,7 +20,7 @@ from tunegrad.errors import InternalError
 
 from .dtypes import BF16, F32, DType
 from .expr import Op
-from .numeric import compute, to_compute, to_memory
+from .numeric import compute, convert, integer_power, to_compute, to_memory
 
 __all__ = ["constant", "converter", "folder", "lane_folder", "operation"]
 
@@ -42,6 +42,8 @@ _EITHER: dict[Op, Callable[..., Value]] = {
     Op.AND: operator.and_,
     Op.OR: operator.or_,
     Op.XOR: operator.xor,
+    Op.SHL: np.left_shift,
+    Op.SHR: np.right_shift,
     Op.EXP: np.exp,
     Op.LOG: np.log,
     Op.SQRT: np.sqrt,
@@ -51,7 +53,6 @@ _EITHER: dict[Op, Callable[..., Value]] = {
     Op.FLOOR: np.floor,
     Op.MAX: np.maximum,
     Op.MIN: np.minimum,
-    Op.POW: np.power,
 }
 
 _FOLDS: dict[Op, np.ufunc] = {
@@ -80,6 +81,8 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
         return _erf(dtype, lanes)
     if op is Op.FLOOR and not dtype.is_float:
         return lambda a: a
+    if op is Op.POW:
+        return lambda a, b: integer_power(a, b)[()]
     return _EITHER[op]
 
 
@@ -111,8 +114,8 @@ def lane_folder(op: Op) -> Callable[[Value], Value]:
 
 
 def converter(source: DType, to: DType) -> Callable[[Value], Value]:
-    """The function that converts values: float to int truncates, to bool is ``!= 0``, floats round
-    to nearest even.
+    """The function that converts values: float to int as ``numeric.convert``, to bool is ``!= 0``,
+    floats round to nearest even.
     """
     if source == to:
         return lambda a: a
@@ -124,6 +127,8 @@ def converter(source: DType, to: DType) -> Callable[[Value], Value]:
     if to == BF16:
         return lambda a: to_memory(a.astype(np.float32), BF16)[()]
     kind = to.numpy
+    if to.is_int and source.is_float:
+        return lambda a: convert(a, to)[()]
     return lambda a: a.astype(kind)
 
 

@@ -128,8 +128,7 @@ def identity(op: Op, dtype: DType) -> float | int | bool:
             return -inf if op is Op.MAX else inf
         if dtype.is_bool:
             return op is Op.MIN
-        limit = 1 << (dtype.bits - 1)
-        return -limit if op is Op.MAX else limit - 1
+        return dtype.least if op is Op.MAX else dtype.greatest
     raise InternalError(f"{op} has no identity: a reduction folds with add, mul, max or min")
 
 
@@ -236,16 +235,23 @@ class Kernel:
         """The kernel with every axis, parameter and reduction renamed."""
         env = {old: new.index for old, new in axes.items()}
 
+        def place(index: Index) -> Index:
+            return index.substitute(env).reading(params)
+
+        def condition(valid: Valid) -> Valid:
+            return valid.substitute(env).reading(params)
+
         def leaf(x: Expr) -> Expr:
             if isinstance(x, Load):
-                index = tuple(i.substitute(env) for i in x.index)
-                return Load(params[x.param], index, x.dtype, x.valid.substitute(env))
+                return Load(
+                    params[x.param], tuple(map(place, x.index)), x.dtype, condition(x.valid)
+                )
             if isinstance(x, Value):
                 return Value(values[x.stage], x.dtype)
             if isinstance(x, IndexValue):
-                return IndexValue(x.index.substitute(env), x.dtype)
+                return IndexValue(place(x.index), x.dtype)
             if isinstance(x, Inside):
-                return Inside(x.valid.substitute(env))
+                return Inside(condition(x.valid))
             return x
 
         rebuilt = rebuilder(leaf)
@@ -255,10 +261,8 @@ class Kernel:
             if isinstance(s, Reduce):
                 stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype))
             else:
-                index = tuple(i.substitute(env) for i in s.index)
-                stages.append(
-                    Store(params[s.param], index, rebuilt(s.expr), own, s.valid.substitute(env))
-                )
+                index, valid = tuple(map(place, s.index)), condition(s.valid)
+                stages.append(Store(params[s.param], index, rebuilt(s.expr), own, valid))
         renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
         return replace(
             self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages)

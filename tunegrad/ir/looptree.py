@@ -431,7 +431,8 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
     """The first stage that loads ``param`` and its one load there, which staging replaces; other
     stages keep theirs.
 
-    IllegalAction when that stage loads it in several places, or none does.
+    IllegalAction when that stage loads it in several places or at elements of another one, whose
+    values no region bounds, or none does.
     """
     found: list[tuple[Stage, Load]] = []
     for s, x in loads(tree.kernel):
@@ -442,6 +443,8 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
             f"stage(param={param}): a stage of kernel {tree.kernel.name} loads it in "
             f"{len(found)} places; needs one"
         )
+    if any(True for i in found[0][1].index for _ in i.elements()):
+        raise IllegalAction(f"stage(param={param}): where it is read depends on data")
     return tree.kernel.stages.index(found[0][0]), found[0][1]
 
 

@@ -1,7 +1,7 @@
 """What each scalar operation means on numpy arrays: the one table that every interpreter and
 constant folder reads.
 
-Arrays hold compute types (bool, i32, i64, f32, f64, bf16x2); ``to_compute`` and ``to_memory``
+Arrays hold compute types (bool, integers, f32, f64, bf16x2); ``to_compute`` and ``to_memory``
 convert f16 and bf16.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .dtypes import BF16, DType
 from .expr import Op
 
-__all__ = ["FOLDS", "Array", "compute", "convert", "to_compute", "to_memory"]
+__all__ = ["FOLDS", "Array", "compute", "convert", "integer_power", "to_compute", "to_memory"]
 
 Array = NDArray[Any]
 
@@ -65,14 +65,24 @@ def _dot2(a: Array, b: Array) -> Array:
     return np.asarray(_low(a).astype(np.float64) * _low(b) + _high(a).astype(np.float64) * _high(b))
 
 
+def integer_power(a: Array, b: Array) -> Array:
+    """``a ** b`` of integers, which wraps around; 0 for negative powers of all but 1 and -1."""
+    if a.dtype.kind in "fu":
+        return np.asarray(np.power(a, b))
+    odd = np.where(b & b.dtype.type(1) != 0, a, a * a)
+    inverse = np.where((a == 1) | (a == a.dtype.type(-1)), odd, a - a)
+    return np.asarray(np.where(b < 0, inverse, np.power(a, np.maximum(b, b.dtype.type(0)))))
+
+
 _TABLE: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.RECIP: _recip,
     Op.TANH: np.tanh,
     Op.ERF: _erf, Op.SIN: np.sin, Op.ABS: np.abs, Op.FLOOR: _floor, Op.NOT: _not, Op.ADD: np.add,
     Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide,
     Op.MOD: np.mod,
-    Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: np.power, Op.LT: np.less, Op.EQ: np.equal,
+    Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: integer_power, Op.LT: np.less, Op.EQ: np.equal,
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
+    Op.SHL: np.left_shift, Op.SHR: np.right_shift,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
 }  # fmt: skip
 
@@ -108,13 +118,26 @@ def to_memory(array: Array, dtype: DType) -> Array:
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """A cast between compute types, or to f16 or bf16 and straight back to f32: truncates to int,
-    ``!= 0`` to bool.
+    """A cast between compute types, or to f16 or bf16 and straight back to f32: truncates to the
+    nearest int there is (NaN to 0), ``!= 0`` to bool.
     """
     with np.errstate(all="ignore"):
         if dtype.is_bool:
             return np.asarray(array != 0)
-        if dtype.bits == 16:
+        if dtype.is_half:
             single = np.asarray(array.astype(np.float32, copy=False))
             return to_compute(to_memory(single, dtype), dtype)
+        if dtype.is_int and array.dtype.kind == "f":
+            return _saturated(array, dtype)
         return np.asarray(array.astype(dtype.numpy, copy=False))
+
+
+def _saturated(array: Array, dtype: DType) -> Array:
+    """Floats as integers; the bounds are powers of two, which floats hold."""
+    low, high = float(dtype.least), float(dtype.greatest + 1)
+    inside = (array > low - 1) & (array < high)
+    found = np.where(inside, array, 0).astype(dtype.numpy)
+    return np.where(
+        array >= high, dtype.numpy.type(dtype.greatest),
+        np.where(array <= low, dtype.numpy.type(dtype.least), found),
+    )  # fmt: skip

@@ -12,8 +12,10 @@ __all__ = ["fold_takes", "result_type"]
 _FLOAT_ONLY = frozenset(
     (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.DIV, Op.FMA)
 )
-_INT_ONLY = frozenset((Op.FLOORDIV, Op.MOD))
-_NUMBERS = frozenset((Op.NEG, Op.ABS, Op.FLOOR, Op.ADD, Op.SUB, Op.MUL, Op.POW))
+_INT_ONLY = frozenset((Op.SHL, Op.SHR))
+_NUMBERS = frozenset(
+    (Op.NEG, Op.ABS, Op.FLOOR, Op.ADD, Op.SUB, Op.MUL, Op.POW, Op.FLOORDIV, Op.MOD)
+)
 _BITS = frozenset((Op.NOT, Op.AND, Op.OR, Op.XOR))
 
 

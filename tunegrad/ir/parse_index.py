@@ -1,7 +1,8 @@
 """Index sums and conditions from their canonical texts.
 
     index      := [term ("+" term)*] ["+" integer] | integer       term := [integer "*"] atom
-    atom       := axis | "(" index ")//" integer | "(" index ")%" integer
+    atom       := axis | "(" index ")//" integer | "(" index ")%" integer | buffer "[" index "]@"
+                  integer
     condition  := range ("&" range)* | "never" | "always"            range := integer "<=" index "<"
                                                                      integer
 
@@ -15,7 +16,7 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-from .index import ALWAYS, NEVER, FloorDiv, Index, Mod, Range, Valid, Var
+from .index import ALWAYS, NEVER, Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from .scanner import Scanner
 
 __all__ = ["NAME", "parse_condition", "parse_index"]
@@ -30,13 +31,15 @@ _RANGES = 32
 _EXACT = 1 << 62
 """Sums stay below it, whatever their terms: evaluated in 64 bits, they are right."""
 
-_Atom = Var | FloorDiv | Mod
 
-
-def parse_index(text: Scanner, axes: Mapping[str, int], depth: int = 0) -> Index:
-    """The index that stands here, over axes with those extents. Raises KernelTextError."""
+def parse_index(
+    text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int = 0
+) -> Index:
+    """The index that stands here, over axes with those extents and elements of buffers of those
+    sizes. Raises KernelTextError.
+    """
     begin = text.at
-    terms: list[tuple[_Atom, int]] = []
+    terms: list[tuple[Atom, int]] = []
     const = 0
     while True:
         at, c = text.at, 1
@@ -50,7 +53,7 @@ def parse_index(text: Scanner, axes: Mapping[str, int], depth: int = 0) -> Index
             break
         if number and c in (0, 1):
             text.fail("no factor of 0 or 1", at)
-        terms.append((_atom(text, axes, depth), c))
+        terms.append((_atom(text, axes, buffers, depth), c))
         if len(terms) > _TERMS:
             text.fail(f"at most {_TERMS} terms", at)
         if not text.skips("+"):
@@ -66,10 +69,12 @@ def parse_index(text: Scanner, axes: Mapping[str, int], depth: int = 0) -> Index
     return found
 
 
-def _atom(text: Scanner, axes: Mapping[str, int], depth: int) -> _Atom:
+def _atom(text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int) -> Atom:
     begin = text.at
     if not text.skips("("):
         name = text.match(NAME, "an axis, a number or '('")
+        if name in buffers and text.sees("["):
+            return _element(text, name, axes, buffers, depth)
         extent = axes.get(name)
         if extent is None or extent < 2:
             text.fail(
@@ -80,7 +85,7 @@ def _atom(text: Scanner, axes: Mapping[str, int], depth: int) -> _Atom:
         return Var(name, 0, extent - 1)
     if depth >= _DEPTH:
         text.fail(f"divisions at most {_DEPTH} deep", begin)
-    inner = parse_index(text, axes, depth + 1)
+    inner = parse_index(text, axes, buffers, depth + 1)
     text.take(")")
     divides = text.skips("//")
     if not divides and not text.skips("%"):
@@ -92,7 +97,18 @@ def _atom(text: Scanner, axes: Mapping[str, int], depth: int) -> _Atom:
     return atom
 
 
-def parse_condition(text: Scanner, axes: Mapping[str, int]) -> Valid:
+def _element(
+    text: Scanner, name: str, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int
+) -> Element:
+    if depth >= _DEPTH:
+        text.fail(f"elements at most {_DEPTH} deep")
+    text.take("[")
+    at = parse_index(text, axes, buffers, depth + 1)
+    text.take("]@")
+    return Element(name, at, buffers[name], text.integer(low=2))
+
+
+def parse_condition(text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int]) -> Valid:
     """The condition that stands here. Raises KernelTextError."""
     begin = text.at
     if text.skips("never"):
@@ -103,7 +119,7 @@ def parse_condition(text: Scanner, axes: Mapping[str, int]) -> Valid:
     while True:
         low = text.integer()
         text.take("<=")
-        index = parse_index(text, axes)
+        index = parse_index(text, axes, buffers)
         text.take("<")
         ranges.append(Range(index, low, text.integer()))
         if len(ranges) > _RANGES:

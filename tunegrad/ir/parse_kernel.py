@@ -122,13 +122,15 @@ class _Reader:
     """Reads one text. Mutable.
 
     ``own`` are the axes of the stages by where they stand in the text, and where they end; ``once``
-    the expressions of a kernel of one store by their texts. ``nodes`` and ``depth`` are those of
+    the expressions of a kernel of one store by their texts. ``sizes`` are those of the parameters
+    that indices may be read from. ``nodes`` and ``depth`` are those of
     the expressions read so far.
     """
 
     text: Scanner
     params: dict[str, Param] = field(default_factory=dict)
     axes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     values: dict[str, DType] = field(default_factory=dict)
     shared: dict[str, _Shared] = field(default_factory=dict)
     own: dict[int, tuple[tuple[Axis, ...], int]] = field(default_factory=dict)
@@ -178,7 +180,10 @@ class _Reader:
         role = next((r for r in _ROLES if text.skips(f"{r} ")), None)
         if role is None:
             text.fail(f"one of {', '.join(_ROLES)}")
-        self.params[name] = Param(name, dtype, tuple(shape), role, self._layout(tuple(shape)))
+        made = Param(name, dtype, tuple(shape), role, self._layout(tuple(shape)))
+        self.params[name] = made
+        if role != "out" and dtype.is_int:
+            self.sizes[name] = made.size
         text.take("\n")
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
@@ -308,7 +313,7 @@ class _Reader:
     def _read(self, level: int) -> Expr:
         text = self.text
         if text.skips("("):
-            valid = parse_condition(text, self.axes)
+            valid = parse_condition(text, self.axes, self.sizes)
             text.take(")")
             return Inside(valid)
         if text.find(_LITERAL):
@@ -362,10 +367,10 @@ class _Reader:
         while not (text.sees("]") or text.sees(" if ")):
             if index:
                 text.take(", ")
-            index.append(parse_index(text, self.axes))
+            index.append(parse_index(text, self.axes, self.sizes))
             if len(index) > _DIMENSIONS:
                 text.fail(f"at most {_DIMENSIONS} dimensions")
-        valid = parse_condition(text, self.axes) if text.skips(" if ") else ALWAYS
+        valid = parse_condition(text, self.axes, self.sizes) if text.skips(" if ") else ALWAYS
         text.take("]")
         return tuple(index), valid
 
@@ -389,7 +394,7 @@ class _Reader:
         text.take("(")
         found: Cast | IndexValue
         if self._sees_index():
-            found = IndexValue(parse_index(text, self.axes), dtype)
+            found = IndexValue(parse_index(text, self.axes, self.sizes), dtype)
         else:
             found = Cast(self._expr(level + 1), dtype)
         text.take(")")

@@ -50,7 +50,7 @@ def _before(n: Node) -> tuple[str, ...]:
 def _after(n: Node) -> tuple[str, ...]:
     """The argument of operations on dimensions."""
     arg = cast(Any, n.arg)
-    if n.op is GraphOp.IOTA:
+    if n.op in (GraphOp.IOTA, GraphOp.GATHER):
         return (f"dim={arg}",)
     if n.op is GraphOp.REDUCE:
         return (f"axes={_tuple(arg[1])}",)

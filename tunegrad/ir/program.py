@@ -72,6 +72,8 @@ __all__ = [
     "VType",
     "Valued",
     "Write",
+    "indexed",
+    "indices",
     "size",
     "walk",
 ]
@@ -562,6 +564,35 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
                 break
         else:
             left.pop()
+
+
+def indices(program: Program) -> Iterator[Index]:
+    """Every index of a program's instructions: offsets, stops, conditions and positions."""
+    for i in walk(program.body):
+        match i:
+            case Load() | Store() | MatLoad():
+                yield i.offset
+            case CopyAsync():
+                yield i.offset
+                yield i.into
+            case For():
+                yield from i.stops
+                yield Index((), i.extent * max(1, i.count))
+            case If() | Test():
+                yield from (r.index for r in i.valid)
+            case Position():
+                yield i.index
+            case _:
+                pass
+
+
+def indexed(program: Program) -> dict[str, int]:
+    """The buffers whose elements are indices, with the least extent that they are indices of."""
+    found: dict[str, int] = {}
+    for index in set(indices(program)):
+        for e in index.elements():
+            found[e.buffer] = min(e.den, found.get(e.buffer, e.den))
+    return found
 
 
 def size(body: tuple[Instr, ...]) -> int:

@@ -38,7 +38,7 @@ def _bare(s: Stage) -> Stage:
     if isinstance(s, Reduce) or not isinstance(s.expr, Cast):
         return s
     x = s.expr
-    return replace(s, expr=x.x) if x.dtype.bits == 16 and x.x.dtype == F32 else s
+    return replace(s, expr=x.x) if x.dtype.is_half and x.x.dtype == F32 else s
 
 
 def in_float64(k: Kernel) -> Kernel:
@@ -75,7 +75,7 @@ def _to_f64(x: Expr) -> Expr:
     """f16 and bf16 go through f32, the one type they convert to."""
     if x.dtype == F64:
         return x
-    if x.dtype.bits == 16:
+    if x.dtype.is_half:
         x = Cast(x, F32)
     return Cast(x, F64)
 
@@ -102,7 +102,7 @@ def _widened(x: Expr, memo: dict[int, Expr]) -> Expr:
     if isinstance(x, Apply):
         return Apply(x.op, tuple(_wide(a, memo) for a in x.args), _wide_type(x.dtype))
     inner = _wide(x.x, memo)
-    if x.dtype.is_float and x.dtype.bits == 16:
+    if x.dtype.is_half:
         return _to_f64(Cast(Cast(inner, F32) if inner.dtype == F64 else inner, x.dtype))
     target = _wide_type(x.dtype)
     return inner if inner.dtype == target else Cast(inner, target)

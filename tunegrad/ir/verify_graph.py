@@ -51,7 +51,8 @@ def _is_argument(op: GraphOp, arg: object) -> bool:
     if op is GraphOp.FULL:
         return isinstance(arg, tuple) and len(arg) == 3
     kinds = {
-        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int, GraphOp.MAP: Op,
+        GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int,
+        GraphOp.GATHER: int, GraphOp.MAP: Op,
         GraphOp.CAST: DType,
         GraphOp.RESHAPE: type(None), GraphOp.EXPAND: type(None), GraphOp.CONTIGUOUS: g.Fence | None,
     }  # fmt: skip
@@ -120,6 +121,9 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
         made = g.flip(x, arg)
     elif op is GraphOp.WINDOW:
         made = g.window(x, *arg)
+    elif op is GraphOp.GATHER and len(n.srcs) == 2:
+        made = g.gather(x, n.srcs[1], arg)
+        return made.shape, made.dtype
     else:
         fence = cast(g.Fence | None, arg)
         made = x if fence is None else g.contiguous(x, fence.layout, fence.schedule)

@@ -19,7 +19,7 @@ from tunegrad.errors import VerifyError
 
 from .dtypes import F32, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
-from .index import Index, Valid, Var
+from .index import Element, Index, Valid, Var
 from .kernel import Axis, Kernel, Param, Reduce, Store
 from .op_types import fold_takes, result_type
 
@@ -92,7 +92,7 @@ class _Verifier:
                 raise self.fail(f"input {p.name} is never loaded")
 
     def _reduce(self, s: Reduce) -> None:
-        if not fold_takes(s.op, s.dtype) or s.dtype.bits == 16:
+        if not fold_takes(s.op, s.dtype) or s.dtype.is_half:
             raise self.fail(f"{s.name}: {s.op} can not fold {s.dtype}")
         if s.expr.dtype != s.dtype:
             raise self.fail(f"{s.name}: folds {s.dtype}, its expression is {s.expr.dtype}")
@@ -103,6 +103,9 @@ class _Verifier:
         if p is None or p.role != "out":
             raise self.fail(f"store to {s.param}, which is no output")
         self.stored.add(s.param)
+        places = (*s.index, *(r.index for r in s.valid.ranges))
+        if any(True for i in places for _ in i.elements()):
+            raise self.fail(f"store to {s.param}{list(s.index)}: its place depends on data")
         if s.expr.dtype != p.dtype:
             raise self.fail(f"store of {s.expr.dtype} to {p.name}, which is {p.dtype}")
         self._index(s.index, p)
@@ -120,7 +123,7 @@ class _Verifier:
                     )
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
-                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.bits == 16:
+                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.is_half:
                     raise self.fail(f"{x}: an index can not be a {x.dtype}")
             elif isinstance(x, Inside):
                 self._conditions(x.valid)
@@ -133,16 +136,16 @@ class _Verifier:
 
     def _const(self, x: Const) -> None:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
-        if type(x.value) is not kind or x.dtype.bits == 16:
+        if type(x.value) is not kind or x.dtype.is_half:
             raise self.fail(
                 f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}"
             )
-        if kind is int and not _low(x.dtype) <= x.value < _low(x.dtype) + (1 << x.dtype.bits):
+        if kind is int and not x.dtype.least <= x.value <= x.dtype.greatest:
             raise self.fail(f"constant {x.value} does not fit {x.dtype}")
 
     def _cast(self, x: Cast) -> None:
         if x.x.dtype == x.dtype or (
-            16 in (x.dtype.bits, x.x.dtype.bits) and F32 not in (x.dtype, x.x.dtype)
+            (x.dtype.is_half or x.x.dtype.is_half) and F32 not in (x.dtype, x.x.dtype)
         ):
             raise self.fail(
                 f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from "
@@ -158,7 +161,7 @@ class _Verifier:
         types = [a.dtype for a in x.args]
         if x.op is Op.DOT2_ADD:
             raise self.fail(f"{x.op} is an operation of programs")
-        if any(t.bits == 16 for t in types):
+        if any(t.is_half for t in types):
             raise self.fail(
                 f"{x.op} on {', '.join(map(str, types))}: f16 and bf16 are computed in f32"
             )
@@ -190,12 +193,22 @@ class _Verifier:
             self._scope(r.index)
 
     def _scope(self, index: Index) -> None:
+        for e in index.elements():
+            self._element(e)
         for v in index.variables():
             if self.scope.get(v.name) != v.hi + 1 or v.lo != 0:
                 raise self.fail(
                     f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: "
                     f"{self.scope}"
                 )
+
+    def _element(self, e: Element) -> None:
+        p = self.params.get(e.buffer)
+        if p is None or p.role == "out" or not p.dtype.is_int:
+            raise self.fail(f"index {e}: {e.buffer} is no input of integers")
+        if not p.layout.is_row_major or p.size != e.size or e.den < 2:
+            raise self.fail(f"index {e}: {e.buffer} has to be row-major, its extent 2 or more")
+        self.read.add(e.buffer)
 
     def _bounds(self, index: tuple[Index, ...], valid: Valid, p: Param) -> None:
         if valid.never:
@@ -204,7 +217,8 @@ class _Verifier:
             if _within(i, extent, valid) or (i, extent, valid) in self.proved:
                 continue
             names = sorted(i.names() | valid.names())
-            if not self.searchable(prod(self.scope[n] for n in names)):
+            read = any(True for x in (i, *(r.index for r in valid.ranges)) for _ in x.elements())
+            if read or not self.searchable(prod(self.scope[n] for n in names)):
                 raise self.fail(
                     f"{p.name}: index {i} if {valid} can not be proved to be in [0, {extent})"
                 )
@@ -277,11 +291,6 @@ def _places(
     for d, extent in zip(dims, shape, strict=True):
         place = place * extent + np.asarray(s.index[d].evaluate(cast(Any, env)))
     return place[np.broadcast_to(_holds(s.valid, env), place.shape)]
-
-
-def _low(dtype: DType) -> int:
-    """The least integer of a type; pairs are two halves without a sign."""
-    return 0 if dtype.is_pair else -1 << (dtype.bits - 1)
 
 
 def _within(i: Index, extent: int, valid: Valid) -> bool:

@@ -286,12 +286,8 @@ class _Verifier(GroupRules):
 
     def _number(self, i: Instr, value: float | int | bool, dtype: DType) -> None:
         fits = isinstance(value, bool) if dtype.is_bool else isinstance(value, int | float)
-        if dtype.is_pair:
-            fits = isinstance(value, int) and 0 <= value < 1 << dtype.bits
-        if dtype.is_int:
-            fits = isinstance(value, int) and -(1 << (dtype.bits - 1)) <= value < 1 << (
-                dtype.bits - 1
-            )
+        if dtype.is_int or dtype.is_pair:
+            fits = isinstance(value, int) and dtype.least <= value <= dtype.greatest
         if not fits:
             self._broken(i, f"{value!r} is no {dtype}")
 

@@ -78,7 +78,13 @@ class Rules(ABC):
             self._broken(i, f"the argument has {have.lanes} lanes, not {lanes}")
 
     def _names(self, i: Instr, index: Index, s: Scope, lane: str = "", lanes: int = 1) -> None:
-        """Every variable is in scope, and means the range that its loop or lane gives it."""
+        """Every variable is in scope, and means the range that its loop or lane gives it; what is
+        read from memory is read from an input of integers.
+        """
+        for e in index.elements():
+            known = self.buffers.get(e.buffer)
+            if known is None or known[2] or not known[0].is_int or known[1] != e.size:
+                self._broken(i, f"{e}: {e.buffer} is no input of {e.size} integers")
         if lane and lane in s.extents:
             self._broken(i, f"its lane variable {lane} is the variable of a loop around it")
         for v in index.variables():

@@ -63,6 +63,8 @@ class Dialect:
     function: Callable[[str, DType], str]
     """(operation, dtype) to the function of that name: exp to exp, or to expf."""
     prologue: str = ""
+    reinterpret: Callable[[str, str], str] = lambda c, text: f"({c})({text})"
+    """(C type of the same width, value) to its bits as that type."""
     declared_shared_bytes: int = 1 << 40
     """The most that a group may share by declarations; where it shares more, all of it is one
     array, given by the launch.

@@ -23,6 +23,7 @@ from tunegrad.ir.pipelines import expand_pipelines, is_aligned
 from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
 from tunegrad.ir.verify_program import is_grouped
 
+from .c_arithmetic import HELPED, wraps
 from .c_dialect import Dialect
 from .c_index import IndexPrinter, fits_32_bits
 from .c_wide import Joined, joined
@@ -105,8 +106,10 @@ class _Printer:
         self.wrapped: set[str] = set()
         narrow = fits_32_bits(program)
         self.index_type = "int" if narrow else dialect.long_type
-        self.at = IndexPrinter("" if narrow else dialect.long_suffix, self.used)
         self.buffers, self.loops, self.registers = _Names("b_"), _Names("i_"), _Names("r_")
+        dtypes = {b.name: b.dtype for b in program.params}
+        suffix = "" if narrow else dialect.long_suffix
+        self.at = IndexPrinter(suffix, self.used, self.buffers, dtypes)
         self.spaces: dict[str, str] = {}
         self.types: dict[int, VType] = {}
         self.lines: list[str] = []
@@ -349,10 +352,12 @@ class _Printer:
             return f"{int(value)}u"
         if dtype.is_int:
             suffix = self.dialect.long_suffix if dtype.bits == 64 else ""
+            if not dtype.signed:
+                return f"{int(value)}{'u' if dtype.bits >= 32 else ''}{suffix}"
             if value == -(1 << (dtype.bits - 1)):
                 return f"(-{int(value) * -1 - 1}{suffix} - 1)"
             return f"{int(value)}{suffix}" if value >= 0 else f"({int(value)}{suffix})"
-        if dtype.bits == 16:
+        if dtype.is_half:
             return self._converted(self._literal(value, dtype.compute), dtype.compute, dtype)
         kind = self.dialect.values[dtype.name]
         if not math.isfinite(value):
@@ -364,14 +369,17 @@ class _Printer:
     def _converted(self, text: str, source: DType, to: DType) -> str:
         if source == to:
             return text
-        if source.bits == 16:
+        if source.is_half:
             self.used.add(f"from_{source}")
             return self._converted(f"tg_from_{source}({text})", source.compute, to)
         if to.is_bool:
             return f"({text} != 0)"
-        if to.bits == 16:
+        if to.is_half:
             self.used.add(f"to_{to}")
             return f"tg_to_{to}({self._converted(text, source, to.compute)})"
+        if to.is_int and source.is_float:
+            self.used.add(f"{source}_to_{to}")
+            return f"tg_{source}_to_{to}({text})"
         return f"({self.dialect.values[to.name]}){text}"
 
     def _compute(self, i: p.Compute) -> None:
@@ -382,7 +390,7 @@ class _Printer:
             and i.op not in _LANEWISE
             and all(self._is_vector(self.types[a]) for a in i.args)
         ):
-            whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype)
+            whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype, work.lanes)
         self._define(
             i.id,
             i.vtype,
@@ -390,14 +398,34 @@ class _Printer:
             whole,
         )
 
-    def _vector(self, op: Op, args: list[str], dtype: DType) -> str:
+    def _vector(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
         """``op`` on whole vectors, '' where it has no such text."""
         if op in (Op.MAX, Op.MIN):
             return self.dialect.vector_max(op, args[0], args[1]) if dtype.is_float else ""
-        return "" if op is Op.ABS and not dtype.is_float else self._scalar(op, args, dtype)
+        if not dtype.is_float and op in (Op.ABS, *HELPED):
+            return ""
+        return self._scalar(op, args, dtype, lanes)
 
-    def _scalar(self, op: Op, args: list[str], dtype: DType) -> str:
-        """``op`` on scalars of ``dtype``."""
+    def _wrapped(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
+        """A sum or product by numbers without a sign, which wrap around; of u16 by those of u32."""
+        d, word = self.dialect, "u64" if dtype.bits == 64 else "u32"
+        u, c = d.values[word], d.values[dtype.name]
+        if lanes > 1:
+            u, c = d.vector(u, lanes), d.vector(c, lanes)
+        elif dtype.bits == 16:
+            return f"({c})(({u}){args[0]} {_INFIX[op]} ({u}){args[1]})"
+        if op is Op.NEG:
+            return d.reinterpret(c, f"-{d.reinterpret(u, args[0])}")
+        a, b = (d.reinterpret(u, x) for x in args)
+        return d.reinterpret(c, f"{a} {_INFIX[op]} {b}")
+
+    def _scalar(self, op: Op, args: list[str], dtype: DType, lanes: int = 1) -> str:
+        """``op`` on scalars of ``dtype``, or on vectors of them."""
+        if wraps(op, dtype):
+            return self._wrapped(op, args, dtype, lanes)
+        if op in HELPED and not (op is Op.POW and dtype.is_float):
+            self.used.add(f"{op}_{dtype}")
+            return f"tg_{op}_{dtype}({', '.join(args)})"
         if op in _INFIX:
             return f"({args[0]} {_INFIX[op]} {args[1]})"
         if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
@@ -417,18 +445,7 @@ class _Printer:
                 return f"{self.dialect.function('fabs', dtype)}({args[0]})"
             case Op.MAX | Op.MIN if dtype.is_bool:
                 return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
-            case (
-                Op.MAX
-                | Op.MIN
-                | Op.ABS
-                | Op.FLOORDIV
-                | Op.MOD
-                | Op.PAIR
-                | Op.LOW
-                | Op.HIGH
-                | Op.DOT2
-                | Op.DOT2_ADD
-            ):
+            case Op.MAX | Op.MIN | Op.ABS | Op.PAIR | Op.LOW | Op.HIGH | Op.DOT2 | Op.DOT2_ADD:
                 self.used.add(f"{op}_{dtype}")
                 return f"tg_{op}_{dtype}({', '.join(args)})"
             case _:
@@ -600,7 +617,7 @@ class _Printer:
         return self.dialect.wide(where, vector, self.buffers[i.buffer], at)
 
     def _literal_zero(self, dtype: DType) -> str:
-        return "0" if dtype.bits == 16 else self._literal(0, dtype)
+        return "0" if dtype.is_half else self._literal(0, dtype)
 
     def _store(self, i: p.Store) -> None:
         t, b = i.vtype, self.buffers[i.buffer]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Protocol
 
-from tunegrad.ir import program as p
-from tunegrad.ir.index import FloorDiv, Index, Mod, Valid, Var
-from tunegrad.ir.program import Program
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var
+from tunegrad.ir.program import Program, indices
 
 __all__ = ["IndexPrinter", "fits_32_bits"]
-
-Atom = Var | FloorDiv | Mod
 
 _LIMIT = 1 << 31
 
@@ -24,26 +23,7 @@ def fits_32_bits(program: Program) -> bool:
         + [a.size for a in program.allocs]
         + [k.size for k in program.packs]
     )
-    return max(sizes, default=0) < _LIMIT and all(_magnitude(x) < _LIMIT for x in _indices(program))
-
-
-def _indices(program: Program) -> Iterator[Index]:
-    for i in p.walk(program.body):
-        match i:
-            case p.Load() | p.Store() | p.MatLoad():
-                yield i.offset
-            case p.CopyAsync():
-                yield i.offset
-                yield i.into
-            case p.For():
-                yield from i.stops
-                yield Index((), i.extent * max(1, i.count))
-            case p.If() | p.Test():
-                yield from (r.index for r in i.valid)
-            case p.Position():
-                yield i.index
-            case _:
-                pass
+    return max(sizes, default=0) < _LIMIT and all(_magnitude(x) < _LIMIT for x in indices(program))
 
 
 def _magnitude(index: Index) -> int:
@@ -57,14 +37,22 @@ def _magnitude(index: Index) -> int:
     return max(total, inside)
 
 
+class _Names(Protocol):
+    def __getitem__(self, name: str, /) -> str: ...
+
+
 class IndexPrinter:
     """Prints indices over C variables; ``used`` collects the helper functions that the text
     calls.
     """
 
-    __slots__ = ("_suffix", "names", "used")
+    __slots__ = ("_buffers", "_dtypes", "_suffix", "names", "used")
 
-    def __init__(self, suffix: str, used: set[str]) -> None:
+    def __init__(
+        self, suffix: str, used: set[str], buffers: _Names, dtypes: Mapping[str, DType]
+    ) -> None:
+        """``buffers`` gives a buffer's C name, ``dtypes`` what it holds."""
+        self._buffers, self._dtypes = buffers, dtypes
         self.names: dict[str, str] = {}
         self._suffix = suffix
         self.used = used
@@ -121,6 +109,8 @@ class IndexPrinter:
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Var):
             return self.names[atom.name]
+        if isinstance(atom, Element):
+            return self._element(atom)
         divides = isinstance(atom, FloorDiv)
         num, den = self.index(atom.num), self.number(atom.den)
         if atom.num.lo >= 0:
@@ -128,3 +118,13 @@ class IndexPrinter:
         helper = "index_floordiv" if divides else "index_mod"
         self.used.add(helper)
         return f"tg_{helper}({num}, {den})"
+
+    def _element(self, e: Element) -> str:
+        """An integer from memory as an index: wrapped once, then clamped."""
+        at = self.sum(e.num)
+        if not e.inside:
+            self.used.add("index_inside")
+            at = f"tg_index_inside({at}, {self.number(e.size)})"
+        helper = "index_element" if self._dtypes[e.buffer].signed else "index_least"
+        self.used.add(helper)
+        return f"tg_{helper}({self._buffers[e.buffer]}[{at}], {self.number(e.den)})"

@@ -18,6 +18,7 @@ from __future__ import annotations
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
+from .c_arithmetic import arithmetic_helpers
 from .c_dialect import Dialect
 from .c_family import render_c
 from .cuda_wrappers import wrappers_text
@@ -26,7 +27,9 @@ __all__ = ["CUDA", "render_cuda"]
 
 _REGISTER = "unsigned int"
 _VALUES = {
-    "bool": "bool", "i32": "int", "i64": "long long", "f16": "unsigned short",
+    "bool": "bool", "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
+    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
+    "u64": "unsigned long long", "f16": "unsigned short",
     "bf16": "unsigned short", "f32": "float", "f64": "double", "bf16x2": "unsigned int",
 }  # fmt: skip
 
@@ -106,19 +109,9 @@ def _helpers() -> dict[str, str]:
         ),
     }  # fmt: skip
     for dtype in DTYPES.values():
-        c = _VALUES[dtype.name]
-        if dtype.bits >= 32:
+        if not (dtype.is_half or dtype.is_bool):
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
-        if dtype.is_int:
-            two, sign = f"{c} a, {c} b", "(a < 0) != (b < 0)"
-            made[f"abs_{dtype}"] = _function(c, f"abs_{dtype}", f"{c} a", "return a < 0 ? -a : a;")
-            made[f"floordiv_{dtype}"] = _function(
-                c, f"floordiv_{dtype}", two, f"return a / b - (a % b != 0 && {sign});"
-            )
-            made[f"mod_{dtype}"] = _function(
-                c, f"mod_{dtype}", two,
-                f"const {c} r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0);",
-            )  # fmt: skip
+    made |= arithmetic_helpers(_VALUES, _function, _math)
     return made
 
 
@@ -149,9 +142,12 @@ def _register(c: str, parts: list[str]) -> tuple[str, str]:
     return _REGISTER, " | ".join(shifted)
 
 
+_NARROW = ("bool", *(_VALUES[name] for name in ("i8", "i16", "u8", "u16")))
+
+
 def _shuffle(c: str, value: str, across: int) -> str:
     """Of 4 or 8 bytes; what is narrower goes as 32 bits."""
-    if c in ("bool", "unsigned char", "unsigned short"):
+    if c in _NARROW:
         return f"({c})__shfl_xor_sync(0xffffffffu, (unsigned int){value}, {across})"
     return f"__shfl_xor_sync(0xffffffffu, {value}, {across})"
 

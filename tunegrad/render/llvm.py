@@ -17,7 +17,7 @@ from typing import Any
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.index import Atom, FloorDiv, Index, Valid, Var
+from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var
 from tunegrad.ir.program import (
     Alloc,
     Barrier,
@@ -225,6 +225,8 @@ class _Renderer(Memory):
                     f"program {self.program.name}: variable {atom.name} is not in scope"
                 )
             return self.vars[atom.name]
+        if isinstance(atom, Element):
+            return self._element(atom)
         shift = max(0, -(atom.num.lo // atom.den))
         num = atom.num + shift * atom.den
         scope = self.scopes[self._depth(atom)]
@@ -233,6 +235,31 @@ class _Renderer(Memory):
             q = self._cached(scope, ("div", value, atom.den), f"udiv i64 {value}, {atom.den}")
             return self._cached(scope, ("sub", q, shift), f"sub i64 {q}, {shift}") if shift else q
         return self._cached(scope, ("rem", value, atom.den), f"urem i64 {value}, {atom.den}")
+
+    def _element(self, e: Element) -> str:
+        """An integer from memory as an index: wrapped once, then clamped."""
+        scope, dtype = self.scopes[self._depth(e)], self.dtypes[e.buffer]
+        at = self.index(e.num)
+
+        def step(code: str) -> str:
+            return self._cached(scope, code, code)
+
+        if not e.inside:
+            within = step(f"icmp ult i64 {at}, {e.size}")
+            at = step(f"select i1 {within}, i64 {at}, i64 0")
+        kind = memory_type(dtype)
+        pointer = step(f"getelementptr {kind}, ptr {self.pointer[e.buffer]}, i64 {at}")
+        value = step(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+        if dtype.bits < 64:
+            value = step(f"{'sext' if dtype.signed else 'zext'} {kind} {value} to i64")
+        if dtype.signed:
+            back = step(f"add i64 {value}, {e.den}")
+            below = step(f"icmp slt i64 {value}, 0")
+            value = step(f"select i1 {below}, i64 {back}, i64 {value}")
+            self.declared.add("i64 @llvm.smax.i64(i64, i64)")
+            value = step(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
+        self.declared.add("i64 @llvm.umin.i64(i64, i64)")
+        return step(f"call i64 @llvm.umin.i64(i64 {value}, i64 {e.hi})")
 
     def address(self, buffer: str, offset: Index) -> str:
         """A pointer to ``buffer[offset]``."""

@@ -20,13 +20,16 @@ from .math import definitions
 __all__ = ["Ops", "literal", "ltype", "memory_type"]
 
 _SCALAR = {
-    "bool": "i1", "i32": "i32", "i64": "i64", "f16": "half", "bf16": "i16", "f32": "float",
-    "f64": "double",
-    "bf16x2": "i32",
+    "bool": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "bf16x2": "i32",
 }  # fmt: skip
 _FLOAT = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
 _INT = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
-_COMPARE = {Op.LT: ("olt", "slt"), Op.EQ: ("oeq", "eq"), Op.NE: ("une", "ne")}
+_COMPARE = {
+    Op.LT: ("olt", "slt", "ult"), Op.EQ: ("oeq", "eq", "eq"), Op.NE: ("une", "ne", "ne")
+}  # fmt: skip
+"""Of floats, of integers with a sign, of those without (bools among them)."""
 _MATH = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
 
 
@@ -53,8 +56,9 @@ def literal(value: float | int | bool, t: VType) -> str:
 def _literal(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
-    if dtype.is_int or dtype.is_pair:
-        return str(int(value))
+    if dtype.is_int or dtype.is_pair:  # LLVM's integers have no sign of their own
+        whole = int(value)
+        return str(whole if whole < 1 << (dtype.bits - 1) else whole - (1 << dtype.bits))
     v = float(value)
     if dtype == F32 and not isnan(v) and not isinf(v):
         v = struct.unpack("f", struct.pack("f", v))[0] if abs(v) < 3.5e38 else v
@@ -279,9 +283,7 @@ class Ops:
             return self._sum_of_products(a, s)
         ty = ltype(s)
         if op in _COMPARE:
-            kind = _COMPARE[op][0 if s.dtype.is_float else 1]
-            if s.dtype.is_bool and op is Op.LT:
-                kind = "ult"
+            kind = _COMPARE[op][0 if s.dtype.is_float else 1 if s.dtype.signed else 2]
             return self._named(
                 f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}"
             )
@@ -317,7 +319,45 @@ class Ops:
             return self._named(self.call(ty, f"llvm.{unary[op]}.{suffix}", [(ty, a[0])]))
         if op in (Op.MAX, Op.MIN):
             return self._extreme(op, a, s)
+        if op in (Op.FLOORDIV, Op.MOD):
+            return self._remainder(op, a, s)
         raise InternalError(f"no LLVM for {op} on {s}")
+
+    def _remainder(self, op: Op, a: list[str], s: VType) -> str:
+        """numpy's: the remainder is exact but for the divisor that is added where signs differ, and
+        the quotient follows from it. ``frem`` is a call of the C library for each lane.
+        """
+        ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+        zero, suffix = literal(0.0, s), _suffix(_SCALAR[s.dtype.name], s.lanes)
+
+        def chosen(test: str, yes: str, no: str) -> str:
+            return self._named(f"select {mask} {test}, {ty} {yes}, {ty} {no}")
+
+        def sign_of(x: str) -> str:
+            call = self.call(ty, f"llvm.copysign.{suffix}", [(ty, zero), (ty, x)])
+            return self._named(call)
+
+        rest = self._named(f"frem {ty} {a[0]}, {a[1]}")
+        left = self._named(f"fcmp une {ty} {rest}, {zero}")
+        signs = [self._named(f"fcmp olt {ty} {x}, {zero}") for x in (rest, a[1])]
+        apart = self._named(f"xor {mask} {signs[0]}, {signs[1]}")
+        fix = self._named(f"and {mask} {apart}, {left}")
+        if op is Op.MOD:
+            moved = chosen(fix, self._named(f"fadd {ty} {rest}, {a[1]}"), rest)
+            return chosen(left, moved, sign_of(a[1]))
+        whole = self._named(f"fsub {ty} {a[0]}, {rest}")
+        quotient = self._named(f"fdiv {ty} {whole}, {a[1]}")
+        less = self._named(f"fsub {ty} {quotient}, {literal(1.0, s)}")
+        quotient = chosen(fix, less, quotient)
+        floor = self._named(self.call(ty, f"llvm.floor.{suffix}", [(ty, quotient)]))
+        beyond = self._named(f"fsub {ty} {quotient}, {floor}")
+        half = self._named(f"fcmp ogt {ty} {beyond}, {literal(0.5, s)}")
+        up = self._named(f"fadd {ty} {floor}, {literal(1.0, s)}")
+        plain = self._named(f"fdiv {ty} {a[0]}, {a[1]}")
+        some = self._named(f"fcmp une {ty} {quotient}, {zero}")
+        result = chosen(some, chosen(half, up, floor), sign_of(plain))
+        by_zero = self._named(f"fcmp oeq {ty} {a[1]}, {zero}")
+        return chosen(by_zero, plain, result)
 
     def _pair(self, a: list[str], s: VType) -> str:
         """The first in the low half: bf16 as they are, of f32 the upper halves."""
@@ -406,6 +446,8 @@ class Ops:
             return self._named(f"xor {ty} {a[0]}, {literal(True if s.dtype.is_bool else -1, s)}")
         if op is Op.NEG:
             return self._named(f"sub {ty} {literal(0, s)}, {a[0]}")
+        if op is Op.ABS and not s.dtype.signed:
+            return a[0]
         if op is Op.ABS:
             return self._extreme_int(
                 "smax", a[0], self._named(f"sub {ty} {literal(0, s)}, {a[0]}"), ty, suffix
@@ -413,13 +455,36 @@ class Ops:
         if op is Op.FMA:
             return self._named(f"add {ty} {self._named(f'mul {ty} {a[0]}, {a[1]}')}, {a[2]}")
         if op in (Op.MAX, Op.MIN):
-            return self._extreme_int("smax" if op is Op.MAX else "smin", a[0], a[1], ty, suffix)
+            name = f"{'s' if s.dtype.signed else 'u'}{op}"
+            return self._extreme_int(name, a[0], a[1], ty, suffix)
         if op in (Op.FLOORDIV, Op.MOD):
-            return self._division(op, a, s)
+            return self._division(op, a, s) if s.dtype.signed else self._unsigned(op, a, s)
+        if op in (Op.SHL, Op.SHR):
+            return self._shift(op, a, s)
         raise InternalError(f"no LLVM for {op} on {s}")
 
     def _extreme_int(self, name: str, x: str, y: str, ty: str, suffix: str) -> str:
         return self._named(self.call(ty, f"llvm.{name}.{suffix}", [(ty, x), (ty, y)]))
+
+    def _unsigned(self, op: Op, a: list[str], s: VType) -> str:
+        """Division by 0 gives 0."""
+        ty, mask = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>"
+        zero = literal(0, s)
+        none = self._named(f"icmp eq {ty} {a[1]}, {zero}")
+        d = self._named(f"select {mask} {none}, {ty} {literal(1, s)}, {ty} {a[1]}")
+        result = self._named(f"{'udiv' if op is Op.FLOORDIV else 'urem'} {ty} {a[0]}, {d}")
+        return self._named(f"select {mask} {none}, {ty} {zero}, {ty} {result}")
+
+    def _shift(self, op: Op, a: list[str], s: VType) -> str:
+        """By all bits or more (as a number without a sign) nothing is left but the sign."""
+        ty, mask, bits = ltype(s), "i1" if s.lanes == 1 else f"<{s.lanes} x i1>", s.dtype.bits
+        all_bits = literal(bits - 1, s)
+        inside = self._named(f"icmp ule {ty} {a[1]}, {all_bits}")
+        by = self._named(f"select {mask} {inside}, {ty} {a[1]}, {ty} {all_bits}")
+        if op is Op.SHR and s.dtype.signed:
+            return self._named(f"ashr {ty} {a[0]}, {by}")
+        moved = self._named(f"{'shl' if op is Op.SHL else 'lshr'} {ty} {a[0]}, {by}")
+        return self._named(f"select {mask} {inside}, {ty} {moved}, {ty} {literal(0, s)}")
 
     def _division(self, op: Op, a: list[str], s: VType) -> str:
         """Python's: the quotient rounds down and the remainder has the divisor's sign.
@@ -472,7 +537,8 @@ class Ops:
         if s.dtype.is_bool:
             kind = "or" if i.op in (Op.ADD, Op.MAX) else "and"
         else:
-            kind = {Op.ADD: "add", Op.MUL: "mul", Op.MAX: "smax", Op.MIN: "smin"}[i.op]
+            sign = "s" if s.dtype.signed else "u"
+            kind = str(i.op) if i.op in (Op.ADD, Op.MUL) else f"{sign}{i.op}"
         self.define(
             i.id,
             i.vtype,
@@ -522,12 +588,15 @@ class Ops:
                 f"{_suffix(_SCALAR[t.dtype.name], t.lanes)}."
                 f"{_suffix(_SCALAR[s.dtype.name], s.lanes)}"
             )
-            return self._named(self.call(b, f"llvm.fptosi.sat.{suffix}", [(a, v)]))
+            kind = "fptosi" if t.dtype.signed else "fptoui"
+            return self._named(self.call(b, f"llvm.{kind}.sat.{suffix}", [(a, v)]))
         if t.dtype.is_float:
-            return self._named(f"{'uitofp' if s.dtype.is_bool else 'sitofp'} {a} {v} to {b}")
-        if s.dtype.is_bool:
-            return self._named(f"zext {a} {v} to {b}")
-        return self._named(f"{'sext' if t.dtype.bits > s.dtype.bits else 'trunc'} {a} {v} to {b}")
+            return self._named(f"{'sitofp' if s.dtype.signed else 'uitofp'} {a} {v} to {b}")
+        if a == b:
+            return v
+        if t.dtype.bits < s.dtype.bits:
+            return self._named(f"trunc {a} {v} to {b}")
+        return self._named(f"{'sext' if s.dtype.signed else 'zext'} {a} {v} to {b}")
 
     def _bf16(self, v: str, s: VType, t: VType) -> str:
         word, single = VType(I32, s.lanes), VType(F32, s.lanes)

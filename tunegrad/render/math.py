@@ -58,6 +58,8 @@ def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> tuple
 
     Written once for each width that is asked for.
     """
+    if op is Op.POW and dtype.is_int:
+        return (_integer_power(dtype, lanes),)
     if not avx512 or op not in _AVX512 or dtype != F32 or lanes < 1:
         return (_definition(op, dtype, lanes),)
     body = Body(math_avx512.LANES)
@@ -131,6 +133,45 @@ def _definition(op: Op, dtype: DType, lanes: int) -> Definition:
     return _function(
         _name(op, dtype, lanes), body, parameters, _result(op, dtype, body, parameters)
     )
+
+
+def _integer_power(dtype: DType, lanes: int) -> Definition:
+    """By squaring, a step for each bit of the exponent.
+
+    As a number without a sign an exponent has the same parity, which is all that counts for 1 and
+    -1; other numbers to a negative power are 0.
+    """
+    one, name = f"i{dtype.bits}", _name(Op.POW, dtype, lanes)
+    kind, mask = (one, "i1") if lanes == 1 else (f"<{lanes} x {one}>", f"<{lanes} x i1>")
+
+    def number(value: int) -> str:
+        return str(value) if lanes == 1 else f"splat ({one} {value})"
+
+    lines = [
+        f"define internal {kind} @{name}({kind} %x, {kind} %y) alwaysinline nounwind {{",
+        "entry:", "  br label %loop", "loop:",
+        f"  %r = phi {kind} [ {number(1)}, %entry ], [ %r2, %loop ]",
+        f"  %b = phi {kind} [ %x, %entry ], [ %b2, %loop ]",
+        f"  %e = phi {kind} [ %y, %entry ], [ %e2, %loop ]",
+        "  %i = phi i32 [ 0, %entry ], [ %i2, %loop ]",
+        f"  %bit = trunc {kind} %e to {mask}", f"  %m = mul {kind} %r, %b",
+        f"  %r2 = select {mask} %bit, {kind} %m, {kind} %r", f"  %b2 = mul {kind} %b, %b",
+        f"  %e2 = lshr {kind} %e, {number(1)}", "  %i2 = add i32 %i, 1",
+        f"  %done = icmp eq i32 %i2, {dtype.bits}", "  br i1 %done, label %end, label %loop",
+        "end:",
+    ]  # fmt: skip
+    result = "%r2"
+    if dtype.signed:
+        lines += [
+            f"  %up = add {kind} %x, {number(1)}",
+            f"  %far = icmp ugt {kind} %up, {number(2)}",
+            f"  %zero = icmp eq {kind} %x, {number(0)}",
+            f"  %other = or {mask} %far, %zero", f"  %neg = icmp slt {kind} %y, {number(0)}",
+            f"  %none = and {mask} %other, %neg",
+            f"  %z = select {mask} %none, {kind} {number(0)}, {kind} %r2",
+        ]  # fmt: skip
+        result = "%z"
+    return Definition(name, "\n".join((*lines, f"  ret {kind} {result}", "}", "")))
 
 
 def _name(op: Op, dtype: DType, lanes: int) -> str:

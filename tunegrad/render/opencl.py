@@ -14,21 +14,26 @@ from __future__ import annotations
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
+from .c_arithmetic import arithmetic_helpers
 from .c_dialect import Dialect
 from .c_family import render_c
 
 __all__ = ["OPENCL", "render_opencl"]
 
 _VALUES = {
-    "bool": "bool", "i32": "int", "i64": "long", "f16": "ushort", "bf16": "ushort", "f32": "float",
-    "f64": "double",
-    "bf16x2": "uint",
+    "bool": "bool", "i8": "char", "i16": "short", "i32": "int", "i64": "long",
+    "u8": "uchar", "u16": "ushort", "u32": "uint", "u64": "ulong",
+    "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double", "bf16x2": "uint",
 }  # fmt: skip
 
 
 def render_opencl(program: Program) -> str:
     """The program as OpenCL C text; ``c_family`` says its ``kernel_name`` and ``arguments``."""
     return render_c(program, OPENCL)
+
+
+def _function(c: str, name: str, arguments: str, text: str) -> str:
+    return f"inline {c} tg_{name}({arguments}) {{ {text} }}"
 
 
 def _extreme(op: str, dtype: DType) -> str:
@@ -86,20 +91,9 @@ def _helpers() -> dict[str, str]:
         f"{steps}; }}",
     }
     for dtype in DTYPES.values():
-        c = _VALUES[dtype.name]
-        if dtype.bits >= 32:
+        if not (dtype.is_half or dtype.is_bool):
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
-        if dtype.is_int:
-            # The builtin: compilers make an intrinsic of a select, which Oclgrind 21 does not have.
-            made[f"abs_{dtype}"] = f"inline {c} tg_abs_{dtype}({c} a) {{ return ({c})abs(a); }}"
-            made[f"floordiv_{dtype}"] = (
-                f"inline {c} tg_floordiv_{dtype}({c} a, {c} b) {{ return a / b - (a % b != 0 "
-                f"&& (a < 0) != (b < 0)); }}"
-            )
-            made[f"mod_{dtype}"] = (
-                f"inline {c} tg_mod_{dtype}({c} a, {c} b) "
-                f"{{ const {c} r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }}"
-            )
+    made |= arithmetic_helpers(_VALUES, _function, lambda name, _: name)
     return made
 
 
@@ -138,5 +132,6 @@ OPENCL = Dialect(
     wide=lambda space, vector, buffer, offset: f"*({space} {vector} *)({buffer} + {offset})",
     vector_max=_vector_max,
     function=lambda name, _: str(name),
+    reinterpret=lambda c, text: f"as_{c}({text})",
     prologue="#pragma OPENCL FP_CONTRACT OFF",
 )

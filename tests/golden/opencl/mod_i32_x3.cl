@@ -1,5 +1,5 @@
 #pragma OPENCL FP_CONTRACT OFF
-inline int tg_mod_i32(int a, int b) { const int r = a % b; return r + ((r != 0 && (r < 0) != (b < 0)) ? b : 0); }
+inline int tg_mod_i32(int a, int b) { if (b == 0) return 0; if (b == -1) return 0; const int r = (int)(a % b); return (int)(r + ((r != 0 && (a < 0) != (b < 0)) ? b : 0)); }
 __kernel void kernel_mod_i32(__global int *restrict b_y, __global const int *restrict b_a, __global const int *restrict b_b)
 {
   const int group = (int)get_group_id(0);

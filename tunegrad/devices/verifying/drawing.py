@@ -229,9 +229,7 @@ def _drawn(
             continue
         values = drawn[p.name] = drawn[p.name].copy()  # constants are kept
         if changed:
-            values[(values == 0) | (values == np.iinfo(values.dtype).min)] = (
-                1  # least // -1 is out of range
-            )
+            values[(values == 0) | (values == p.dtype.least)] = 1  # least // -1 is out of range
         if gaps is not None:
             values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn

@@ -176,12 +176,12 @@ def _drawn_integers(
             )
         return values.astype(kind.numpy)
     if how.kind == "exact" and how.sign:
-        return (how.sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
+        sign = how.sign if kind.signed else 1
+        return (sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
     if how.kind != "special" or how.level > 2:
-        return rng.integers(-_SMALL, _SMALL + 1, n).astype(kind.numpy)
-    least = -1 << (kind.bits - 1)
-    values = rng.integers(least, -1 - least, n, dtype=kind.numpy.str, endpoint=True)
-    edges = np.array([0, 1, -1, least, -1 - least], kind.numpy)
+        return rng.integers(-_SMALL if kind.signed else 0, _SMALL + 1, n).astype(kind.numpy)
+    values = rng.integers(kind.least, kind.greatest, n, dtype=kind.numpy.str, endpoint=True)
+    edges = np.array([0, 1, -1 if kind.signed else 2, kind.least, kind.greatest], kind.numpy)
     return np.where(rng.integers(0, 4, n) == 0, edges[rng.integers(0, len(edges), n)], values)
 
 

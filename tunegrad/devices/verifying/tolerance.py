@@ -139,7 +139,7 @@ class Bar:
         )
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
-        elif number.is_float and number.bits == 16:
+        elif number.is_half:
             kept = ~_undecided(expected, allowed, number)
             if not kept.all():
                 indices = np.flatnonzero(kept) if indices is None else indices[kept]
@@ -169,11 +169,18 @@ class Bar:
         if values.shape != self.expected.shape:
             return Mismatch(0, float(values.size), float(self.expected.size), 0.0, math.inf, 1)
         with np.errstate(invalid="ignore"):
-            error = np.abs(values - self.expected)
+            error = self._error(values)
             good = error <= self.allowed
         if self.special is None and good.all():
             return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
         return self._in_detail(values, error, good)
+
+    def _error(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Absolute; of integers in f64, where it is 0 for equal ones only."""
+        if self.dtype.is_float or self.dtype.is_pair:
+            return np.asarray(np.abs(values - self.expected))
+        apart = np.abs(values.astype(np.float64) - self.expected.astype(np.float64))
+        return np.where(values == self.expected, 0.0, np.maximum(apart, 1.0))
 
     def _in_detail(
         self, values: npt.NDArray[Any], error: npt.NDArray[Any], good: npt.NDArray[np.bool_]
@@ -224,7 +231,7 @@ def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
         return widened.astype(np.float64)
     if dtype.is_bool:
         return array.view(np.uint8).astype(np.int64)
-    return array.astype(np.float64 if dtype.is_float else np.int64)
+    return array.astype(np.float64) if dtype.is_float else array
 
 
 def _halves(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:

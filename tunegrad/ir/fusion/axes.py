@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, nodes, rebuild
-from ..index import FloorDiv, Index, Mod, Valid, Var
+from ..index import Element, FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
 __all__ = [
@@ -136,4 +136,6 @@ def _divisions(index: Index) -> Iterator[tuple[str, int]]:
                 and atom.num.const == 0
             ):
                 yield terms[0][0].name, atom.den
+            yield from _divisions(atom.num)
+        elif isinstance(atom, Element):
             yield from _divisions(atom.num)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value
 from ..graph import MOVEMENT, GraphOp, Node
-from ..index import ALWAYS, Index, Valid, as_index
+from ..index import ALWAYS, Index, Valid, as_index, element
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
 from .axes import distinct_leaves, split_axes
 from .movement import source_index
@@ -87,6 +87,11 @@ class _Builder:
             if node.op is GraphOp.CONTIGUOUS:
                 node = node.srcs[0]
                 continue
+            if node.op is GraphOp.GATHER:
+                self.inlined.setdefault(id(node), node)
+                index = self._gathered(node, index)
+                node = node.srcs[0]
+                continue
             if node.op not in MOVEMENT:
                 break
             self.inlined.setdefault(id(node), node)
@@ -134,7 +139,33 @@ class _Builder:
             return apply_op(arg, args, node.dtype.compute)
         return self._reduce(node, index, valid)
 
+    def _gathered(self, node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """Where a GATHER reads its first source: along its dimension, at an element of a buffer.
+
+        Raises CutError where its index is in no buffer yet.
+        """
+        x, base = node.srcs
+        dim, at = cast(int, node.arg), index
+        while not self._is_buffer(base):
+            if base.op is GraphOp.CONTIGUOUS:
+                base = base.srcs[0]
+            elif base.op in MOVEMENT and base.op is not GraphOp.PAD:
+                self.inlined.setdefault(id(base), base)
+                at, _ = source_index(base, at)
+                base = base.srcs[0]
+            else:
+                raise CutError(base)
+        offset = ZERO
+        for i, extent in zip(at, base.shape, strict=True):
+            offset = offset * extent + i
+        found = element(self._param(base).name, offset, base.size, x.shape[dim])
+        return (*index[:dim], found, *index[dim + 1 :])
+
     def _load(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        return Load(self._param(node).name, index, node.dtype, valid)
+
+    def _param(self, node: Node) -> Param:
+        """The parameter that reads a buffer."""
         param = self.params.get(node)
         if param is None:
             role = "const" if node.op is GraphOp.CONST else "in"
@@ -142,7 +173,7 @@ class _Builder:
                 f"n{len(self.params)}", node.dtype, node.shape, cast(Any, role)
             )
             self.reads[param.name] = node
-        return Load(param.name, index, node.dtype, valid)
+        return param
 
     def _reduce(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
         op, dims = cast(tuple[Op, tuple[int, ...]], node.arg)

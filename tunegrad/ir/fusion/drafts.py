@@ -121,7 +121,8 @@ class _Cutting:
             needed.add(n)
             while n not in self.done:
                 self._draft(n)
-            stack.extend(s for s in self.done[n].reads.values() if s.srcs)
+            leaves = (GraphOp.INPUT, GraphOp.CONST)
+            stack.extend(s for s in self.done[n].reads.values() if s.op not in leaves)
         for n in [n for n in self.done if n not in needed]:
             del self.done[n]
 

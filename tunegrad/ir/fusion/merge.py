@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..index import Index
+from ..index import Element, Index
 from ..kernel import Axis, Kernel, Param
 from .axes import all_indices, conditions, rewritten, uses
 
@@ -168,6 +168,13 @@ def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> boo
 
 
 def _joins(index: Index, a: Axis, b: Axis) -> bool:
-    """Whether the index holds c * (b.extent * a + b)."""
+    """Whether the index holds c * (b.extent * a + b), and its elements' offsets as well."""
+    for e in {e for e in index.elements() if {a.name, b.name} & e.names}:
+        if not _joins(e.num, a, b):
+            return False
+    plain = Index(tuple(t for t in index.terms if not isinstance(t[0], Element)), 0)
+    if plain.names().isdisjoint((a.name, b.name)):
+        return True
+    index = plain
     ca, cb = index.coefficient(a.name), index.coefficient(b.name)
     return ca is not None and cb is not None and ca == cb * b.extent

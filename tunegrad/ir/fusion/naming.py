@@ -19,6 +19,7 @@ __all__ = ["kernel_name", "kernel_origin"]
 _MOVES = {
     GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand",
     GraphOp.PAD: "pad",
+    GraphOp.GATHER: "gather",
     GraphOp.SHRINK: "slice", GraphOp.FLIP: "flip", GraphOp.WINDOW: "window",
 }  # fmt: skip
 
@@ -131,6 +132,8 @@ def _elementwise(d: Draft) -> str:
     if maps:
         return "elementwise " + "-".join(reversed(maps[:4]))
     moves = [n.op for n in d.inlined if n.op in _MOVES]
+    if any(n.op is GraphOp.GATHER for n in d.inlined):
+        return "gather"
     if any(n.op is GraphOp.CAST for n in d.inlined):
         return "cast"
     if not d.reads:

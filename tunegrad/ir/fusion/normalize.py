@@ -20,7 +20,7 @@ from ..expr import Load
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 from ..layout import Layout, Part
-from .axes import distinct_leaves, rewritten, split_axes
+from .axes import all_indices, distinct_leaves, rewritten, split_axes
 from .merge import merge_axes
 
 __all__ = ["normalized"]
@@ -67,6 +67,12 @@ def _ordered(k: Kernel) -> Kernel:
     names = [s.param for s in k.stores]
     names += [x.param for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Load)]
     params = {p.name: p for p in k.params}
+    for i in all_indices(k):
+        for e in i.elements():
+            if e.buffer not in names:  # nothing but indices: a row of them
+                p = params[e.buffer]
+                params[p.name] = Param.dense(p.name, p.dtype, (p.size,), p.role)
+                names.append(p.name)
     return replace(k, params=tuple(params[n] for n in dict.fromkeys(names)))
 
 

@@ -204,7 +204,7 @@ class _Realizer:
             return self._reduce(n, src)
         if op is GraphOp.EXPAND:
             return self._expand(n, src, s)
-        if op in (GraphOp.PAD, GraphOp.WINDOW):
+        if op in (GraphOp.PAD, GraphOp.WINDOW, GraphOp.GATHER):
             return self._window(n, src, s)
         if op is GraphOp.PERMUTE:
             order = cast(tuple[int, ...], n.arg)
@@ -305,7 +305,7 @@ class _Realizer:
         return replace(s, kind=BODY, own=grown, rows=(src,))
 
     def _window(self, n: Node, src: Node, s: State) -> State:
-        repeats = n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1
+        repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         if s.kind != FREE or (repeats and (s.expensive or s.ops > CHEAP_OPS)):
             self.realize(src)
             s = self.state(src)

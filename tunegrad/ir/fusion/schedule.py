@@ -19,6 +19,7 @@ from tunegrad.errors import ShapeError
 from ..graph import ConstData, Fence, GraphOp, Node
 from ..kernel import Kernel
 from ..layout import Layout
+from .axes import all_indices
 from .build import Draft
 from .drafts import Drafts
 from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
@@ -104,7 +105,16 @@ class Fusion:
         asked = {
             n: n.arg.layout for n in temps if isinstance(n.arg, Fence) and n.arg.layout is not None
         }
-        return temps - asked.keys(), asked
+        return temps - asked.keys() - self._indices(), asked
+
+    def _indices(self) -> set[Node]:
+        """Tensors whose elements are indices: kernels read them row-major."""
+        return {
+            d.reads[e.buffer]
+            for d in self.drafts.drafts.values()
+            for i in all_indices(d.kernel)
+            for e in i.elements()
+        }
 
     def schedule(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
@@ -155,7 +165,7 @@ class _Assembler:
             role: BufferRole = "output" if n in names else "temp"
             name = names.get(n, f"t{len(self.buffers)}")
             self.written[n] = self._buffer(n, role, name)
-            if n.srcs:
+            if n.op not in (GraphOp.INPUT, GraphOp.CONST):
                 self.read[n] = self.written[n]
         launches = tuple(self._launch(d) for d in self.drafts)
         result = LaunchPlan(

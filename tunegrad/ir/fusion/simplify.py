@@ -26,7 +26,7 @@ _ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR)
 
 def literal(value: float | int | bool, dtype: DType) -> Const:
     """The constant as the Python type that ``dtype`` calls for, rounded to what it can hold."""
-    array = convert(np.asarray(value, dtype.compute.numpy), dtype)
+    array = convert(np.asarray(value), dtype)
     return Const(array.item(), dtype.compute)
 
 
@@ -82,11 +82,11 @@ def cast_to(x: Expr, dtype: DType) -> Expr:
     """``x`` as ``dtype``, which may be a stored type (f16, bf16)."""
     if x.dtype == dtype:
         return x
-    if isinstance(x, Const) and dtype.bits != 16:
+    if isinstance(x, Const) and not dtype.is_half:
         return literal(x.value, dtype)
-    if isinstance(x, Cast) and x.x.dtype == dtype and dtype.bits == 16:
+    if isinstance(x, Cast) and x.x.dtype == dtype and dtype.is_half:
         return x.x
-    return Cast(cast_to(x, F32) if dtype.bits == 16 else x, dtype)
+    return Cast(cast_to(x, F32) if dtype.is_half else x, dtype)
 
 
 def as_compute(x: Expr) -> Expr:

@@ -139,10 +139,11 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
 
 
 def _load(x: object) -> Load | None:
-    """A load, or one that is widened to what is summed."""
+    """A load, or one that is widened to what is summed; none whose place depends on data."""
     if isinstance(x, Cast):
         x = x.x
-    return x if isinstance(x, Load) else None
+    direct = isinstance(x, Load) and not any(True for i in x.index for _ in i.elements())
+    return x if isinstance(x, Load) and direct else None
 
 
 def _product_stage(tree: LoopTree) -> int:

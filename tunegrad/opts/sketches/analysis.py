@@ -27,7 +27,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Access:
     """One load of a stage: the elements it moves per step of each axis it depends on; None where
-    that varies.
+    that varies. ``indirect``: the place depends on data, and no copy can be made beforehand.
     """
 
     param: str
@@ -35,6 +35,7 @@ class Access:
     strides: tuple[tuple[str, int | None], ...]
     masked: bool
     nbytes: int
+    indirect: bool = False
     _by_axis: dict[str, int | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,7 +104,9 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
             offset = param.layout.offset(x.index)
             names = sorted(offset.names() | x.valid.names())
             strides = tuple((n, offset.coefficient(n)) for n in names)
-            found.append(Access(x.param, param.role, strides, not x.valid.always, param.nbytes))
+            indirect = any(True for _ in offset.elements())
+            masked = not x.valid.always
+            found.append(Access(x.param, param.role, strides, masked, param.nbytes, indirect))
     return tuple(found)
 
 

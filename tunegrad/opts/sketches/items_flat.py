@@ -116,7 +116,7 @@ class _Flat:
     def _staged(self, lane: Axis, row: Axis, loops: list[str], at: str) -> list[Action]:
         """The operand that the lanes read across, in a tile."""
         for x in self.found:
-            alone = sum(y.param == x.param for y in self.found) == 1
+            alone = not x.indirect and sum(y.param == x.param for y in self.found) == 1
             if alone and x.stride(row.name) == 1 and x.stride(lane.name) != 1:
                 held = [n for n in loops if self.levels.extent(n) > 1]
                 layout = tuple(n for n in held if x.depends(axis_of(n)))

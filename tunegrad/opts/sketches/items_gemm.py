@@ -214,7 +214,7 @@ class _Gemm:
 
     def _alone(self, x: Access) -> bool:
         """Whether one place loads the operand: what staging needs."""
-        return sum(y.param == x.param for y in self.found) == 1
+        return not x.indirect and sum(y.param == x.param for y in self.found) == 1
 
     def _layout(self, x: Access, loops: list[str]) -> tuple[str, ...]:
         """Those of the loops that an operand depends on."""

@@ -27,7 +27,7 @@ def stages_of(idea: Idea, nest: Nest, order: list[str], ask: Recorder) -> list[S
     actions: list[Stage] = []
     counts = Counter(x.param for x in o.found)
     for x in o.found:
-        if counts[x.param] > 1 or not x.strides:
+        if counts[x.param] > 1 or x.indirect or not x.strides:
             continue
         places = _places(o, x, order)
         at = ask.pick(f"stage.{x.param}", places, _default(idea, x, nest, places))

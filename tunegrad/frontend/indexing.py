@@ -1,0 +1,232 @@
+"""Indexing by data on graph nodes: gather and its kin, and scatter.
+
+Reading is one graph operation, GATHER, which fusion turns into an index of the kernel that reads:
+an embedding reads the rows that it needs, and an index of several dimensions is one load. Indices
+are integers of any width. Negative ones count from the end; beyond either end they are the first or
+the last one, so that no kernel reads beside a tensor. Constants are checked when the graph is made.
+
+Writing is a reduction: each element of the result folds what is written to it, in the order of the
+source. So it is deterministic on every device, and takes (elements written to) x (indices) steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal, cast
+
+import numpy as np
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import BOOL, I32, I64
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import ConstData, GraphOp, Node
+from tunegrad.ir.kernel import identity
+
+from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
+from .movement import axis_of
+
+__all__ = ["Mode", "embedding", "gather", "index", "scatter", "take", "take_along"]
+
+Mode = Literal["set", "add", "mul", "max", "min"]
+_FOLDS = {"add": Op.ADD, "mul": Op.MUL, "max": Op.MAX, "min": Op.MIN}
+
+
+def gather(x: Node, indices: Node, axis: int) -> Node:
+    """``out[i, j] = x[indices[i, j], j]`` for axis 0 of two, as ``torch.gather``.
+
+    ``indices`` has the rank of ``x`` and is no longer than it along the other axes.
+
+    Raises:
+        ShapeError: no such axis, ranks that differ, an index that is longer, a constant one that is
+            out of range.
+        DTypeError: indices that are no integers.
+    """
+    at = axis_of("gather", axis, x.shape)
+    if len(indices.shape) != len(x.shape) or any(
+        a > b for d, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)) if d != at
+    ):
+        raise ShapeError(f"gather: shapes {x.shape} and {indices.shape} do not fit along {axis}")
+    limits = tuple(
+        (0, extent if d == at else n)
+        for d, (extent, n) in enumerate(zip(x.shape, indices.shape, strict=True))
+    )
+    return _gathered("gather", graph.shrink(x, limits), indices, at)
+
+
+def take_along(x: Node, indices: Node, axis: int) -> Node:
+    """``gather`` with the other axes of both broadcast, as ``numpy.take_along_axis``."""
+    at = axis_of("take_along", axis, x.shape)
+    if len(indices.shape) != len(x.shape):
+        raise ShapeError(f"take_along: shapes {x.shape} and {indices.shape} differ in rank")
+    rest = [s[:at] + s[at + 1 :] for s in (x.shape, indices.shape)]
+    common = broadcast_shapes("take_along", *rest)
+    whole = [(*common[:at], n.shape[at], *common[at:]) for n in (x, indices)]
+    return _gathered("take_along", broadcast(x, whole[0]), broadcast(indices, whole[1]), at)
+
+
+def take(x: Node, indices: Node, axis: int) -> Node:
+    """``x`` at ``indices`` of any shape along one axis, in whose place theirs stand, as
+    ``index_select`` and ``numpy.take``.
+    """
+    at = axis_of("take", axis, x.shape)
+    count = prod(indices.shape)
+    row = graph.reshape(indices, (count, *(1 for _ in x.shape[at + 1 :])))
+    picked = _gathered("take", x, broadcast(row, (*x.shape[:at], count, *x.shape[at + 1 :])), at)
+    return graph.reshape(picked, (*x.shape[:at], *indices.shape, *x.shape[at + 1 :]))
+
+
+def embedding(weight: Node, indices: Node) -> Node:
+    """The rows of a table (rows, features) at ``indices``: (*indices, features)."""
+    if len(weight.shape) != 2:
+        raise ShapeError(f"embedding: the table has shape {weight.shape}, not (rows, features)")
+    return take(weight, indices, 0)
+
+
+def index(x: Node, indices: Sequence[Node | None]) -> Node:
+    """``x[i, :, j]`` by tensors, None for what is taken whole: numpy's advanced indexing.
+
+    The indices broadcast; their shape stands where the first one is, or in front where whole axes
+    part them.
+
+    Raises:
+        ShapeError: more indices than axes, or shapes that do not broadcast.
+    """
+    if len(indices) > len(x.shape):
+        raise ShapeError(f"index: {len(indices)} indices for shape {x.shape}")
+    given = [d for d, i in enumerate(indices) if i is not None]
+    if not given:
+        return x
+    rest = [d for d in range(len(x.shape)) if d not in given]
+    arrays = [cast(Node, indices[d]) for d in given]
+    shape = broadcast_shapes("index", *(i.shape for i in arrays))
+    moved = graph.permute(x, (*given, *rest))
+    tail, count = moved.shape[len(given) :], prod(shape)
+    for n, i in enumerate(arrays):
+        flat = graph.reshape(broadcast(i, shape), (count,))
+        if n == 0:
+            moved = take(moved, flat, 0)
+            continue
+        extents = (count, 1, *moved.shape[2:])
+        column = graph.reshape(flat, (count, *(1 for _ in extents[1:])))
+        picked = _gathered("index", moved, broadcast(column, extents), 1)
+        moved = graph.reshape(picked, (count, *moved.shape[2:]))
+    found = graph.reshape(moved, (*shape, *tail))
+    together = given == list(range(given[0], given[-1] + 1))
+    if not together or given[0] == 0:
+        return found
+    before = given[0]
+    lead = range(len(shape), len(shape) + before)
+    order = (*lead, *range(len(shape)), *range(len(shape) + before, len(found.shape)))
+    return graph.permute(found, order)
+
+
+def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> Node:
+    """``x`` with ``source[i, j]`` written to ``[indices[i, j], j]`` for axis 0 of two, as
+    ``torch.scatter`` and ``scatter_reduce`` (which includes ``x``).
+
+    ``set``: of several, the last one in the source's order stays; the others fold ``x`` and what is
+    written. ``source`` and ``indices`` have one shape, no longer than ``x`` along the other axes.
+    What is written out of range goes to the first or the last place, as it is read.
+
+    Raises:
+        ShapeError: shapes that do not fit.
+        DTypeError: a source of another dtype, indices that are no integers, or a mode that the
+            dtype does not have.
+    """
+    at = axis_of("scatter", axis, x.shape)
+    fits = len(indices.shape) == len(x.shape) and all(
+        a <= b for d, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)) if d != at
+    )
+    if not fits or source.shape != indices.shape:
+        raise ShapeError(
+            f"scatter: shapes {x.shape}, {indices.shape} and {source.shape} do not fit along {axis}"
+        )
+    if source.dtype != x.dtype:
+        raise DTypeError(f"scatter: source of {source.dtype} into {x.dtype}; cast one")
+    if x.dtype.is_bool and mode in ("add", "mul"):
+        raise DTypeError(f"scatter: {mode} is not defined for bool")
+    wrapped = _checked("scatter", indices, x.shape[at])
+    if 0 in indices.shape:
+        return x
+    spread = _spread(x, wrapped, at)
+    if mode == "set":
+        return _set(x, source, spread, at)
+    op = _FOLDS[mode]
+    kind = x.dtype.compute
+    if kind.is_bool:
+        kind = I32
+    start = graph.full(identity(op, kind), spread.shape, kind)
+    written = where(spread, _placed(graph.cast(source, kind), x, at), start)
+    total = graph.reduce(op, graph.cast(written, kind), (at + 1,))
+    folded = graph.reshape(total, x.shape)
+    return graph.cast(graph.elementwise(op, graph.cast(x, kind), folded), x.dtype)
+
+
+def _gathered(op: str, x: Node, indices: Node, axis: int) -> Node:
+    _checked(op, indices, x.shape[axis])
+    return graph.gather(x, indices, axis)
+
+
+def _checked(op: str, indices: Node, extent: int) -> Node:
+    """The indices. Raises where they are no integers, or constants out of range."""
+    if not indices.dtype.is_int:
+        raise DTypeError(f"{op}: indices are integers, not {indices.dtype}")
+    base = indices
+    while base.srcs and base.op in graph.MOVEMENT and base.op is not GraphOp.PAD:
+        base = base.srcs[0]
+    values: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None = None
+    if base.op is GraphOp.CONST:
+        values = cast(ConstData, base.arg).array
+    elif base.op is GraphOp.FULL:
+        values = np.asarray(cast(tuple[str, str, int], base.arg)[2])
+    if values is not None and values.size and indices.size:
+        low, high = int(values.min()), int(values.max())
+        if low < -extent or high >= extent:
+            bad = low if low < -extent else high
+            raise ShapeError(f"{op}: index {bad} is out of range for an extent of {extent}")
+    return indices
+
+
+def _spread(x: Node, indices: Node, at: int) -> Node:
+    """Whether element j of the indices writes to place i, at ``[.., i, j, ..]`` over the other axes
+    of ``x``.
+    """
+    extent = x.shape[at]
+    signed = graph.cast(indices, I64)
+    back = where(compare("lt", signed, 0), binary(Op.ADD, signed, extent), signed)
+    held = binary(Op.MIN, binary(Op.MAX, back, 0), extent - 1)
+    placed = _placed(held, x, at, fill=-1)
+    positions = graph.iota(placed.shape, at, I64)
+    return compare("eq", placed, positions)
+
+
+def _placed(source: Node, x: Node, at: int, fill: int = 0) -> Node:
+    """A source over places and sources: (.., places, sources, ..); ``fill`` past its end along the
+    other axes.
+    """
+    widths = tuple(
+        (0, 0 if d == at else n - s)
+        for d, (n, s) in enumerate(zip(x.shape, source.shape, strict=True))
+    )
+    padded = graph.pad(source, widths)
+    if fill and padded is not source:
+        inside = graph.pad(constant(True, source.shape, BOOL), widths)
+        padded = where(inside, padded, fill)
+    shape = padded.shape
+    row = graph.reshape(padded, (*shape[:at], 1, *shape[at:]))
+    return graph.expand(row, (*shape[:at], x.shape[at], *shape[at:]))
+
+
+def _set(x: Node, source: Node, spread: Node, at: int) -> Node:
+    """The last source that writes to each place, and ``x`` where there is none."""
+    numbers = graph.iota(spread.shape, at + 1, I32)
+    last = graph.reduce(Op.MAX, where(spread, numbers, -1), (at + 1,))
+    winner = graph.reshape(last, x.shape)
+    widths = tuple(
+        (0, 0 if d == at else n - s)
+        for d, (n, s) in enumerate(zip(x.shape, source.shape, strict=True))
+    )
+    written = graph.gather(graph.pad(source, widths), winner, at)
+    return where(compare("lt", winner, 0), x, written)
