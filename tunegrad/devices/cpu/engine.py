@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -104,8 +105,12 @@ class CpuEngine:
         self.device = device
         self._teams = Teams(device.target.threads, pin_caller=pin)
         self.team = self._teams.first
-        self._bulk = Bulk(self.team)
         self._read_only: ReadOnly | None = None
+
+    @cached_property
+    def _bulk(self) -> Bulk:
+        """Its code is compiled where it is first needed: who runs a model does without."""
+        return Bulk(self.team)
 
     @property
     def at_once(self) -> int:
