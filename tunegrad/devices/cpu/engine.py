@@ -105,11 +105,13 @@ class CpuEngine:
         self.device = device
         self._teams = Teams(device.target.threads, pin_caller=pin)
         self.team = self._teams.first
+        if pin:  # such a process may soon be kept from all files, of this package as well
+            _ = self._bulk
         self._read_only: ReadOnly | None = None
 
     @cached_property
     def _bulk(self) -> Bulk:
-        """Its code is compiled where it is first needed: who runs a model does without."""
+        """Its code is compiled where it is first needed: who only runs models does without."""
         return Bulk(self.team)
 
     @property
