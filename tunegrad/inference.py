@@ -26,7 +26,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad import devices
-from tunegrad.compiling.artifact import Compiler
+from tunegrad.compiling.artifact import Compiler, code_of
+from tunegrad.compiling.saved import (
+    SUFFIX,
+    SavedKernel,
+    SavedModel,
+    open_model,
+    save_model,
+    taken_constants,
+)
 from tunegrad.config import (
     ModelDtype,
     Numerics,
@@ -273,6 +281,7 @@ class LoadedModel:
         store: str = "",
         dtype: ModelDtype = "f32",
         planned: Callable[[], fusion.LaunchPlan] | None = None,
+        constants: Constants | None = None,
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
@@ -280,7 +289,7 @@ class LoadedModel:
         self._chosen = chosen
         self._engine = engine
         self._store = store
-        self._constants = Constants(engine, untouched=True)
+        self._constants = constants or Constants(engine, untouched=True)
         codes = {key: code for key, (_, code) in chosen.items()}
         first = _bound(name, plan, codes, engine, self._constants)
         self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
@@ -319,6 +328,32 @@ class LoadedModel:
     def constant_bytes(self) -> int:
         """Bytes of the weights, each once, before a schedule packs them."""
         return sum({b.data.digest: b.nbytes for b in self._plan.buffers if b.data}.values())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file ``NAME.plan``, which ``load`` takes: kernels, schedules, code and
+        constants.
+
+        A process that loads it needs no store, no weights and no compiler; the constants are
+        mapped, so that processes share them. The file is for this kind of machine, and its code
+        runs where it is loaded: load files of those you trust. Raises ModelError where it can not
+        be written.
+        """
+        if not os.fspath(path).endswith(SUFFIX):
+            raise ModelError(f"model file {os.fspath(path)}: its name must end with {SUFFIX}")
+        engine, compiler = self._engine, process_compiler()
+        kernels = {
+            key: SavedKernel(
+                c.kernel, c.outcome, c.actions, c.differs,
+                *compiler.made(c.kernel, Schedule.parse(c.actions), engine.device),
+            )
+            for key, (c, _) in self._chosen.items()
+        }  # fmt: skip
+        constants = taken_constants(self._plan, kernels, self._constants)
+        saved = SavedModel(
+            self.name, self.dtype, self.inputs, engine.device.name, self.threads, self._plan,
+            kernels, constants,
+        )  # fmt: skip
+        save_model(Path(path), saved, engine.device)
 
     def report(self) -> tuple[LookupRow, ...]:
         """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
@@ -460,7 +495,8 @@ def load(
 
     Never searches, never writes to the store.
 
-    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, or a Model.
+    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, a Model, or a file
+    ``NAME.plan`` that a loaded model's ``save`` wrote, which has all but ``device`` in it.
     ``store``: a path; None is the default store if it exists; False or ``""`` is none. A kernel
     without a winner runs with its default schedule, and one warning is logged; with
     ``on_miss="nearest"`` it runs with the winner of the most similar machine where that is legal;
@@ -474,11 +510,58 @@ def load(
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.
     """
+    if isinstance(model, str) and model.endswith(SUFFIX):
+        return _opened(Path(model), device, threads, weights, dtype)
     found, threads, stored_as = _resolved(model, threads, dtype)
     loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
         _warn_of_misses(loaded, _store_name(store))
     return loaded
+
+
+def _opened(
+    path: Path,
+    device: str,
+    threads: int | None,
+    weights: object,
+    dtype: ModelDtype | None,
+) -> LoadedModel:
+    """A saved model. Raises ModelError, ConfigError or DeviceError."""
+    saved, arch, features = open_model(path)
+    asked: dict[str, tuple[object, object]] = {
+        "device": (None if device == devices.DEFAULT else device, saved.device),
+        "threads": (threads, saved.threads),
+        "dtype": (dtype, saved.dtype),
+        "weights": (weights, "its own"),
+    }
+    for name, (value, has) in asked.items():
+        if value not in (None, has):
+            raise ConfigError(f"{name} {value!r}: model file {path} was saved with {has}")
+    opened = devices.open(saved.device, saved.threads)
+    missing = sorted(features - set(opened.target.features))
+    if missing or (not features and arch != opened.target.arch):
+        lacks = f" without {', '.join(missing[:4])}" if missing else ""
+        raise DeviceError(
+            f"model file {path} is for {arch}; this machine is {opened.target.arch}{lacks}: load "
+            "the model here, and save it again"
+        )
+    engine = _engine(opened)
+    constants = Constants(engine, untouched=True)
+    for buffer, pack, values in saved.constants:
+        constants.give(saved.plan.buffers[buffer], pack, values)
+    chosen: dict[str, tuple[Choice, Code]] = {}
+    for key, k in saved.kernels.items():
+        lowered = k.program.lowered
+        try:
+            loaded = engine.load(lowered, k.image)
+        except CandidateFailure as error:
+            raise ModelError(f"model file {path}: its code does not load here: {error}") from error
+        choice = Choice(k.kernel, k.outcome, k.actions, None, k.differs)
+        chosen[key] = choice, code_of(lowered, loaded)
+    return LoadedModel(
+        saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
+        constants=constants,
+    )  # fmt: skip
 
 
 def compile(  # noqa: A001 - the word that every such library uses

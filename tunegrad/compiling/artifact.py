@@ -25,7 +25,7 @@ from tunegrad.runtime import Code, ObjectCache
 
 from .written import ProgramFacts, program_key, read_program, written_program
 
-__all__ = ["Compiler", "Counts", "build", "object_key"]
+__all__ = ["Compiler", "Counts", "build", "code_of", "object_key"]
 
 
 def build(
@@ -100,9 +100,15 @@ class Compiler:
             self._recent[program.key] = linked
             self._recent.move_to_end(program.key)
             _trim(self._recent, _LINKED)
-        lowered = program.lowered
-        names = tuple(p.name for p in lowered.io.params)
-        return Code(linked, names, lowered.io.packs, lowered.scratch_bytes, lowered.io.unread)
+        return code_of(program.lowered, linked)
+
+    def made(
+        self, kernel: Kernel, schedule: Schedule, device: Device
+    ) -> tuple[ProgramFacts, bytes]:
+        """What ``code`` loads: the program and its image. Raises as that does."""
+        with self._lock:
+            program = self._program(kernel, schedule, device)
+            return program, self._image(program, kernel, schedule, device)
 
     def program_hash(self, kernel: Kernel, schedule: Schedule, device: Device) -> str:
         """What this version of tunegrad makes of the schedule, as stored rows name it.
@@ -194,6 +200,14 @@ class Compiler:
     def _lowered(self, kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
         self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
         return build(kernel, schedule, device)
+
+
+def code_of(lowered: Lowered, loaded: Loaded) -> Code:
+    """What a launch needs of a loaded program."""
+    io = lowered.io
+    return Code(
+        loaded, tuple(p.name for p in io.params), io.packs, lowered.scratch_bytes, io.unread
+    )
 
 
 def _trim(entries: OrderedDict[Any, Any], limit: int) -> None:

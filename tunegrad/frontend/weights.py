@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
+from tunegrad.runtime.mapped import MappedFileError, UnknownKindError, map_arrays
 
 from .arrays import bf16_bits, bf16_values
 
@@ -124,41 +125,21 @@ def check_weights(
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
-    """Every tensor of a ``.safetensors`` file; bf16 ones as f32.
+    """Every tensor of a ``.safetensors`` file, mapped: what is not touched is not read. bf16 ones
+    as f32.
 
     Raises:
         WeightsError: no such file, not a safetensors file, or a dtype numpy does not have.
     """
-    import safetensors
-
     try:
-        tensors = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        arrays, _, kinds = map_arrays(path)
     except OSError as error:
         raise WeightsError(f"weights file {path}: {error.strerror or error}") from None
-    except safetensors.SafetensorError as error:
+    except UnknownKindError as error:
+        raise WeightsError(f"weights file {path}: {error}") from None
+    except MappedFileError as error:
         raise WeightsError(f"weights file {path} is not a safetensors file: {error}") from None
-    return {name: _decoded(path, name, entry) for name, entry in tensors}
-
-
-_SAFETENSORS = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "?",
-}  # fmt: skip
-
-
-def _decoded(path: Path, name: str, entry: Mapping[str, object]) -> Array:
-    kind, shape, data = str(entry["dtype"]), entry["shape"], entry["data"]
-    if (
-        kind not in _SAFETENSORS
-        or not isinstance(shape, list)
-        or not isinstance(data, bytes | bytearray)
-    ):
-        raise WeightsError(
-            f"weights file {path}: {name} has dtype {kind}; valid: {', '.join(_SAFETENSORS)}"
-        )
-    array = np.frombuffer(data, dtype=_SAFETENSORS[kind]).reshape(shape)
-    return bf16_values(array) if kind == "BF16" else array
+    return {n: bf16_values(a) if kinds[n] == "BF16" else a for n, a in arrays.items()}
 
 
 def _as_array(name: str, value: object) -> Array:

@@ -52,8 +52,8 @@ class Constants:
         return next((found for m in self._allocated if (found := m.damage())), "")
 
     def flat(self, buffer: Buffer) -> Any:
-        """A constant's memory, where kernels read it as it is: the caller's own array, if the
-        device can.
+        """A constant's memory, where kernels read it as it is: a copy, which the caller's array may
+        change beside.
         """
         key = self._key(buffer)
         if key in self._known:
@@ -62,14 +62,26 @@ class Constants:
 
     def packed(self, buffer: Buffer, pack: Pack) -> Any:
         """The elements of a constant that ``pack`` picks, in its order."""
-        key = (*self._key(buffer), replace(pack, name="", source=""))
+        key = self._key(buffer, pack)
         if key in self._known:
             return self._known[key]
         return self._keep(key, pack.run(_rows(buffer)))
 
-    def _key(self, buffer: Buffer) -> tuple[object, ...]:
+    def give(self, buffer: Buffer, pack: Pack | None, values: Array) -> None:
+        """What ``flat`` (no pack) or ``packed`` would make, as an array that nobody changes: it is
+        used where it lies, if the device can.
+        """
+        key = self._key(buffer, pack)
+        lent = self._engine.borrow(values)
+        if lent is None:
+            self._keep(key, values)
+        else:
+            self._known[key] = lent
+
+    def _key(self, buffer: Buffer, pack: Pack | None = None) -> tuple[object, ...]:
         assert buffer.data is not None, buffer
-        return buffer.data.digest, buffer.layout
+        what = () if pack is None else (replace(pack, name="", source=""),)
+        return buffer.data.digest, buffer.layout, *what
 
     def _keep(self, key: object, values: Array) -> Any:
         memory = self._take(values.nbytes)

@@ -19,7 +19,7 @@ __all__ = ["doctor", "isolation_rows"]
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich",
-    "msgspec", "safetensors",
+    "msgspec",
 )  # fmt: skip
 _EXTRAS = {
     "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "gp", "greenlet": "gp",

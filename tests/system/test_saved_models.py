@@ -1,0 +1,213 @@
+"""Models as files: what is loaded from one is what was saved; what is no such file is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import tunegrad as tg
+from tunegrad.errors import ConfigError, DeviceError, ModelError, UserError
+from tunegrad.models import encoder_layer, mlp, resnet18
+from tunegrad.runtime.mapped import map_arrays, write_arrays
+
+MODEL = mlp(sizes=(64, 48, 16))
+X = np.random.default_rng(0).standard_normal((1, 64), np.float32)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "m.plan"
+    tg.load(MODEL, store=False, threads=1).save(path)
+    return path
+
+
+def head_of(path: Path) -> dict[str, object]:
+    _, about, _ = map_arrays(path)
+    found: dict[str, object] = msgspec.json.decode(about["tunegrad"])
+    return found
+
+
+def written_with(path: Path, head: dict[str, object]) -> None:
+    arrays, _, _ = map_arrays(path)
+    kept = {name: a.copy() for name, a in arrays.items()}
+    write_arrays(path, kept, {"tunegrad": msgspec.json.encode(head).decode()})
+
+
+MODELS: dict[str, Callable[[], tg.Model]] = {
+    "mlp": lambda: MODEL,
+    "encoder": lambda: encoder_layer(sequence=16, hidden=32, heads=2, ffn=64),
+    "resnet18": lambda: resnet18(image=32),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_saved_model_gives_what_it_gave(name: str, dtype: str, tmp_path: Path) -> None:
+    threads = min(2, len(os.sched_getaffinity(0)))
+    model = tg.load(MODELS[name](), store=False, threads=threads, dtype=dtype)
+    arrays = model._drawn(0)
+    model.save(tmp_path / "m.plan")
+    again = tg.load(str(tmp_path / "m.plan"))
+    for a, b in zip(model._runner.run(arrays), again._runner.run(arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (again.name, again.dtype, again.threads) == (model.name, model.dtype, threads)
+    assert again.report() == model.report()
+    assert again.inputs == model.inputs
+    again.save(tmp_path / "n.plan")
+    assert (tmp_path / "n.plan").stat().st_size == (tmp_path / "m.plan").stat().st_size
+
+
+SERVES = """
+import sys
+import numpy as np
+import tunegrad as tg
+from tunegrad.inference import process_compiler
+from tunegrad.compiling import artifact
+
+def refused(*_):
+    raise AssertionError("a server lowers nothing")
+
+artifact.run_passes = refused
+model = tg.load(sys.argv[1])
+counts = process_compiler().counts
+total = model(np.ones((1, 64), np.float32)).sum()
+print(counts.lowered + counts.compiled + counts.from_disk, total)
+"""
+
+
+def test_a_server_compiles_nothing_and_reads_no_cache(saved: Path, tmp_path: Path) -> None:
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "none"), "XDG_DATA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SERVES, str(saved)], check=True, capture_output=True, text=True,
+        env=env, cwd=Path(tg.__file__).parents[1],
+    )  # fmt: skip
+    made, total = done.stdout.split()
+    assert made == "0"
+    expected = tg.load(MODEL, store=False, threads=1)(np.ones((1, 64), np.float32)).sum()
+    assert float(total) == pytest.approx(float(expected))
+    assert not (tmp_path / "none").exists()
+
+
+def test_constants_are_mapped_and_survive_another_save(saved: Path) -> None:
+    first = tg.load(str(saved))
+    before = first(X)
+    constants = [m for m in first._constants._known.values() if hasattr(m, "bytes")]
+    assert constants
+    assert all(not m.bytes.flags.writeable for m in constants)
+    tg.load(mlp(sizes=(64, 48, 16)), store=False, threads=1, seed=5).save(saved)
+    np.testing.assert_array_equal(first(X), before)
+    assert not np.array_equal(tg.load(str(saved))(X), before)
+
+
+def test_the_library_of_the_format_reads_it(saved: Path) -> None:
+    arrays, _, _ = map_arrays(saved)
+    theirs = load_file(saved)
+    assert arrays.keys() <= theirs.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, theirs[name])
+
+
+def test_a_saved_model_on_an_opencl_device(tmp_path: Path) -> None:
+    try:
+        model = tg.load(MODEL, device="opencl", store=False)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    model.save(tmp_path / "m.plan")
+    np.testing.assert_array_equal(tg.load(str(tmp_path / "m.plan"))(X), model(X))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"threads": 2}, "threads 2: model file .* was saved with 1"),
+        ({"device": "opencl"}, "device 'opencl': model file .* was saved with cpu"),
+        ({"dtype": "f16"}, "dtype 'f16': model file .* was saved with f32"),
+        ({"weights": {}}, "weights .* was saved with its own"),
+    ],
+)
+def test_what_a_file_says_can_not_be_asked_otherwise(
+    saved: Path, more: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        tg.load(str(saved), **more)  # type: ignore[arg-type]
+
+
+def test_a_file_for_another_machine_names_what_lacks(saved: Path) -> None:
+    head = head_of(saved)
+    written_with(saved, {**head, "features": [*head["features"], "+nothing"]})  # type: ignore[misc]
+    with pytest.raises(DeviceError, match=r"is for .*; this machine is .* without \+nothing: load"):
+        tg.load(str(saved))
+
+
+def test_a_file_of_another_version_says_so(saved: Path) -> None:
+    written_with(saved, {**head_of(saved), "version": 99})
+    with pytest.raises(ModelError, match="has version 99; this tunegrad reads 1: save"):
+        tg.load(str(saved))
+
+
+def test_damaged_code_is_not_run(saved: Path) -> None:
+    blob = saved.read_bytes()
+    at = blob.index(b"\x7fELF") + 200
+    saved.write_bytes(blob[:at] + bytes([blob[at] ^ 1]) + blob[at + 1 :])
+    with pytest.raises(ModelError, match="is damaged: its code is not what was written"):
+        tg.load(str(saved))
+
+
+def test_a_damaged_file_is_one_line(saved: Path) -> None:
+    blob = saved.read_bytes()
+    rng = np.random.default_rng(1)
+    length = int.from_bytes(blob[:8], "little")
+    for _ in range(300):
+        at = int(rng.integers(0, 8 + length))
+        saved.write_bytes(blob[:at] + bytes([int(rng.integers(0, 256))]) + blob[at + 1 :])
+        with contextlib.suppress(UserError):
+            tg.load(str(saved))
+    for cut in (0, 7, 8, 100, len(blob) - 1):
+        saved.write_bytes(blob[:cut])
+        with pytest.raises(ModelError, match="model file"):
+            tg.load(str(saved))
+
+
+def test_a_field_of_another_kind_is_one_line(saved: Path) -> None:
+    head, blob = head_of(saved), saved.read_bytes()
+    for name in head:
+        for wrong in (None, 7.5, [], {}, "x"):
+            if type(wrong) is type(head[name]) or wrong == head[name]:
+                continue
+            saved.write_bytes(blob)
+            written_with(saved, {**head, name: wrong})
+            with pytest.raises(ModelError, match="model file"):
+                tg.load(str(saved))
+
+
+def test_names_and_places_are_checked(saved: Path, tmp_path: Path) -> None:
+    model = tg.load(MODEL, store=False, threads=1)
+    with pytest.raises(ModelError, match=r"its name must end with \.plan"):
+        model.save(tmp_path / "m.bin")
+    with pytest.raises(ModelError, match="No such file"):
+        model.save(tmp_path / "none" / "m.plan")
+    with pytest.raises(ModelError, match="No such file"):
+        tg.load(str(tmp_path / "none.plan"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.plan"]
+
+
+def test_a_full_disk_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = saved.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ModelError, match="No space left on device"):
+        tg.load(MODEL, store=False, threads=1, seed=2).save(saved)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]

@@ -1,0 +1,317 @@
+"""A loaded model as a file, so that a process that serves it needs no search, no store, no weights
+and no compiler.
+
+    launches and their buffers     names, shapes, layouts, which buffer is which argument
+    kernels                        text, schedule, what a launch needs, image
+    constants                      as kernels read them: packed already
+
+Numbers and names are JSON in the header of a safetensors file, everything else are its arrays,
+which are mapped. Images are machine code: whoever wrote the file can run code here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.config import ModelDtype
+from tunegrad.devices import Device
+from tunegrad.errors import ModelError, UserError
+from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
+from tunegrad.ir.graph import ConstData
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.program import Pack
+from tunegrad.reports import Outcome
+from tunegrad.runtime import Argument, Constants
+from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays
+
+from .written import ProgramFacts, read_program, written_program
+
+__all__ = [
+    "SUFFIX",
+    "SavedKernel",
+    "SavedModel",
+    "open_model",
+    "save_model",
+    "taken_constants",
+]
+
+SUFFIX = ".plan"
+"""What names of such files end with."""
+
+_VERSION = 1
+_ROLES = get_args(BufferRole)
+_OUTCOMES = get_args(Outcome)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedKernel:
+    """A kernel, what it runs with and why, and its code."""
+
+    kernel: Kernel
+    outcome: Outcome
+    actions: str
+    differs: tuple[str, ...]
+    program: ProgramFacts
+    image: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SavedModel:
+    """What a file holds. ``plan`` has no elements of constants.
+
+    ``constants`` are (buffer id, pack or None, array): what ``Constants.give`` takes.
+    """
+
+    name: str
+    dtype: ModelDtype
+    inputs: tuple[Argument, ...]
+    device: str
+    threads: int
+    plan: LaunchPlan
+    kernels: Mapping[str, SavedKernel]
+    constants: tuple[tuple[int, Pack | None, Array], ...]
+
+
+class _Input(msgspec.Struct):
+    name: str
+    shape: list[int]
+    dtype: str
+
+
+class _Buffer(msgspec.Struct):
+    dtype: str
+    shape: list[int]
+    layout: list[tuple[int, int, int]]
+    role: str
+    name: str
+    digest: str
+
+
+class _Launch(msgspec.Struct):
+    kernel: str
+    args: list[int]
+    name: str
+    origin: list[str]
+
+
+class _Kernel(msgspec.Struct):
+    text: str
+    name: str
+    outcome: str
+    actions: str
+    differs: list[str]
+    program: str
+
+
+class _Constant(msgspec.Struct):
+    buffer: int
+    kernel: str
+    pack: str
+
+
+class _Model(msgspec.Struct):
+    version: int
+    name: str
+    dtype: str
+    device: str
+    arch: str
+    features: list[str]
+    threads: int
+    inputs: list[_Input]
+    buffers: list[_Buffer]
+    launches: list[_Launch]
+    starts: list[int]
+    ends: list[int]
+    kernels: dict[str, _Kernel]
+    constants: list[_Constant]
+    images: str
+
+
+def save_model(path: Path, model: SavedModel, device: Device) -> None:
+    """Write a model. Raises ModelError where it can not be written."""
+    arrays: dict[str, Array] = {}
+    for key, k in model.kernels.items():
+        arrays[f"image.{key}"] = np.frombuffer(k.image, np.uint8)
+    places = []
+    for i, (buffer, pack, values) in enumerate(model.constants):
+        arrays[f"constant.{i}"] = values
+        key = _packing(model, buffer, pack) if pack is not None else ""
+        places.append(_Constant(buffer, key, "" if pack is None else pack.name))
+    kernels = {}
+    for key, k in model.kernels.items():
+        program = written_program(k.program)
+        if program is None:
+            raise ModelError(
+                f"model {model.name}: kernel {k.kernel.name} packs a constant by another one, "
+                "which can not be saved"
+            )
+        kernels[key] = _Kernel(
+            k.kernel.text, k.kernel.name, k.outcome, k.actions, [*k.differs], program.decode()
+        )
+    plan = model.plan
+    head = _Model(
+        _VERSION, model.name, model.dtype, device.name, device.target.arch,
+        [*device.target.features], model.threads,
+        [_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
+        [_saved_buffer(b) for b in plan.buffers],
+        [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
+        [*plan.inputs], [*plan.outputs], kernels, places, _digest(arrays),
+    )  # fmt: skip
+    try:
+        write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
+    except OSError as error:
+        raise ModelError(f"model file {path}: {error.strerror or error}") from None
+
+
+def _packing(model: SavedModel, buffer: int, pack: Pack) -> str:
+    """The key of a kernel that packs a buffer so."""
+    return next(
+        x.kernel.key
+        for x in model.plan.launches
+        if buffer in x.args and pack in model.kernels[x.kernel.key].program.lowered.io.packs
+    )
+
+
+def _saved_buffer(b: Buffer) -> _Buffer:
+    parts = [(p.dim, p.step, p.extent) for p in b.layout.parts]
+    digest = "" if b.data is None else b.data.digest
+    return _Buffer(b.dtype.name, [*b.shape], parts, b.role, b.name, digest)
+
+
+def _digest(arrays: Mapping[str, Array]) -> str:
+    """Of all images: damaged code is not run."""
+    whole = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        if name.startswith("image."):
+            whole.update(f"{name} {arrays[name].nbytes} ".encode())
+            whole.update(arrays[name].tobytes())
+    return whole.hexdigest()
+
+
+# ---- reading
+
+
+def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
+    """The model that a file holds, and the architecture and features that its code is for.
+
+    Constants are mapped. Raises ModelError, in one line, for a file that holds no model, or a
+    damaged one.
+    """
+    try:
+        arrays, about, _ = map_arrays(path)
+        head = msgspec.json.decode(about.get("tunegrad", ""), type=_Model)
+    except OSError as error:
+        raise ModelError(f"model file {path}: {error.strerror or error}") from None
+    except (MappedFileError, msgspec.DecodeError) as error:
+        raise ModelError(f"model file {path} holds no saved model: {error}") from None
+    if head.version != _VERSION:
+        raise ModelError(
+            f"model file {path} has version {head.version}; this tunegrad reads {_VERSION}: save "
+            "the model again"
+        )
+    if _digest(arrays) != head.images:
+        raise ModelError(f"model file {path} is damaged: its code is not what was written")
+    try:
+        return _model(head, arrays), head.arch, frozenset(head.features)
+    except (UserError, LookupError, ValueError, TypeError) as error:
+        raise ModelError(f"model file {path} is damaged: {error}") from None
+
+
+def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
+    kernels = {key: _kernel(key, k, arrays) for key, k in head.kernels.items()}
+    buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
+    launches = tuple(
+        Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
+        for x in head.launches
+    )
+    plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends))
+    plan.verify()
+    for launch in launches:
+        _check_code(launch, kernels[launch.kernel.key], buffers)
+    constants = tuple(
+        (c.buffer, _pack_of(c, kernels), arrays[f"constant.{i}"])
+        for i, c in enumerate(head.constants)
+    )
+    for buffer, pack, values in constants:
+        b = buffers[buffer]
+        size = b.layout.size if pack is None else pack.size
+        if b.role != "const" or values.shape != (size,) or values.dtype != b.dtype.numpy:
+            raise ValueError(f"{b} has {values.dtype} {values.shape}")
+    if head.dtype not in get_args(ModelDtype):
+        raise ValueError(f"dtype {head.dtype}")
+    inputs = tuple(Argument(i.name, tuple(i.shape), buffer_dtype(i.dtype)) for i in head.inputs)
+    dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above
+    return SavedModel(head.name, dtype, inputs, head.device, head.threads, plan, kernels, constants)
+
+
+def _buffer(number: int, b: _Buffer) -> Buffer:
+    dtype, shape = buffer_dtype(b.dtype), tuple(b.shape)
+    layout = Layout(shape, tuple(Part(*p) for p in b.layout))
+    layout.verify()
+    if b.role not in _ROLES:
+        raise ValueError(f"role {b.role}")
+    data = ConstData(b.digest, b.name, np.empty(0, dtype.numpy)) if b.role == "const" else None
+    role: BufferRole = b.role  # type: ignore[assignment]  # looked up above
+    return Buffer(number, dtype, shape, layout, role, b.name, data)
+
+
+def _kernel(key: str, k: _Kernel, arrays: Mapping[str, Array]) -> SavedKernel:
+    kernel, program = parse_kernel(k.text), read_program(k.program.encode())
+    if kernel.key != key or program is None or k.outcome not in _OUTCOMES:
+        raise ValueError(f"kernel {key} is not what was written")
+    outcome: Outcome = k.outcome  # type: ignore[assignment]  # looked up above
+    image = arrays[f"image.{key}"].tobytes()
+    named = replace(kernel, name=k.name)
+    return SavedKernel(named, outcome, k.actions, tuple(k.differs), program, image)
+
+
+def _check_code(launch: Launch, saved: SavedKernel, buffers: Sequence[Buffer]) -> None:
+    """Code reads and writes as many bytes of each buffer as the buffer has, at the most."""
+    args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+    packs = {p.name: p for p in saved.program.lowered.io.packs}
+    for p in saved.program.lowered.io.params:
+        if p.role == "pack":
+            if packs[p.name].size != p.elements or packs[p.name].source not in args:
+                raise ValueError(f"kernel {launch.name}: {p.name} is packed otherwise")
+        elif p.nbytes > buffers[args[p.name]].nbytes:
+            raise ValueError(f"kernel {launch.name}: {p.name} is larger than its buffer")
+
+
+def _pack_of(c: _Constant, kernels: Mapping[str, SavedKernel]) -> Pack | None:
+    if not c.pack:
+        return None
+    return next(p for p in kernels[c.kernel].program.lowered.io.packs if p.name == c.pack)
+
+
+def taken_constants(
+    plan: LaunchPlan, kernels: Mapping[str, SavedKernel], constants: Constants
+) -> tuple[tuple[int, Pack | None, Array], ...]:
+    """The constants of a plan as its kernels read them, each once."""
+    found: dict[object, tuple[int, Pack | None, Array]] = {}
+    for launch in plan.launches:
+        args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+        io = kernels[launch.kernel.key].program.lowered.io
+        packs = {p.name: p for p in io.packs}
+        for p in io.params:
+            pack = packs.get(p.name)
+            buffer = plan.buffers[args[p.name if pack is None else pack.source]]
+            if buffer.role != "const" or p.name in io.unread:
+                continue
+            memory = constants.flat(buffer) if pack is None else constants.packed(buffer, pack)
+            size = buffer.layout.size if pack is None else pack.size
+            values = memory.read(buffer.dtype.name)[:size]
+            found.setdefault(id(memory), (buffer.id, pack, values))
+    return tuple(found.values())
