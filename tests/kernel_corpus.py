@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.frontend import Tensor, indexing
+from tunegrad.frontend import Tensor, indexing, scans, sorting
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
@@ -104,6 +104,19 @@ _MAKERS: dict[str, Callable[[], Tensor]] = {
         _x(3, dtype="i16"),
         _x(3, dtype="i64"),
     ).pad(((0, 1), (2, 0))),
+    "argmax": lambda: _indexed(lambda x: sorting.argextremum(Op.MAX, x, 1), _x(6, 37)),
+    "argmin_columns": lambda: _indexed(
+        lambda x: sorting.argextremum(Op.MIN, x, 0), _x(9, 19, dtype="i16")
+    ),
+    "cumsum": lambda: _indexed(lambda x: scans.cumulative("sum", x, 1), _x(5, 21)),
+    "cumsum_long": lambda: _indexed(lambda x: scans.cumulative("sum", x, 0), _x(70, 3)),
+    "ranks": lambda: _indexed(lambda x: sorting.argsort(x, 1), _x(3, 18)),
+    "next_best": lambda: _indexed(lambda x: sorting.topk(x, 2, 1)[1], _x(2, 131)),
+    "exchange": lambda: _indexed(
+        lambda x, i: sorting.exchanged(x, i, 4, 2, descending=False),
+        _x(1, 5),
+        _x(1, 8, dtype="i32"),
+    ),
     "scatter": lambda: _indexed(
         lambda x, i, s: indexing.scatter(x, i, s, 0, "add"),
         _x(9, 17),

@@ -46,12 +46,15 @@ Category = Literal["bool", "int", "float", "pair"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A scalar type. ``bits`` is its width in memory; ``signed`` tells integers apart."""
+    """A scalar type. ``bits`` is its width in memory; of two kinds the greater ``rank`` wins.
+
+    Hashes of stored programs hold its fields.
+    """
 
     name: str
     category: Category
     bits: int
-    signed: bool = True
+    rank: int
 
     @property
     def itemsize(self) -> int:
@@ -80,6 +83,11 @@ class DType:
         return self.category == "pair"
 
     @property
+    def signed(self) -> bool:
+        """Whether it has negative numbers."""
+        return self.is_float or (self.is_int and not self.name.startswith("u"))
+
+    @property
     def least(self) -> int:
         """The least value of an integer type; pairs are two halves without a sign."""
         return -1 << (self.bits - 1) if self.signed else 0
@@ -103,20 +111,20 @@ class DType:
         return self.name
 
 
-BOOL = DType("bool", "bool", 8, signed=False)
-I8 = DType("i8", "int", 8)
-I16 = DType("i16", "int", 16)
-I32 = DType("i32", "int", 32)
-I64 = DType("i64", "int", 64)
-U8 = DType("u8", "int", 8, signed=False)
-U16 = DType("u16", "int", 16, signed=False)
-U32 = DType("u32", "int", 32, signed=False)
-U64 = DType("u64", "int", 64, signed=False)
-BF16 = DType("bf16", "float", 16)
-F16 = DType("f16", "float", 16)
-F32 = DType("f32", "float", 32)
-F64 = DType("f64", "float", 64)
-BF16X2 = DType("bf16x2", "pair", 32, signed=False)
+BOOL = DType("bool", "bool", 8, 0)
+I8 = DType("i8", "int", 8, 1)
+I16 = DType("i16", "int", 16, 1)
+I32 = DType("i32", "int", 32, 1)
+I64 = DType("i64", "int", 64, 2)
+U8 = DType("u8", "int", 8, 1)
+U16 = DType("u16", "int", 16, 1)
+U32 = DType("u32", "int", 32, 1)
+U64 = DType("u64", "int", 64, 2)
+BF16 = DType("bf16", "float", 16, 3)
+F16 = DType("f16", "float", 16, 4)
+F32 = DType("f32", "float", 32, 5)
+F64 = DType("f64", "float", 64, 6)
+BF16X2 = DType("bf16x2", "pair", 32, 7)
 
 DTYPES: dict[str, DType] = {
     t.name: t for t in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, BF16, F16, F32, F64)
@@ -187,7 +195,7 @@ def promote(a: DType, b: DType) -> DType:
     if a == b:
         return a
     if a.category != b.category:
-        return max(a, b, key=lambda t: _ORDER.index(t.category))
+        return a if a.rank > b.rank else b
     low, high = sorted((a, b), key=lambda t: t.bits)
     if {a, b} == {F16, BF16}:
         return F32
@@ -197,6 +205,3 @@ def promote(a: DType, b: DType) -> DType:
     if unsigned == U64:
         raise DTypeError(f"no integer type holds both u64 and {signed}; cast one to the other")
     return next(t for t in (I16, I32, I64) if t.bits > unsigned.bits)
-
-
-_ORDER = ("bool", "int", "float", "pair")

@@ -1,0 +1,256 @@
+"""Where the greatest and the least elements are, and the order of all of them, on graph nodes.
+
+    rank[i] = how many elements come before x[i]        n * n comparisons, one reduction
+    order[r] = the i whose rank is r                    n * (as many as are asked for)
+    sorted = x at order                                 a gather
+
+Equal elements keep their order, whatever the direction, so every sort is stable and the same on
+every device. NaN comes after all numbers; in descending order first, as in PyTorch. Axes of more
+than 8,192 elements are sorted by a bitonic network, a kernel for each of its passes. The first few
+of an axis are looked for one after the other, a kernel for each; the first ones of a long axis are
+the first of the first ones of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, nan
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import I32, I64
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import Node
+from tunegrad.ir.kernel import identity
+
+from .elementwise import binary, compare, where
+from .movement import axis_of, cat
+from .reduction import fold
+
+__all__ = ["argextremum", "argsort", "exchanged", "sort", "topk"]
+
+_RANKED = 8192
+"""Elements up to which all pairs are compared."""
+_PART = 1024
+"""Elements of a block of a long axis, of which the first ones are wanted."""
+_FEW, _PAIRED = 32, 128
+"""So many are looked for one after the other, in rows of more than that many."""
+
+
+def argextremum(op: Op, x: Node, axis: int | None, keepdims: bool = False) -> Node:
+    """Where the MAX or MIN is along an axis, an i64; the first of equal ones, and of NaNs.
+
+    ``axis`` None: in the row-major order of all elements.
+
+    Raises:
+        ShapeError: no such axis, or one without elements.
+    """
+    name = f"arg{op}"
+    flat = graph.reshape(x, (x.size,)) if axis is None else x
+    if not flat.shape:
+        axis_of(name, axis, (1,))
+        return graph.full(0, (), I64)
+    at = 0 if axis is None else axis_of(name, axis, x.shape)
+    if not flat.shape[at]:
+        raise ShapeError(f"{name}: shape {x.shape} has no elements along the axis")
+    values = graph.cast(flat, I32) if flat.dtype.is_bool else flat
+    best = graph.expand(fold(op, values, at, keepdims=True), flat.shape)
+    found = compare("eq", values, best)
+    if values.dtype.is_float:
+        found = graph.elementwise(Op.OR, found, compare("ne", values, values))
+    places = where(found, graph.iota(flat.shape, at, I32), flat.shape[at])
+    first = graph.cast(graph.reduce(Op.MIN, places, (at,)), I64)
+    if keepdims:
+        return first if axis is not None else graph.reshape(first, (1,) * len(x.shape))
+    return graph.reshape(first, tuple(s for d, s in enumerate(flat.shape) if d != at))
+
+
+def argsort(x: Node, axis: int = -1, descending: bool = False) -> Node:
+    """The positions of the elements in order along an axis, an i64 of the shape of ``x``."""
+    return _along(x, axis, lambda rows: _order(rows, rows.shape[-1], descending), "argsort")
+
+
+def sort(x: Node, axis: int = -1, descending: bool = False) -> tuple[Node, Node]:
+    """The elements in order along an axis, and their positions (i64)."""
+    order = argsort(x, axis, descending)
+    return _picked(x, order, axis), order
+
+
+def topk(x: Node, k: int, axis: int = -1, largest: bool = True) -> tuple[Node, Node]:
+    """The first ``k`` in descending order (``largest``) or ascending order, and their positions.
+
+    Raises:
+        ShapeError: no such axis, or fewer than ``k`` elements along it.
+    """
+    extent = x.shape[axis_of("topk", axis, x.shape)] if x.shape else 1
+    if not 0 <= k <= extent:
+        raise ShapeError(f"topk: {k} of {extent} elements of shape {x.shape}")
+    order = _along(x, axis, lambda rows: _first(rows, k, largest), "topk")
+    return _picked(x, order, axis), order
+
+
+def _picked(x: Node, order: Node, axis: int) -> Node:
+    if not x.shape or not order.size:
+        return graph.reshape(x, order.shape) if order.size else graph.full(0, order.shape, x.dtype)
+    return graph.gather(x, order, axis_of("sort", axis, x.shape))
+
+
+def _along(x: Node, axis: int, function: Callable[[Node], Node], name: str) -> Node:
+    """A function of rows applied along any axis; i32 positions become i64."""
+    at = axis_of(name, axis, x.shape or (1,))
+    if not x.shape:
+        return graph.full(0, (), I64)
+    order = (*(d for d in range(len(x.shape)) if d != at), at)
+    back = tuple(order.index(d) for d in range(len(x.shape)))
+    rows = graph.permute(graph.cast(x, I32) if x.dtype.is_bool else x, order)
+    found = function(graph.cast(rows, rows.dtype.compute))
+    return graph.permute(graph.cast(found, I64), back)
+
+
+def _first(x: Node, k: int, descending: bool) -> Node:
+    """Positions of the first ``k`` of rows."""
+    *rows, n = x.shape
+    ends = tuple((0, s) for s in rows)
+    if k <= _FEW and n > _PAIRED:
+        return _one_by_one(x, k, descending)
+    if n <= 2 * _PART or 4 * k > _PART:
+        return graph.shrink(_order(x, k, descending), (*ends, (0, k)))
+    parts = -(-n // _PART)
+    padded = graph.pad(x, (*((0, 0) for _ in rows), (0, parts * _PART - n)))
+    inside = compare("lt", graph.iota(padded.shape, len(rows), I32), n)
+    last = graph.full(_last(x, descending), padded.shape, x.dtype)
+    blocks = graph.reshape(where(inside, padded, last), (*rows, parts, _PART))
+    local = graph.contiguous(_order(blocks, k, descending))
+    values = graph.contiguous(graph.gather(blocks, local, len(rows) + 1))
+    starts = binary(Op.MUL, graph.iota(local.shape, len(rows), I32), _PART)
+    places = graph.contiguous(binary(Op.ADD, local, starts))
+    flat = (*rows, parts * k)
+    chosen = _first(graph.reshape(values, flat), k, descending)
+    return graph.gather(graph.reshape(places, flat), chosen, len(rows))
+
+
+def _last(x: Node, descending: bool) -> float | int:
+    """What no element comes after."""
+    if x.dtype.is_float:
+        return -inf if descending else nan
+    return x.dtype.least if descending else x.dtype.greatest
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Elements as they are compared: by key, then by tie, which is the position; NaNs are infinite,
+    and their ties lie beyond all others.
+    """
+
+    key: Node
+    tie: Node
+
+    @staticmethod
+    def of(x: Node, position: Node, extent: int, descending: bool) -> _Keys:
+        if not x.dtype.is_float:
+            return _Keys(x, position)
+        numbers = compare("eq", x, x)
+        beyond = binary(Op.ADD, position, -extent if descending else extent)
+        return _Keys(where(numbers, x, inf), where(numbers, position, beyond))
+
+    def moved(self, function: Callable[[Node], Node]) -> _Keys:
+        return _Keys(function(self.key), function(self.tie))
+
+    def before(self, other: _Keys, descending: bool) -> Node:
+        """Whether these come first."""
+        a, b = (other.key, self.key) if descending else (self.key, other.key)
+        tied = graph.elementwise(Op.AND, compare("eq", a, b), compare("lt", self.tie, other.tie))
+        return graph.elementwise(Op.OR, compare("lt", a, b), tied)
+
+
+def _one_by_one(x: Node, k: int, descending: bool) -> Node:
+    """Each is the first of those that come after the one before: a kernel for each."""
+    *rows, n = x.shape
+    at = len(rows)
+    mine = _Keys.of(x, graph.iota(x.shape, at, I32), n, descending)
+    found: list[Node] = []
+    for _ in range(k):
+        key, tie = mine.key, mine.tie
+        if found:
+            before = _Keys.of(graph.gather(x, found[-1], at), found[-1], n, descending)
+            later = before.moved(lambda y: graph.expand(y, x.shape)).before(mine, descending)
+            key = where(later, key, identity(Op.MAX if descending else Op.MIN, x.dtype))
+            tie = where(later, tie, 2 * n)
+        best = graph.reduce(Op.MAX if descending else Op.MIN, key, (at,))
+        equal = compare("eq", key, graph.expand(best, x.shape))
+        first = graph.reduce(Op.MIN, where(equal, tie, 2 * n), (at,))
+        found.append(graph.contiguous(_position(first, n)))
+    return cat(found, at)
+
+
+def _position(tie: Node, extent: int) -> Node:
+    """The position that a tie is of."""
+    low = where(compare("lt", tie, 0), binary(Op.ADD, tie, extent), tie)
+    return where(compare("lt", low, extent), low, binary(Op.SUB, low, extent))
+
+
+def _order(x: Node, count: int, descending: bool) -> Node:
+    """Positions (i32) of at least the first ``count`` of rows, in order."""
+    *rows, n = x.shape
+    if not x.size or not count:
+        return graph.full(0, (*rows, count), I32)
+    if n > _RANKED:
+        return _network(x, descending)
+    at = len(rows)
+    keys = _Keys.of(x, graph.iota(x.shape, at, I32), n, descending)
+    if x.dtype.is_float:
+        keys = keys.moved(graph.contiguous)
+    pairs = (*rows, n, n)
+    mine, other = (
+        keys.moved(lambda y, shape=shape: graph.expand(graph.reshape(y, shape), pairs))  # type: ignore[misc]
+        for shape in ((*rows, n, 1), (*rows, 1, n))
+    )
+    before = graph.cast(other.before(mine, descending), I32)
+    rank = graph.contiguous(graph.reduce(Op.ADD, before, (at + 1,)))
+    table = (*rows, count, n)
+    ranks = graph.expand(graph.reshape(rank, (*rows, 1, n)), table)
+    same = compare("eq", ranks, graph.iota(table, at, I32))
+    numbers = where(same, graph.iota(table, at + 1, I32), 0)
+    return graph.reshape(graph.reduce(Op.ADD, numbers, (at + 1,)), (*rows, count))
+
+
+def _network(x: Node, descending: bool) -> Node:
+    """Positions of rows in order by a bitonic network: each pass compares all neighbours at one
+    distance and exchanges those that are not in the order of their run.
+    """
+    *rows, n = x.shape
+    size = 1 << (n - 1).bit_length()
+    order = graph.iota((*rows, size), len(rows), I32)
+    run = 2
+    while run <= size:
+        distance = run // 2
+        while distance:
+            order = graph.contiguous(exchanged(x, order, run, distance, descending))
+            distance //= 2
+        run *= 2
+    return graph.shrink(order, (*((0, s) for s in rows), (0, n)))
+
+
+def exchanged(x: Node, order: Node, run: int, distance: int, descending: bool) -> Node:
+    """One pass of the network: the positions ``order`` (rows of a power of two) of rows ``x``, of
+    which those from its extent on stand for nothing, and come last.
+    """
+    *rows, size = order.shape
+    n, at = x.shape[-1], len(rows)
+    pairs = graph.reshape(order, (*rows, size // (2 * distance), 2, distance))
+    other = graph.reshape(graph.flip(pairs, (at + 1,)), order.shape)
+    theirs, mine = (
+        _Keys.of(graph.gather(x, places, at), places, n, descending) for places in (other, order)
+    )
+    nothing = compare("le", n, graph.elementwise(Op.MAX, order, other))
+    first = where(nothing, compare("lt", other, order), theirs.before(mine, descending))
+    position = graph.iota(order.shape, at, I32)
+    forwards = graph.elementwise(Op.XOR, _bit(position, distance), _bit(position, run))
+    return where(graph.elementwise(Op.XOR, first, forwards), other, order)
+
+
+def _bit(position: Node, value: int) -> Node:
+    """Whether a position has that power of two."""
+    power = graph.full(value, position.shape, position.dtype)
+    return compare("ne", graph.elementwise(Op.AND, position, power), 0)
