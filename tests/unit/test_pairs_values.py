@@ -85,8 +85,7 @@ def test_no_tensor_of_a_user_has_pairs():
     assert buffer_dtype("bf16x2") == BF16X2
     with pytest.raises(DTypeError, match="dtype 'bf16x2' is not supported"):
         Tensor.input("x", (4,), "bf16x2")
-    with pytest.raises(DTypeError):
-        dtype_of(np.dtype(np.uint32))
+    assert dtype_of(np.dtype(np.uint32)).name == "u32"
 
 
 def test_float64_reference_of_a_sum_of_pairs_adds_exact_products():

@@ -62,7 +62,7 @@ BROKEN = {
     "2 arguments: fma takes 3": (ONE, Compute(2, Op.FMA, (1, 1), F)),
     "the result is f32, not bool": (ONE, Compute(2, Op.LT, (1, 1), F)),
     "where has no meaning on f32, f32, f32": (ONE, Compute(2, Op.WHERE, (1, 1, 1), F)),
-    "mod has no meaning on f32, f32": (ONE, Compute(2, Op.MOD, (1, 1), F)),
+    "shl has no meaning on f32, f32": (ONE, Compute(2, Op.SHL, (1, 1), F)),
     "exp has no meaning on i32": (Number(1, 1, VType(I32)), Compute(2, Op.EXP, (1,), VType(I32))),
     "add has no meaning on bool, bool": (Number(1, True, VType(BOOL)),
         Compute(2, Op.ADD, (1, 1), VType(BOOL))),
