@@ -46,9 +46,7 @@ def kernel_name(d: Draft, k: Kernel) -> str:
     if windows and any(n in inside for n in windows):
         return _windowed(d, main, windows) + after
     pairs = any(n.op is GraphOp.MAP and n.arg is Op.DOT2 for n in inside)
-    product = op is Op.ADD and (
-        pairs or any(n.op is GraphOp.MAP and n.arg is Op.MUL for n in inside)
-    )
+    product = op is Op.ADD and (pairs or _is_product(main.srcs[0]))
     if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
         shared = "x".join(str(a.extent) for a in k.axes)
         terms = prod(a.extent for a in k.reduces[0].axes)
@@ -59,6 +57,13 @@ def kernel_name(d: Draft, k: Kernel) -> str:
         )
     kind = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}[op]
     return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
+
+
+def _is_product(terms: Node) -> bool:
+    """Whether what is added up is a product, and no sum of numbers that were scaled before."""
+    while terms.op is GraphOp.CAST:
+        terms = terms.srcs[0]
+    return terms.op is GraphOp.MAP and terms.arg is Op.MUL
 
 
 def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
