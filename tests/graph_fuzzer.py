@@ -111,10 +111,14 @@ def _fitted(rng: random.Random, y: Node, shape: tuple[int, ...]) -> Node | None:
     return g.expand(g.reshape(y, tuple(line)), shape)
 
 
+def _least(dtype: DType) -> int:
+    return dtype.least if dtype.is_int else -1
+
+
 def _binary(rng: random.Random, x: Node, y: Node) -> Node:
     fitted = _fitted(rng, y, x.shape)
     y = (
-        g.full(rng.choice((-1, 0, 1, 2)), x.shape, x.dtype)
+        g.full(max(rng.choice((-1, 0, 1, 2)), _least(x.dtype)), x.shape, x.dtype)
         if fitted is None
         else _cast(fitted, x.dtype)
     )

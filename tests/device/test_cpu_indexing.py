@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -110,6 +111,32 @@ def test_scatter_is_pytorchs(axis, mode):
         named = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[mode]
         arguments = torch.tensor(index), torch.tensor(source), named
         want = torch.tensor(X).scatter_reduce(axis, *arguments).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["set", "add", "max"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8], ids=lambda t: t.__name__)
+def test_put_writes_slices_as_pytorch_does(axis, mode, dtype):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    warnings.filterwarnings("ignore", "index_reduce", UserWarning)
+    low = 0 if dtype is np.uint8 else -X.shape[axis]
+    index = RNG.integers(low, X.shape[axis], 4).astype(dtype)
+    source = np.take(RNG.standard_normal(X.shape).astype(np.float32), range(4), axis)
+    got = compiled(lambda x, i, s: indexing.put(x, i, s, axis, mode), X, index, source)
+    places = clamped(index, X.shape[axis])
+    if mode == "set":
+        want = X.copy()
+        for j, place in enumerate(places):
+            want[(slice(None),) * axis + (place,)] = np.take(source, j, axis)
+    elif mode == "add":
+        want = torch.tensor(X).index_add(axis, torch.tensor(places), torch.tensor(source)).numpy()
+    else:
+        want = (
+            torch.tensor(X)
+            .index_reduce(axis, torch.tensor(places), torch.tensor(source), "amax")
+            .numpy()
+        )
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 

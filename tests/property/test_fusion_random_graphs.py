@@ -14,7 +14,7 @@ import pytest
 from tests.graph_builders import run_schedule
 from tests.graph_fuzzer import random_array, random_graph, random_inputs
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import BOOL, F32, F64, I32, DType
+from tunegrad.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, U64, DType
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -23,6 +23,7 @@ from tunegrad.ir.verify_graph import verify_graph
 from tunegrad.ir.verify_kernel import verify_kernel
 
 MIXED = (F32, F64, I32, BOOL)
+NARROW = (I8, U8, I16, U64, F32)
 
 
 def check_graph(seed: int, dtypes: tuple[DType, ...]) -> None:
@@ -38,7 +39,7 @@ def check_graph(seed: int, dtypes: tuple[DType, ...]) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5, err_msg=f"graph {seed}")
 
 
-@pytest.mark.parametrize("dtypes", [(F32,), MIXED], ids=["f32", "mixed"])
+@pytest.mark.parametrize("dtypes", [(F32,), MIXED, NARROW], ids=["f32", "mixed", "narrow"])
 def test_fusion_of_random_graphs_keeps_their_meaning(dtypes: tuple[DType, ...]) -> None:
     for seed in range(700):
         check_graph(seed, dtypes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.job import KernelIO, Parameter
-from tunegrad.devices.verifying.inputs import draw_inputs
+from tunegrad.devices.verifying.inputs import Draw, draw_inputs
 
 FLOATS = KernelIO(tuple(Parameter(f"p_{d}", d, 5000, "in") for d in ("f16", "bf16", "f32", "f64")))
 
@@ -67,6 +67,13 @@ def test_floats_are_finite_and_far_from_denormal():
 def test_integers_are_small_and_of_both_signs(dtype):
     values = draw_inputs(_io(dtype), 0)["a"]
     assert -8 <= values.min() < 0 < values.max() <= 8
+
+
+def test_indices_lie_beyond_both_ends_in_special_sets():
+    values = draw_inputs(_io("i32", bound=5), 0, how=Draw("special"))["a"]
+    limits = np.iinfo(np.int32)
+    assert {0, 4, 5, -1, -5, limits.min, limits.max} <= set(values.tolist())
+    assert set(draw_inputs(_io("u8", bound=300), 0)["a"].tolist()) == set(range(256))
 
 
 def test_bounded_integers_are_indices():

@@ -202,6 +202,7 @@ def test_store_to_a_place_that_depends_on_data_is_refused():
         (lambda: indexing.embedding(g.reshape(I, (24,)), IDS), ShapeError, "has shape (24,)"),
         (lambda: indexing.scatter(X, I, I, 0), DTypeError, "source of i64 into f32"),
         (lambda: indexing.scatter(X, I, X, 0), ShapeError, "do not fit along 0"),
+        (lambda: indexing.put(X, g.reshape(IDS, (6,)), X, 0), ShapeError, "put: shapes (9, 6)"),
         (lambda: g.gather(g.graph_input("e", (0, 6), F32), I, 0), ShapeError, "no elements"),
     ],
 )  # fmt: skip

@@ -48,7 +48,8 @@ class Parameter:
     Inputs and constants must come back unchanged; outputs are poisoned before each run; an
     ``inout`` is drawn like an input and compared like an output; a ``pack`` is filled from the
     ``Pack`` of the same name. ``bound`` is for integers used as indices: values are drawn from 0 to
-    ``bound`` - 1 (0: small integers of both signs).
+    ``bound`` - 1, in sets of special values beyond both ends as well (0: small integers of both
+    signs).
     """
 
     name: str

@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import identity
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .movement import axis_of
 
-__all__ = ["Mode", "embedding", "gather", "index", "scatter", "take", "take_along"]
+__all__ = ["Mode", "embedding", "gather", "index", "put", "scatter", "take", "take_along"]
 
 Mode = Literal["set", "add", "mul", "max", "min"]
 _FOLDS = {"add": Op.ADD, "mul": Op.MUL, "max": Op.MAX, "min": Op.MIN}
@@ -164,6 +164,31 @@ def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set")
     return graph.cast(graph.elementwise(op, graph.cast(x, kind), folded), x.dtype)
 
 
+def put(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> Node:
+    """``x`` with whole slices of ``source`` written to places along an axis: ``index_copy``,
+    ``index_add`` and ``index_reduce`` (which includes ``x``).
+
+    ``indices`` has one dimension, as long as ``source`` is along the axis; ``set`` keeps the last
+    of several. Errors as ``scatter``'s.
+    """
+    at = axis_of("put", axis, x.shape)
+    wanted = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+    if len(indices.shape) != 1 or source.shape != wanted:
+        raise ShapeError(
+            f"put: shapes {x.shape}, {indices.shape} and {source.shape} do not fit along {axis}"
+        )
+    line = (*(1 for _ in x.shape[:at]), *indices.shape, *(1 for _ in x.shape[at + 1 :]))
+    if mode != "set" or source.dtype != x.dtype or not indices.shape[0]:
+        return scatter(x, broadcast(graph.reshape(indices, line), wanted), source, at, mode)
+    _checked("put", indices, x.shape[at])
+    places = graph.full(0, (x.shape[at],), I32)  # for their shape
+    spread = _spread(places, indices, 0)
+    last = graph.reduce(Op.MAX, where(spread, graph.iota(spread.shape, 1, I32), -1), (1,))
+    column = (*(1 for _ in x.shape[:at]), x.shape[at], *(1 for _ in x.shape[at + 1 :]))
+    winner = broadcast(graph.reshape(graph.contiguous(last), column), x.shape)
+    return where(compare("lt", winner, 0), x, graph.gather(source, winner, at))
+
+
 def _gathered(op: str, x: Node, indices: Node, axis: int) -> Node:
     _checked(op, indices, x.shape[axis])
     return graph.gather(x, indices, axis)
@@ -193,13 +218,25 @@ def _spread(x: Node, indices: Node, at: int) -> Node:
     """Whether element j of the indices writes to place i, at ``[.., i, j, ..]`` over the other axes
     of ``x``.
     """
-    extent = x.shape[at]
-    signed = graph.cast(indices, I64)
-    back = where(compare("lt", signed, 0), binary(Op.ADD, signed, extent), signed)
-    held = binary(Op.MIN, binary(Op.MAX, back, 0), extent - 1)
-    placed = _placed(held, x, at, fill=-1)
+    placed = _placed(_clamped(indices, x.shape[at]), x, at, fill=-1)
     positions = graph.iota(placed.shape, at, I64)
     return compare("eq", placed, positions)
+
+
+def _clamped(indices: Node, extent: int) -> Node:
+    """Indices from 0 to ``extent`` - 1, as a read takes them; those that are spread out before they
+    are.
+    """
+    if indices.op is GraphOp.EXPAND:
+        return graph.expand(_clamped(indices.srcs[0], extent), indices.shape)
+    if indices.op is GraphOp.RESHAPE:
+        return graph.reshape(_clamped(indices.srcs[0], extent), indices.shape)
+    if indices.dtype.signed:
+        signed = graph.cast(indices, I64)
+        signed = where(compare("lt", signed, 0), binary(Op.ADD, signed, extent), signed)
+        return binary(Op.MIN, binary(Op.MAX, signed, 0), extent - 1)
+    highest = min(extent - 1, indices.dtype.greatest)
+    return graph.cast(binary(Op.MIN, indices, highest), I64)
 
 
 def _placed(source: Node, x: Node, at: int, fill: int = 0) -> Node:

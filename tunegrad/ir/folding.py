@@ -182,7 +182,8 @@ def _reduced_full(n: Node, value: Any) -> Node | None:
     if op is Op.ADD and not n.dtype.is_bool:
         total = value * count
         if n.dtype.is_int:
-            return g.full(total, n.shape, n.dtype) if abs(total) < 1 << (n.dtype.bits - 1) else None
+            inside = n.dtype.least <= total <= n.dtype.greatest
+            return g.full(total, n.shape, n.dtype) if inside else None
         exact = (
             not (isnan(value) or isinf(value))
             and float(value).is_integer()

@@ -212,8 +212,10 @@ def const(array: NDArray[np.generic], dtype: DType, name: str = "") -> Node:
 
 
 def full(value: float | int | bool, shape: tuple[int, ...], dtype: DType) -> Node:
-    """``value`` everywhere; never a buffer."""
+    """``value`` everywhere; never a buffer. Raises DTypeError for an integer out of range."""
     v = bool(value) if dtype.is_bool else int(value) if dtype.is_int else float(value)
+    if dtype.is_int and not dtype.least <= v <= dtype.greatest:
+        raise DTypeError(f"full: {value!r} is not a value of {dtype}")
     return Node(GraphOp.FULL, (), (type(v).__name__, repr(v), v), tuple(shape), dtype)
 
 

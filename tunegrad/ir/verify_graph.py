@@ -73,10 +73,18 @@ def _verify_leaf(n: Node) -> None:
             raise VerifyError(
                 f"graph: {n!r} holds an array of {data.array.dtype}{list(data.array.shape)}"
             )
-    if n.op is GraphOp.FULL and g.full(arg[2], n.shape, n.dtype).arg != arg:
+    if n.op is GraphOp.FULL and not _is_full(n):
         raise VerifyError(f"graph: {n!r}: {arg[2]!r} is not a value of {n.dtype} in its one form")
     if n.op is GraphOp.IOTA and not (0 <= arg < len(n.shape) and not n.dtype.is_bool):
         raise VerifyError(f"graph: {n!r}: dimension {arg} of an iota must be one of {len(n.shape)}")
+
+
+def _is_full(n: Node) -> bool:
+    arg = cast(Any, n.arg)
+    try:
+        return bool(g.full(arg[2], n.shape, n.dtype).arg == arg)
+    except UserError:
+        return False
 
 
 def _verify_node(n: Node) -> None:

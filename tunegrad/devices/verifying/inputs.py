@@ -169,12 +169,13 @@ def _drawn_integers(
 ) -> npt.NDArray[Any]:
     n = param.elements
     if param.bound:
-        values = rng.integers(0, param.bound, n)
-        if how.kind == "special":
-            values = np.where(
-                rng.integers(0, 2, n) == 0, values, rng.integers(0, 2, n) * (param.bound - 1)
-            )
-        return values.astype(kind.numpy)
+        inside = min(param.bound, kind.greatest + 1)
+        indices = rng.integers(0, inside, n).astype(kind.numpy)
+        if how.kind != "special":
+            return indices
+        beyond = (0, param.bound - 1, param.bound, -1, -param.bound, kind.least, kind.greatest)
+        ends = np.array([e for e in beyond if kind.least <= e <= kind.greatest], kind.numpy)
+        return np.where(rng.integers(0, 2, n) == 0, indices, ends[rng.integers(0, len(ends), n)])
     if how.kind == "exact" and how.sign:
         sign = how.sign if kind.signed else 1
         return (sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
