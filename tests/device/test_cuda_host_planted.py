@@ -17,6 +17,7 @@ from tunegrad.devices.cuda.host import build
 from tunegrad.errors import DeviceError, DeviceFault
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 
 ORDERS = ((0, False), (1, False), (2, False), (3, False), (0, True), (1, True))
@@ -115,6 +116,31 @@ def padded_image():
     return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
 
 
+def parted(part):
+    """One of the kernels of a product whose sum is split in four."""
+    kernel = parts_of(gemm(32, 64, 1024), "split_k4")[part]
+    space = Space(kernel, cuda_host().target)
+    (schedule,) = space.defaults()
+    program = space.lower(schedule)
+    rng = np.random.default_rng(0)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
+    return cuda_host().lower(program), arrays, "p0", want.astype(np.float32)
+
+
+def partial_sums():
+    return parted(0)
+
+
+def parts_added():
+    return parted(1)
+
+
 def nth(pattern, n, new):
     """Replaces the n-th match of a pattern, which must be there."""
 
@@ -205,6 +231,23 @@ DEFECTS = {
     ),
     "pipeline: the padding is not filled with zeros": (
         padded_image, nth(r"v\d+ \? 16 : 0", -1, "16"),
+    ),
+    "split: all parts add the terms of the first one": (
+        partial_sums, nth(r"(b_p1\[.*)256 \* i_a", -1, r"\g<1>0 * i_a"),
+    ),
+    "split: factors are of different parts": (
+        partial_sums, nth(r"(b_p2\[)16384 \* i_a", 0, r"\g<1>16384 * (i_a ^ 1)"),
+    ),
+    "split: parts are stored in one place": (
+        partial_sums, nth(r"(b_p0 \+ )2048 \* i_a", -1, r"\g<1>0 * i_a"),
+    ),
+    "split: parts overlap by a row": (
+        partial_sums, nth(r"(b_p0 \+ )2048 \* i_a", 0, r"\g<1>(2048 - 64) * i_a"),
+    ),
+    "split: one part is not added": (parts_added, nth(r"i_ra < 4", 0, "i_ra < 3")),
+    "split: a part that is not there is added": (parts_added, nth(r"i_ra < 4", 0, "i_ra < 5")),
+    "split: one part is added twice": (
+        parts_added, nth(r"2048 \* i_ra", 0, "2048 * (i_ra == 3 ? 2 : i_ra)"),
     ),
 }  # fmt: skip
 

@@ -38,10 +38,10 @@ from ..actions import (
 )
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
-from .cycles import Block, Problem, blocks_by_cycles
+from .cycles import Block, Problem, blocks_by_cycles, cycles
 from .tiling import Levels, axis_of
 
-__all__ = ["Product", "product_of", "sketch_tensor"]
+__all__ = ["Product", "product_cycles", "product_of", "sketch_tensor"]
 
 _MOST = 4
 """Tiles of a warp, or warps, along one loop."""
@@ -123,6 +123,31 @@ def _fits(unit: MatrixUnit, stage: Reduce, loads: Sequence[Load]) -> bool:
     return bool(loads) and stage.dtype.name == gives and all(x.dtype.name == taken for x in loads)
 
 
+def product_cycles(kernel: Kernel, target: Target) -> float | None:
+    """What a kernel takes by the model of cycles, in blocks that suit it; None where no unit
+    multiplies it.
+    """
+    found = product_of(kernel, target)
+    if found is None:
+        return None
+    extents = (prod(a.extent for a in axes) for axes in (found.both, found.m, found.n))
+    problem = _problem(kernel, found, *extents)
+    blocks = blocks_by_cycles(problem, found.unit, target, _slot_counts(target))
+    fitting = (b for b in blocks if found.k.extent % b.depth == 0)
+    best = next(fitting, None)
+    return None if best is None else cycles(best, problem, found.unit, target)
+
+
+def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Problem:
+    terms = prod(a.extent for a in kernel.reduces[0].axes)
+    stored = max(kernel.param(s.param).dtype.itemsize for s in kernel.stores)
+    return Problem(batch, m, n, terms, kernel.param(found.a.param).dtype.itemsize, stored)
+
+
+def _slot_counts(target: Target) -> tuple[int, ...]:
+    return (*(_SLOTS if target.copies_ahead else ()), 1)
+
+
 def sketch_tensor(
     kernel: Kernel, target: Target, product: Product, ask: Recorder
 ) -> tuple[Action, ...]:
@@ -186,11 +211,8 @@ class _Tensor:
         """The block of the fewest cycles by the model that the loops hold."""
         unit, k = self.found.unit, self.found.k
         extents = self.levels.extent(m), self.levels.extent(n)
-        depth = prod(a.extent for a in self.kernel.reduces[0].axes)
-        size = self.kernel.param(self.found.a.param).dtype.itemsize
-        problem = Problem(prod(a.extent for a in groups), *extents, depth, size)
-        slots = _SLOTS if self.target.copies_ahead else ()
-        for b in blocks_by_cycles(problem, unit, self.target, (*slots, 1)):
+        problem = _problem(self.kernel, self.found, prod(a.extent for a in groups), *extents)
+        for b in blocks_by_cycles(problem, unit, self.target, _slot_counts(self.target)):
             held = all(
                 part % made == 0 if self._is_fused(loop) else made < 2 * part
                 for loop, part, made in zip((m, n), extents, b.extents(unit), strict=True)
