@@ -24,7 +24,7 @@ from itertools import product
 
 from tunegrad.ir.target import MatrixUnit, Target
 
-__all__ = ["Block", "Problem", "blocks_by_cycles", "cycles"]
+__all__ = ["Block", "Problem", "blocks_by_cycles", "cycles", "resident"]
 
 _BANK_BYTES = 128
 """What a unit reads of its shared memory in a cycle."""
@@ -121,7 +121,7 @@ def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> floa
     rows, columns = b.extents(unit)
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
     blocks = -(-groups // target.threads)
-    together = min(blocks, _resident(b, p, unit, target))
+    together = min(blocks, max(1, resident(b, p.size, unit, target)))
     steps = -(-p.k // b.depth)
     busy = min(1.0, together * b.warps[0] * b.warps[1] / _FEED)
     multiplied = rows * columns * b.depth / (unit.fmas or 1) / busy
@@ -140,12 +140,17 @@ def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> floa
     return blocks * (steps * step + stored) + turns * 2 * _LATENCY
 
 
-def _resident(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> int:
-    """Groups that run on one unit at a time."""
+def resident(b: Block, size: int, unit: MatrixUnit, target: Target, more: int = 0) -> int:
+    """Groups that run on one unit at a time, with operands of ``size`` bytes; ``more`` bytes of
+    shared memory are another's. 0 where one does not fit.
+    """
+    shared = b.shared_bytes(unit, size) + more
     items, registers = b.items(unit), b.registers(unit)
-    limits = [
+    if shared > target.shared_bytes:
+        return 0
+    limits = (
         (target.unit_items or items) // items,
         (target.unit_registers or registers * items) // (registers * items),
-        (target.unit_shared_bytes or target.shared_bytes) // b.shared_bytes(unit, p.size),
-    ]
-    return max(1, min(limits))
+        (target.unit_shared_bytes or target.shared_bytes) // shared,
+    )
+    return min(limits)
