@@ -11,6 +11,7 @@ from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV, hgemm, image_kernel
+from tests.unit.test_epilogue import residual, with_epilogue
 from tests.unit.test_tensorcore import STAGED, gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build
@@ -141,12 +142,28 @@ def parts_added():
     return parted(1)
 
 
+def passed_on():
+    """Sums of a product that go through shared memory, 40 rows of them, and a residual."""
+    kernel = residual(40, 128, 48)
+    target = cuda_host().target
+    program = Space(kernel, target).lower(with_epilogue(kernel, target))
+    rng = np.random.default_rng(0)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
+    return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
+
+
 def nth(pattern, n, new):
     """Replaces the n-th match of a pattern, which must be there."""
 
     def change(text):
         found = list(re.finditer(pattern, text))
-        assert len(found) > n, (pattern, len(found))
+        assert -len(found) <= n < len(found), (pattern, len(found))
         made = new(found[n][0]) if callable(new) else found[n].expand(new)
         return text[: found[n].start()] + made + text[found[n].end() :]
 
@@ -231,6 +248,34 @@ DEFECTS = {
     ),
     "pipeline: the padding is not filled with zeros": (
         padded_image, nth(r"v\d+ \? 16 : 0", -1, "16"),
+    ),
+    "epilogue: no barrier before sums are read": (passed_on, nth(BARRIER, -1, "")),
+    "epilogue: no barrier before the next slice": (passed_on, nth(BARRIER, -2, "")),
+    "epilogue: a barrier that some rows do not reach": (
+        passed_on, nth(BARRIER, -2, "if (i_a3 < 4) __syncthreads();"),
+    ),
+    "epilogue: rows are read with another stride": (
+        passed_on, nth(r"(\(b_v0_slice \+ .*)152( \* \(i_a3 / 4\))", -1, r"\g<1>144\2"),
+    ),
+    "epilogue: runs are read without their gaps": (
+        passed_on, nth(r"(\(b_v0_slice \+ )36( \* \(i_a3 % 4\))", -1, r"\g<1>32\2"),
+    ),
+    "epilogue: one pair is not put down": (
+        passed_on, nth(r"\*\(tg_vec<float, 2> \*\)\(b_v0_slice[^;]*;", -1, ""),
+    ),
+    "epilogue: two warps put their sums in one place": (
+        passed_on, nth(r"(\(b_v0_slice \+ )1216 \* i_a1( \+ 152)", -1, r"\g<1>0 * i_a1\2"),
+    ),
+    "epilogue: rows past the end are stored": (
+        passed_on, nth(r"(\(\(i_a3 / 4\) \+ 32 \* i_a0 \+ 16 \* i_a1 \+ 2 \* i_b0\)) < 40", 0,
+                       r"\1 < 64"),
+    ),
+    "epilogue: a row too few is stored": (
+        passed_on, nth(r"(\(\(i_a3 / 4\) \+ 32 \* i_a0 \+ 16 \* i_a1 \+ 2 \* i_b0\)) < 40", 0,
+                       r"\1 < 39"),
+    ),
+    "epilogue: the residual is of another row": (
+        passed_on, nth(r"(\(b_p4 \+ .*i_b2) \+ 1024", 0, r"\1 + 896"),
     ),
     "split: all parts add the terms of the first one": (
         partial_sums, nth(r"(b_p1\[.*)256 \* i_a", -1, r"\g<1>0 * i_a"),

@@ -17,6 +17,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Barrier, If, Load, Program, Store, walk
+from tunegrad.ir.target import Target
 from tunegrad.ir.verify_looptree import verify_looptree
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
@@ -32,8 +33,8 @@ def residual(m: int, n: int, k: int, dtype: str = "f16") -> Kernel:
     return kernel_of(y.relu().cast(dtype))
 
 
-def with_epilogue(kernel: Kernel) -> Schedule:
-    (schedule,) = Space(kernel, TARGET).defaults()
+def with_epilogue(kernel: Kernel, target: Target = TARGET) -> Schedule:
+    (schedule,) = Space(kernel, target).defaults()
     plain = schedule.text.split(" epilogue(")[0]
     return Schedule.parse(f"{plain} epilogue(param={kernel.outputs[0].name})")
 
