@@ -64,7 +64,7 @@ def hgemm(slots: int = 4, dtype: str = "f16") -> Schedule:
     return Schedule.parse(text.replace("_f16_", f"_{dtype}_"))
 
 
-def image_kernel(batch: int, channels: int, size: int) -> Kernel:
+def image_kernel(batch: int, channels: int, size: int, stride: int = 1) -> Kernel:
     """A convolution 3x3 of halves between two others, so that images have their channels last."""
 
     def weights(side: int) -> Tensor:
@@ -73,6 +73,6 @@ def image_kernel(batch: int, channels: int, size: int) -> Kernel:
 
     x = Tensor.input("x", (batch, channels, size, size), "f16").cast("f32")
     x = x.conv2d(weights(1)).cast("f16").cast("f32")
-    x = x.conv2d(weights(3), padding=1).relu().cast("f16").cast("f32")
+    x = x.conv2d(weights(3), padding=1, stride=stride).relu().cast("f16").cast("f32")
     y = x.conv2d(weights(1)).cast("f16")
     return schedule(fold_constants((y.node,))).launches[1].kernel

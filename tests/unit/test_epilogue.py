@@ -13,6 +13,7 @@ from tests.banks import turns
 from tests.gpu_hand import CONV, hgemm, image_kernel
 from tests.unit.test_sketch_tensor import KERNELS, agrees, kernel_of, weights, x
 from tests.unit.test_tensorcore import PLAIN, TARGET, gemm
+from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.kernel import Kernel
@@ -130,6 +131,16 @@ def test_a_product_by_hand_has_no_bank_conflict_either() -> None:
     assert alloc.size == 32 * 152, "rows of 128 in runs of 36, as long as 8 modulo 16"
     barriers = [i for i in walk(program.body) if isinstance(i, Barrier)]
     assert len(barriers) == 2 * 4 - 1, "four slices, and none before the first one"
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pixels_that_are_one_loop_are_stored_once(stride: int) -> None:
+    """Rows of 28 pixels, which items share out as they come: their divisions are gone before."""
+    kernel, target = image_kernel(32, 128, 28 * stride, stride), typical("sm_90a")
+    space = Space(kernel, target)
+    (schedule,) = space.defaults()
+    assert "epilogue(" in schedule.text
+    assert verify_program(space.lower(schedule), target) is not None
 
 
 def test_rows_past_the_end_are_asked_for_once_a_run() -> None:

@@ -111,7 +111,8 @@ def _store(
         values.results[e.reduce.name, p] = found
     made = [values.emit(s.expr, p, None) for p in points]
     layout, dtype = kernel.param(s.param).layout, kernel.param(s.param).dtype
-    target = layout.offset([values.over(x) for x in s.index])
+    # over the loops first: divisions that a fused loop makes are gone there, and stay so
+    target = layout.offset([x.substitute(dict(values.tree.index)) for x in s.index]).substitute(env)
     valid = (values.masks(axes) & values.needed(s.valid)).substitute(env)
     for p, value in zip(points, made, strict=True):
         b.store(s.param, fix(target, p), fix_valid(valid, p), value, dtype, "", 1)
