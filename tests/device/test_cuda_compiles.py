@@ -118,6 +118,19 @@ def test_schedules_by_hand_spill_nothing_and_multiply_by_the_unit(name, arch, tm
     assert set(turns(program).values()) == {1}
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_bytes_that_lie_along_k_are_loaded_and_multiplied_by_the_unit(arch, tmp_path):
+    device = absent(arch)
+    kernel = gemm(1024, 1024, 1024, "i8", "i32", transposed=True)
+    (schedule,) = Space(kernel, device.target).defaults()
+    program = Space(kernel, device.target).lower(schedule)
+    assert set(turns(program).values()) == {1}
+    found = built(device, program)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+    counted = instructions(found.image, tmp_path)
+    assert min(counted["IMMA"], counted["LDSM"], counted["LDGSTS"]) > 0
+
+
 def kernel_of(tensor):
     """The one kernel of a tensor."""
     (launch,) = fuse(fold_constants((tensor.node,))).launches

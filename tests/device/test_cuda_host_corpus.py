@@ -91,6 +91,12 @@ def test_cuda_host_multiplies_by_matrix_units(hosts, text, transposed, dtype):
     check(hosts, kernel, hosts[0].target, schedule)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_cuda_host_multiplies_bytes_by_matrix_units(hosts, transposed):
+    kernel = gemm(64, 64, 128, "i8", "i32", transposed=transposed)
+    check(hosts, kernel, hosts[0].target, Space(kernel, hosts[0].target).defaults()[0])
+
+
 def test_cuda_host_multiplies_doubles_by_matrix_units(hosts):
     text = (
         "tile(axis=a, size=8) tile(axis=b, size=8) tile(axis=ra, size=4) "
@@ -111,7 +117,8 @@ def test_every_item_of_a_unit_holds_what_its_map_says(hosts, unit):
     compiled = hosts[0].compile(program)
     for row in range(m):
         for inner in range(k):
-            a, b = np.zeros((m, k)), np.arange(k * n, dtype=np.float64).reshape(k, n)
+            most = 128 if taken == "i8" else k * n
+            a, b = np.zeros((m, k)), (np.arange(k * n) % most).astype(np.float64).reshape(k, n)
             a[row, inner] = 1.0
             want = a @ b
             a, b = (to_memory(x, DTYPES[taken]) for x in (a, b))
