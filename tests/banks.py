@@ -1,7 +1,8 @@
 """How warps touch shared memory: 32 banks of 4 bytes, as GPUs have them since 2010.
 
 An access of 16 bytes an item goes in four parts of 8 items each, one of 8 bytes in two; a part
-takes as many turns as the bank that it asks most has distinct words to give.
+takes as many turns as the bank that it asks most has distinct words to give. What renderers join to
+one access is one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Iterator
 
 from tunegrad.ir import program as p
 from tunegrad.ir.index import Index
-from tunegrad.ir.pipelines import expand_pipelines
-from tunegrad.ir.program import Alloc, Program
+from tunegrad.ir.pipelines import expand_pipelines, is_aligned
+from tunegrad.ir.program import Alloc, Instr, Program
+from tunegrad.render.c_wide import Joined, joined
 
 __all__ = ["turns"]
 
-_BANKS, _WORD, _WARP = 32, 4, 32
+_BANKS, _WORD, _WARP, _WIDEST = 32, 4, 32, 16
 
 
 def turns(program: Program) -> dict[tuple[str, str], int]:
@@ -30,16 +32,35 @@ def turns(program: Program) -> dict[tuple[str, str], int]:
         if isinstance(i, p.For) and i.kind == "local"
     }
     worst: dict[tuple[str, str], int] = {}
-    for i in p.walk(program.body):
-        for kind, buffer, offset, nbytes, lane in _accesses(i):
-            if buffer not in shared:
-                continue
-            found = max(_turns(shared[buffer], offset, nbytes, lane, items, w) for w in range(2))
-            worst[kind, buffer] = max(worst.get((kind, buffer), 0), found)
+    for kind, buffer, offset, nbytes, lane in _block(program.body):
+        if buffer not in shared:
+            continue
+        found = max(_turns(shared[buffer], offset, nbytes, lane, items, w) for w in range(2))
+        worst[kind, buffer] = max(worst.get((kind, buffer), 0), found)
     return worst
 
 
-def _accesses(i: p.Instr) -> Iterator[tuple[str, str, Index, int, str]]:
+_Access = tuple[str, str, Index, int, str]
+
+
+def _block(body: tuple[Instr, ...]) -> Iterator[_Access]:
+    """Every access of a block and of those inside it, neighbours as the renderer joins them."""
+    for i in joined(body, _widths):
+        if isinstance(i, Joined):
+            kind, buffer, offset, nbytes, lane = next(_accesses(i.parts[0]))
+            yield kind, buffer, offset, nbytes * len(i.parts), lane
+            continue
+        yield from _accesses(i)
+        for inner in (getattr(i, "body", ()), getattr(i, "orelse", ())):
+            yield from _block(inner)
+
+
+def _widths(i: p.Load | p.Store) -> list[int]:
+    size = i.vtype.dtype.itemsize
+    return [n for n in (8, 4, 2) if n * size <= _WIDEST and is_aligned(i.offset, n)]
+
+
+def _accesses(i: p.Instr) -> Iterator[_Access]:
     match i:
         case p.MatLoad():
             yield "matrices", i.buffer, i.offset, 16, ""

@@ -12,7 +12,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 
-__all__ = ["CONV", "HGEMM", "hgemm", "image_kernel"]
+__all__ = ["CONV", "GROUPED", "HGEMM", "hgemm", "image_kernel"]
 
 HGEMM = (
     "tile(axis=a, size=128) tile(axis=a1, size=32) tile(axis=a2, size=16) "
@@ -27,6 +27,19 @@ HGEMM = (
 )
 """A product of halves in blocks of 128 x 128 x 32: 256 items, 4 x 2 warps of 32 x 64 each."""
 
+
+GROUPED = (
+    "tile(axis=a, size=1024) tile(axis=a1, size=128) tile(axis=a2, size=32) tile(axis=a3, size=16) "
+    "tile(axis=b, size=128) tile(axis=b1, size=64) tile(axis=b2, size=8) "
+    "tile(axis=ra, size=32) tile(axis=ra1, size=16) "
+    "reorder(order=(a0, b0, a1, a2, b1, ra0, ra1, a3, b2, a4, b3, ra2)) "
+    "thread(axis=a0, count=0) thread(axis=b0, count=0) thread(axis=a1, count=0) "
+    "local(axis=a2) local(axis=b1) upcast(axis=a3) upcast(axis=b2) unroll(axis=ra1) "
+    "tensorcore(unit=m16n8k16_f16_f32, m=a4, n=b3, k=ra2) "
+    "stage(param=p1, at=ra0, layout=(a2, a3, a4, a5, ra1, ra2)) "
+    "stage(param=p2, at=ra0, layout=(ra1, ra2, b1, b2, b3, b4)) pipeline(loop=ra0, slots=4)"
+)
+"""The same product, whose groups walk 8 blocks down before they go one across."""
 
 CONV = (
     "fuse(outer=a, inner=b) fuse(outer=abf, inner=c) fuse(outer=ra, inner=rb) "
@@ -51,7 +64,7 @@ def hgemm(slots: int = 4, dtype: str = "f16") -> Schedule:
     return Schedule.parse(text.replace("_f16_", f"_{dtype}_"))
 
 
-def image_kernel(batch: int, channels: int, size: int) -> Kernel:
+def image_kernel(batch: int, channels: int, size: int, stride: int = 1) -> Kernel:
     """A convolution 3x3 of halves between two others, so that images have their channels last."""
 
     def weights(side: int) -> Tensor:
@@ -60,6 +73,6 @@ def image_kernel(batch: int, channels: int, size: int) -> Kernel:
 
     x = Tensor.input("x", (batch, channels, size, size), "f16").cast("f32")
     x = x.conv2d(weights(1)).cast("f16").cast("f32")
-    x = x.conv2d(weights(3), padding=1).relu().cast("f16").cast("f32")
+    x = x.conv2d(weights(3), padding=1, stride=stride).relu().cast("f16").cast("f32")
     y = x.conv2d(weights(1)).cast("f16")
     return schedule(fold_constants((y.node,))).launches[1].kernel

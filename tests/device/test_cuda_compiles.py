@@ -14,7 +14,7 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
-from tests.gpu_hand import hgemm
+from tests.gpu_hand import CONV, GROUPED, hgemm, image_kernel
 from tests.sass import instructions
 from tests.unit.test_tensorcore import gemm
 from tunegrad import devices
@@ -48,16 +48,19 @@ def check(arch, name, seeds):
     device = absent(arch)
     space = Space(corpus_kernel(name), device.target)
     drawn = (random_schedule(space, f"cuda {name} {seed}") for seed in range(seeds))
-    for schedule in (space.defaults()[0], *drawn):
+    for at, schedule in enumerate((space.defaults()[0], *drawn)):
         found = built(device, space.lower(schedule))
         assert found.image[:4] == b"\x7fELF"
         assert found.warnings == ""
         assert found.registers > 0
+        if at == 0:
+            assert (found.spilled_bytes, found.stack_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schedule_of_every_kernel_compiles_without_a_warning(name):
-    check(ARCHITECTURES[NAMES.index(name) % len(ARCHITECTURES)], name, 0)
+def test_default_schedule_of_every_kernel_compiles_and_spills_nothing(name, arch):
+    check(arch, name, 0)
 
 
 @pytest.mark.slow
@@ -91,6 +94,41 @@ def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_pa
     counted = instructions(found.image, tmp_path)
     assert (counted["HMMA"], counted["LDSM"], counted["LDGSTS"]) == (32, 12, 16)
     assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
+
+
+BY_HAND = {
+    "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
+    "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV)),
+    "convolution, results through shared memory": lambda: (
+        image_kernel(2, 64, 16), Schedule.parse(f"{CONV} epilogue(param=p0)"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", BY_HAND)
+def test_schedules_by_hand_spill_nothing_and_multiply_by_the_unit(name, arch, tmp_path):
+    kernel, schedule = BY_HAND[name]()
+    device = absent(arch)
+    program = Space(kernel, device.target).lower(schedule)
+    found = built(device, program)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+    counted = instructions(found.image, tmp_path)
+    assert min(counted["HMMA"], counted["LDSM"], counted["LDGSTS"]) > 0
+    assert set(turns(program).values()) == {1}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_bytes_that_lie_along_k_are_loaded_and_multiplied_by_the_unit(arch, tmp_path):
+    device = absent(arch)
+    kernel = gemm(1024, 1024, 1024, "i8", "i32", transposed=True)
+    (schedule,) = Space(kernel, device.target).defaults()
+    program = Space(kernel, device.target).lower(schedule)
+    assert set(turns(program).values()) == {1}
+    found = built(device, program)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+    counted = instructions(found.image, tmp_path)
+    assert min(counted["IMMA"], counted["LDSM"], counted["LDGSTS"]) > 0
 
 
 def kernel_of(tensor):

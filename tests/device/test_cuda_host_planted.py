@@ -11,12 +11,14 @@ from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV, hgemm, image_kernel
+from tests.unit.test_epilogue import residual, with_epilogue
 from tests.unit.test_tensorcore import STAGED, gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build
 from tunegrad.errors import DeviceError, DeviceFault
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 
 ORDERS = ((0, False), (1, False), (2, False), (3, False), (0, True), (1, True))
@@ -115,12 +117,53 @@ def padded_image():
     return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
 
 
+def parted(part):
+    """One of the kernels of a product whose sum is split in four."""
+    kernel = parts_of(gemm(32, 64, 1024), "split_k4")[part]
+    space = Space(kernel, cuda_host().target)
+    (schedule,) = space.defaults()
+    program = space.lower(schedule)
+    rng = np.random.default_rng(0)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
+    return cuda_host().lower(program), arrays, "p0", want.astype(np.float32)
+
+
+def partial_sums():
+    return parted(0)
+
+
+def parts_added():
+    return parted(1)
+
+
+def passed_on():
+    """Sums of a product that go through shared memory, 40 rows of them, and a residual."""
+    kernel = residual(40, 128, 48)
+    target = cuda_host().target
+    program = Space(kernel, target).lower(with_epilogue(kernel, target))
+    rng = np.random.default_rng(0)
+    arrays = {
+        p.name: np.zeros(p.size, p.dtype.numpy)
+        if p.role == "out"
+        else rng.standard_normal(p.size).astype(p.dtype.numpy)
+        for p in kernel.params
+    }
+    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
+    return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
+
+
 def nth(pattern, n, new):
     """Replaces the n-th match of a pattern, which must be there."""
 
     def change(text):
         found = list(re.finditer(pattern, text))
-        assert len(found) > n, (pattern, len(found))
+        assert -len(found) <= n < len(found), (pattern, len(found))
         made = new(found[n][0]) if callable(new) else found[n].expand(new)
         return text[: found[n].start()] + made + text[found[n].end() :]
 
@@ -205,6 +248,51 @@ DEFECTS = {
     ),
     "pipeline: the padding is not filled with zeros": (
         padded_image, nth(r"v\d+ \? 16 : 0", -1, "16"),
+    ),
+    "epilogue: no barrier before sums are read": (passed_on, nth(BARRIER, -1, "")),
+    "epilogue: no barrier before the next slice": (passed_on, nth(BARRIER, -2, "")),
+    "epilogue: a barrier that some rows do not reach": (
+        passed_on, nth(BARRIER, -2, "if (i_a3 < 4) __syncthreads();"),
+    ),
+    "epilogue: rows are read with another stride": (
+        passed_on, nth(r"(\(b_v0_slice \+ .*)152( \* \(i_a3 / 4\))", -1, r"\g<1>144\2"),
+    ),
+    "epilogue: runs are read without their gaps": (
+        passed_on, nth(r"(\(b_v0_slice \+ )36( \* \(i_a3 % 4\))", -1, r"\g<1>32\2"),
+    ),
+    "epilogue: one pair is not put down": (
+        passed_on, nth(r"\*\(tg_vec<float, 2> \*\)\(b_v0_slice[^;]*;", -1, ""),
+    ),
+    "epilogue: two warps put their sums in one place": (
+        passed_on, nth(r"(\(b_v0_slice \+ )1216 \* i_a1( \+ 152)", -1, r"\g<1>0 * i_a1\2"),
+    ),
+    "epilogue: rows past the end are stored": (
+        passed_on, nth(r"(\(\(i_a3 / 4\) \+ 32 \* i_a0 \+ 16 \* i_a1 \+ 2 \* i_b0\)) < 40", 0,
+                       r"\1 < 64"),
+    ),
+    "epilogue: a row too few is stored": (
+        passed_on, nth(r"(\(\(i_a3 / 4\) \+ 32 \* i_a0 \+ 16 \* i_a1 \+ 2 \* i_b0\)) < 40", 0,
+                       r"\1 < 39"),
+    ),
+    "epilogue: the residual is of another row": (
+        passed_on, nth(r"(\(b_p4 \+ .*i_b2) \+ 1024", 0, r"\1 + 896"),
+    ),
+    "split: all parts add the terms of the first one": (
+        partial_sums, nth(r"(b_p1\[.*)256 \* i_a", -1, r"\g<1>0 * i_a"),
+    ),
+    "split: factors are of different parts": (
+        partial_sums, nth(r"(b_p2\[)16384 \* i_a", 0, r"\g<1>16384 * (i_a ^ 1)"),
+    ),
+    "split: parts are stored in one place": (
+        partial_sums, nth(r"(b_p0 \+ )2048 \* i_a", -1, r"\g<1>0 * i_a"),
+    ),
+    "split: parts overlap by a row": (
+        partial_sums, nth(r"(b_p0 \+ )2048 \* i_a", 0, r"\g<1>(2048 - 64) * i_a"),
+    ),
+    "split: one part is not added": (parts_added, nth(r"i_ra < 4", 0, "i_ra < 3")),
+    "split: a part that is not there is added": (parts_added, nth(r"i_ra < 4", 0, "i_ra < 5")),
+    "split: one part is added twice": (
+        parts_added, nth(r"2048 \* i_ra", 0, "2048 * (i_ra == 3 ? 2 : i_ra)"),
     ),
 }  # fmt: skip
 

@@ -76,6 +76,14 @@ SHARED = (
 AHEAD_OF = f"{SHARED} stage(param=B, at=k0, layout=(k1, n1))"
 
 RULES = [
+    # epilogue
+    (HALVES, MATRICES, UNIT, "epilogue(param=C)", "no matrix unit makes the sums"),
+    (HALVES, MATRICES, USED, "epilogue(param=A)", "no output of that name; valid: C"),
+    (HALVES, MATRICES, f"{USED} epilogue(param=C)", "epilogue(param=C)", "for C already"),
+    (half_gemm(32, 48, 32), MATRICES, f"{USED} local(axis=n0)", "epilogue(param=C)",
+        "extent 6 of loop n0: no power of two"),
+    (HALVES, replace(MATRICES, shared_bytes=255), USED, "epilogue(param=C)",
+        "256 bytes of shared memory: 255"),
     # pipeline
     (GEMM, GPU, AHEAD_OF, "pipeline(loop=k1, slots=2)", "nothing is staged at loop k1"),
     (GEMM, GPU, AHEAD_OF, "pipeline(loop=k0, slots=1)", "1 slots: 2 to 8"),

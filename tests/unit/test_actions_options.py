@@ -41,7 +41,8 @@ def test_actions_options_are_legal(name, target):
 @pytest.mark.parametrize(
     "action",
     sorted(
-        set(ACTIONS) - {"group", "local", "keep", "stream", "prefetch", "tensorcore", "pipeline"}
+        set(ACTIONS)
+        - {"group", "local", "keep", "stream", "prefetch", "tensorcore", "pipeline", "epilogue"}
     ),
 )
 def test_actions_options_of_a_gemm_are_many(action):

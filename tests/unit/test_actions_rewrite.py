@@ -188,6 +188,25 @@ REWRITES = {
                                 v0 = add(v0, mul(A[m, k], B[k, n]))
                         C[m, n] = v0
     """),
+    "epilogue": (
+        half_gemm(32, 16, 32), MATRICES, (
+            "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16) "
+            "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)"
+        ),
+        "epilogue(param=C)", """
+        sums go through shared memory to who stores neighbours of C
+        m16n8k16_f16_f32 on m1, m2 x n1, n2 x k1
+        for m0 in 2:
+            for n0 in 2:
+                for m2 in 8 local:
+                    for n1 in 4 local:
+                        # registers: m1:2 x n2:2
+                        v0 = identity
+                        for k0 in 2:
+                            # matrix k1:16
+                            v0 = add(v0, mul(f32(A[m, k]), f32(B[k, n])))
+                        C[m, n] = v0
+    """),
     "tensorcore": (
         half_gemm(32, 16, 32), MATRICES,
         "tile(axis=m, size=16) tile(axis=n, size=8) tile(axis=k, size=16)",

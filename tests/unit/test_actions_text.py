@@ -81,7 +81,7 @@ def test_actions_text_may_be_short(text, actions):
     ("text", "message"),
     [
         ("melt(axis=m)", f"no action 'melt'; valid: {', '.join(action_names())}"),
-        ("Tile(axis=m, size=4)", "no action 'Tile'; valid: fuse"),
+        ("Tile(axis=m, size=4)", "no action 'Tile'; valid: epilogue, fuse"),
         ("tile(axis=m)", "missing 1 required positional argument: 'size'"),
         ("tile()", "missing 2 required positional arguments"),
         ("tile(axis=m, size=4, axis=n)", "tile has no argument 'axis' left; it takes axis, size"),

@@ -11,7 +11,7 @@ ARCHITECTURES = ("sm_80", "sm_89", "sm_90a")
 def ranked(arch, m, n, k, batch=1, slots=(4, 3, 2, 1)):
     target = typical(arch)
     unit = target.units[0]
-    return blocks_by_cycles(Problem(batch, m, n, k, 2), unit, target, slots), unit, target
+    return blocks_by_cycles(Problem(batch, m, n, k, 2, 2), unit, target, slots), unit, target
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

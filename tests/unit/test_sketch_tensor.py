@@ -53,6 +53,8 @@ KERNELS = {
     "gemm bf16": lambda: gemm(32, 64, 64, "bf16"),
     "gemm with tails": lambda: gemm(40, 21, 48),
     "gemm of one tile": lambda: gemm(16, 8, 16),
+    "gemm i8": lambda: gemm(32, 64, 96, "i8", "i32"),
+    "gemm i8 transposed": lambda: gemm(64, 32, 128, "i8", "i32", transposed=True),
     "gemm f64": lambda: gemm(16, 16, 8, "f64", "f64"),
     "half a tile": lambda: gemm(14, 7, 32),
     "linear": lambda: kernel_of(summed(x(24, 64), weights(48, 64).transpose(0, 1))),

@@ -96,6 +96,23 @@ def test_products_are_what_numpy_says(text, transposed, dtype):
     np.testing.assert_allclose(out.reshape(64, 64), want, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_bytes_are_multiplied_as_integers_of_32_bits(transposed):
+    """Every value that a byte has, in sums that no 16 bits hold."""
+    text = (
+        "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=32) "
+        "tensorcore(unit=m16n8k32_i8_i32, m=a1, n=b1, k=ra1) thread(axis=a0, count=0)"
+    )
+    _, program = lowered(gemm(32, 16, 64, "i8", "i32", transposed=transposed), text)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-128, 128, (32, 64)), rng.integers(-128, 128, (64, 16))
+    a[:, :2] = b[:2] = -128
+    out = np.zeros(32 * 16, np.int32)
+    held = (b.T if transposed else b).astype(np.int8)
+    interpret(program, {"p0": out, "p1": a.astype(np.int8).reshape(-1), "p2": held.reshape(-1)})
+    np.testing.assert_array_equal(out.reshape(32, 16), a @ b)
+
+
 def test_doubles_are_multiplied_in_tiles_of_eight():
     text = (
         "tile(axis=a, size=8) tile(axis=b, size=8) tile(axis=ra, size=4) "

@@ -51,8 +51,8 @@ def pick(store: Store | None, numerics: str = "contract") -> str | None:
 
 
 def test_strict_allows_the_exact_ones() -> None:
-    assert allowed(KERNEL, "strict") == ("direct", "channels_last")
-    assert allowed(KERNEL, "contract") == (
+    assert allowed(KERNEL, "strict", SERVER) == ("direct", "channels_last")
+    assert allowed(KERNEL, "contract", SERVER) == (
         "direct", "winograd2", "winograd4", "channels_last", "channels_last_winograd2",
         "channels_last_winograd4",
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_strict_keeps_a_stored_exact_choice(store: Store, name: str) -> None:
 def test_strict_leaves_a_channels_last_plan_alone_whatever_is_stored(store: Store) -> None:
     last = Conv(channels=64, outputs=64, height=28, width=28, last=True).plan()
     store.record_decision(decided("variant", kernel_of(last).text, "winograd4", HERE))
-    assert allowed(kernel_of(last), "strict") == ("direct",)
+    assert allowed(kernel_of(last), "strict", SERVER) == ("direct",)
     plan, picks = pick_variants(last, SERVER, HERE, store, "strict")
     assert plan is last
     assert picks == {}

@@ -36,6 +36,14 @@ _GEMM, _ROWS = gemm(64, 96, 32), row_sum(64, 96)
 Example = tuple[Kernel, Target, str, str, tuple[str, ...]]
 
 EXAMPLES: dict[str, Example] = {
+    "epilogue": (
+        half_gemm(32, 64, 32), AHEAD, (
+        "tile(axis=m, size=16) tile(axis=n, size=64) tile(axis=n1, size=8) tile(axis=k, size=16) "
+        "reorder(order=(m0, n0, n1, m1, n2, k0, k1)) upcast(axis=n1) "
+        "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n2, k=k1)"),
+        "epilogue(param=C)",
+        ("epilogue(param=A)",),
+    ),
     "fuse": (_GEMM, AVX512, "", "fuse(outer=m, inner=n)",
         ("fuse(outer=n, inner=m)", ("fuse(outer=n, "
         "inner=k)"))),

@@ -152,6 +152,10 @@ class LoopTree:
     matrix: MatrixTile | None = None
     pipelined: tuple[str, int] | None = None
     """The loop whose copies run ahead, and how many iterations have a place in shared memory."""
+    epilogue: str = ""
+    """The output whose neighbours decide who stores what of a group's sums; "" where each stores
+    what it holds.
+    """
     _region: int = field(default=-1, init=False, repr=False, compare=False)
 
     def loop(self, name: str) -> Loop:
@@ -196,7 +200,7 @@ class LoopTree:
         return LoopTree(  # many a microsecond faster than replace()
             self.kernel, self.target, loops, self.index if index is None else index,
             self.staged, self.padded, self.kept, self.streamed, self.prefetched, self.matrix,
-            self.pipelined,
+            self.pipelined, self.epilogue,
         )  # fmt: skip
 
     @property
@@ -449,6 +453,8 @@ def operand(tree: LoopTree, param: str) -> tuple[int, Load]:
 
 
 def _lines(t: LoopTree) -> Iterator[str]:
+    if t.epilogue:
+        yield f"sums go through shared memory to who stores neighbours of {t.epilogue}"
     if t.pipelined is not None:
         yield f"copies of {t.pipelined[0]} run ahead, {t.pipelined[1]} slots"
     if t.matrix is not None:

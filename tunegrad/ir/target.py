@@ -202,6 +202,13 @@ class Target:
         """What the caches can be expected to hold of a kernel's data: the share of the last one."""
         return min(self.l3_bytes, self.l3_share_bytes)
 
+    @property
+    def cycles_per_s(self) -> float:
+        """Cycles of a unit in a second; 0 where that is not known."""
+        if not self.memory_bytes_per_cycle or self.rates.memory_bytes_per_s == inf:
+            return 0.0
+        return self.rates.memory_bytes_per_s / self.memory_bytes_per_cycle
+
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)

@@ -4,6 +4,7 @@ from .actions import Action, action_names, apply_actions, parse_actions, print_a
 from .choosing import Chooser, DefaultChooser, SpaceDecision, TraceChooser
 from .observers import Seconds, dump_to_folder, dump_to_stream, verifying
 from .passes import MAX_INSTRUCTIONS, PASSES, Context, Form, Observer, Pass, lower, run_passes
+from .sketches import product_cycles
 from .space import SPACE_VERSION, Schedule, Space
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "lower",
     "parse_actions",
     "print_actions",
+    "product_cycles",
     "run_passes",
     "verifying",
 ]

@@ -20,7 +20,14 @@ from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Param
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
-__all__ = ["MAX_SCRATCH_BYTES", "StagedCopy", "check_copy", "needed_loops", "staged_copy"]
+__all__ = [
+    "MAX_SCRATCH_BYTES",
+    "StagedCopy",
+    "check_copy",
+    "needed_loops",
+    "shared_bytes",
+    "staged_copy",
+]
 
 MAX_SCRATCH_BYTES = 64 << 20
 _SPARE_BYTES = 16
@@ -121,6 +128,16 @@ def staged_copy(tree: LoopTree, staged: Staged) -> StagedCopy:
     """The plan of one staged operand; IllegalAction names the rule that it breaks."""
     reads = _legal_reads(tree, staged)
     return (_by_loops if _is_by_loops(staged) else _by_box)(tree, staged, reads)
+
+
+def shared_bytes(tree: LoopTree) -> int:
+    """Shared memory that the staged copies take together, of all slots of a pipeline."""
+    name, slots = tree.pipelined or ("", 1)
+    return sum(
+        c.size * c.dtype.itemsize * (slots if c.staged.at == name else 1)
+        for c in (staged_copy(tree, s) for s in tree.staged)
+        if c.space == "shared"
+    )
 
 
 def check_copy(tree: LoopTree, staged: Staged) -> None:

@@ -24,11 +24,14 @@ from tunegrad.ir.variants import (
     parts_of,
     reads_rows,
     rewrite,
+    splits_k,
     splits_of,
     variants_of,
 )
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint
+
+from .long_products import clearly_faster_split, faster_splits
 
 __all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant"]
 
@@ -51,13 +54,20 @@ def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | No
     return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
 
 
-def allowed(kernel: Kernel, numerics: Numerics) -> tuple[str, ...]:
+def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) -> tuple[str, ...]:
     """The variants of a kernel that a setting of the numerics allows; a fixed schedule is of the
     direct one.
+
+    For a target, those whose sum of a product is split are left out unless a model expects them to
+    be faster: what is stored may be one of them, and what is measured need not.
     """
     if kernel.fixed:
         return (DIRECT,)
-    return tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
+    found = tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
+    if target is None:
+        return found
+    faster = faster_splits(kernel, found, target)
+    return (*(v for v in found if not splits_k(v)), *faster)
 
 
 @remembered(_MOST_KNOWN)
@@ -66,10 +76,14 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
 
     Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's
     rates. For long reductions with few results it counts the cores and the lanes that each kernel
-    keeps busy. Known ones are remembered: every plan of a model asks for all of its kernels.
+    keeps busy. A product that is expected to run directly has its sum split where that is clearly
+    faster. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
     model = _streamed_s if splits_of(kernel) else _expected_s
-    return min(allowed(kernel, numerics), key=lambda v: (model(kernel, v, target), v != DIRECT))
+    names = allowed(kernel, numerics)
+    whole = [v for v in names if not splits_k(v)]
+    best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
+    return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
@@ -156,7 +170,9 @@ def picked(
         if len(names) == 1:
             continue
         stored = stored_variant(key, here, store)
-        picks[key] = stored if stored in names else expected(kernel, target, numerics)
+        choice = stored if stored in names else expected(kernel, target, numerics)
+        if choice != DIRECT or len(allowed(kernel, numerics, target)) > 1:
+            picks[key] = choice
     return picks
 
 

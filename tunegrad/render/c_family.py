@@ -31,6 +31,8 @@ from .c_wide import Joined, joined
 __all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
 
 _CHUNK_BYTES, _BANKS_BYTES = 16, 128
+_PTX = {"i8": "s8", "i32": "s32"}
+"""What wrappers of instructions call integers."""
 _INFIX = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
@@ -454,7 +456,8 @@ class _Printer:
     def _matrices(self, i: p.MatMul) -> None:
         """A product of a matrix unit: registers of operands in, sums in and out of an array."""
         d, word = self.dialect, f"m{i.ids[0]}"
-        call = self._wrapper(f"mma_{i.unit}", i)
+        shape, *types = i.unit.name.split("_")
+        call = self._wrapper("_".join(["mma", shape, *(_PTX.get(t, t) for t in types)]), i)
         stored = d.stored[self.types[i.a[0]].dtype.name]
         for name, values in (("a", i.a), ("b", i.b)):
             lanes = ([self._lane(v, k) for k in range(i.unit.packed)] for v in values)

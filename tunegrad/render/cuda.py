@@ -137,8 +137,8 @@ def _register(c: str, parts: list[str]) -> tuple[str, str]:
     if len(parts) == 1:
         return c, parts[0]
     bits = 32 // len(parts)
-    shifted = [f"({_REGISTER})({x}) << {bits * k}" if k else f"({_REGISTER})({x})"
-               for k, x in enumerate(parts)]  # fmt: skip
+    word = f"({_REGISTER})" if bits == 16 else f"({_REGISTER})(unsigned char)"  # bytes have signs
+    shifted = [f"{word}({x}) << {bits * k}" if k else f"{word}({x})" for k, x in enumerate(parts)]
     return _REGISTER, " | ".join(shifted)
 
 

@@ -89,7 +89,9 @@ class Deciding:
         known = partial(picked, cut.plan, self.target, self.here, self.store, self.numerics)
         if budget_s < LEAST_S:
             return Rivals(cut, known())
-        near = partial(rivals_of, cut, self.here, self.store, self.seconds, self.numerics)
+        near = partial(
+            rivals_of, cut, self.here, self.store, self.seconds, self.numerics, self.target
+        )
         return self._tried(near, lambda: Rivals(cut, known()))
 
     def decided(self, rivals: Rivals, actions: Mapping[str, str], budget_s: float) -> Workload:

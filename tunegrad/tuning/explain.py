@@ -316,7 +316,7 @@ def variant_rows(
     """What was considered for every kernel that can run in several ways, from the store's rows."""
     rows = []
     for use in direct.kernels:
-        names = allowed(use.kernel, settings.numerics)
+        names = allowed(use.kernel, settings.numerics, roofline.target)
         if len(names) < 2:
             continue
         picked_here = picks.get(use.key, DIRECT)

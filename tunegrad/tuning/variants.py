@@ -21,7 +21,8 @@ from tunegrad.config import Numerics
 from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.variants import DIRECT, parts_of, variants_of
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.variants import allowed
 from tunegrad.trial import Fingerprint
@@ -47,15 +48,16 @@ def rivals_of(
     store: Store,
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
     numerics: Numerics = "contract",
+    target: Target | None = None,
 ) -> Rivals:
     """The variants that each kernel of the workload may run as: what the store has settled, else
     the near ones.
 
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none
-    ran.
+    ran. Variants that a model of the ``target`` expects to be slower by their nature are left out.
     """
-    names = {u.key: allowed(u.kernel, numerics) for u in workload.kernels}
-    picks = _settled(workload, names, here, store)
+    names = {u.key: allowed(u.kernel, numerics, target) for u in workload.kernels}
+    picks = _settled(workload, numerics, here, store)
     open_kernels = [
         u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1
     ]
@@ -64,7 +66,7 @@ def rivals_of(
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
     alike: dict[tuple[str, ...], list[str]] = {}
     for k in open_kernels:
-        alike.setdefault(_work_of(k), []).append(k.key)
+        alike.setdefault(_work_of(k, names[k.key]), []).append(k.key)
     groups = tuple(Group(tuple(keys), names[keys[0]]) for keys in alike.values())
     return Rivals(workload, picks, groups).narrowed(measure(list(parts.values())), NEAR)
 
@@ -154,11 +156,11 @@ def _track(
 
 
 def _settled(
-    workload: Workload, allowed_here: Mapping[str, Sequence[str]], here: Fingerprint, store: Store
+    workload: Workload, numerics: Numerics, here: Fingerprint, store: Store
 ) -> dict[str, str]:
     picks = {}
     for use in workload.kernels:
-        names = allowed_here[use.key]
+        names = allowed(use.kernel, numerics)
         if len(names) == 1:
             continue
         found = decided_here(store, "variant", use.key, here)
@@ -169,10 +171,8 @@ def _settled(
     return picks
 
 
-def _work_of(kernel: Kernel) -> tuple[str, ...]:
+def _work_of(kernel: Kernel, names: Sequence[str]) -> tuple[str, ...]:
     """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are
     settled together.
     """
-    return tuple(
-        p.key for v in variants_of(kernel) if v != DIRECT for p in parts_of(kernel, v) if p.reduces
-    )
+    return tuple(p.key for v in names if v != DIRECT for p in parts_of(kernel, v) if p.reduces)

@@ -6,8 +6,8 @@
 
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile
 sizes of ``winograd``, "channels_last" puts the kernel between copies, and "channels_last_winograd4"
-does both; "split64" and "split64x16" are the chunks and lanes of ``split``; "im2col" is a copy of
-windows and a product.
+does both; "split64" and "split64x16" are the chunks and lanes of ``split``, "split_k4" the parts of
+``split_k``; "im2col" is a copy of windows and a product.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from ..remembered import remembered
 from .channels_last import ChannelsLast, channels_last
 from .im2col import Im2col, im2col
 from .split import Split, split, splits_of
+from .split_k import split_k, splits_of_k
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
-__all__ = ["DIRECT", "exact", "parts_of", "rewrite", "variants_of"]
+__all__ = ["DIRECT", "exact", "parts_of", "rewrite", "splits_k", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"
 _MOST_KNOWN = 4096
 _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
+_SPLIT_K = re.compile(r"split_k(\d+)")
 
 _weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
 """Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites
@@ -59,17 +61,28 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
     if moved is not None:
         names += [
             _MOVED,
-            *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if v != _GATHERED),
+            *(
+                f"{_MOVED}_{v}"
+                for v in variants_of(moved.kernel)[1:]
+                if v != _GATHERED and not splits_k(v)
+            ),
         ]
     if match_conv3x3(kernel) is None and im2col(kernel) is not None:
         names.append(_GATHERED)
-    names += [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
-    return tuple(names)
+    long = [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
+    return (*names, *(long or (f"split_k{p}" for p in splits_of_k(kernel))))
 
 
 def exact(variant: str) -> bool:
     """Whether a variant adds the same terms, in some order: all but Winograd's."""
     return "winograd" not in variant
+
+
+def splits_k(variant: str) -> bool:
+    """Whether a variant splits the sum of a product, which pays where a device has too few results
+    of it to make at a time.
+    """
+    return _SPLIT_K.fullmatch(variant) is not None
 
 
 def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
@@ -121,10 +134,12 @@ def _im2col(kernel: Kernel) -> Im2col:
 
 
 def _split(kernel: Kernel, variant: str) -> Split | None:
-    """The halves that a name of the form "split64x16" gives; None for other names."""
-    found = _SPLIT.fullmatch(variant)
+    """The halves that a name of the form "split64x16" or "split_k4" gives; None for others."""
+    found = _SPLIT.fullmatch(variant) or _SPLIT_K.fullmatch(variant)
     if found is None or variant not in variants_of(kernel):
         return None
+    if splits_k(variant):
+        return split_k(kernel, int(found[1]))
     chunks, lanes = found.groups()
     return split(kernel, int(chunks), int(lanes or 1))
 

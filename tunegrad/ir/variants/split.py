@@ -27,7 +27,7 @@ from ..fusion.merge import merge_axes
 from ..index import as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 
-__all__ = ["CHUNKS", "Split", "reads_rows", "split", "splits_of"]
+__all__ = ["CHUNKS", "Split", "finish_of", "partial_of", "reads_rows", "split", "splits_of"]
 
 CHUNKS = (64, 512)
 """Partial results for each result: enough for many cores, and for uneven ones."""
@@ -109,8 +109,9 @@ def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
     lanes = min(lanes, axis.extent // chunks) if alone and not reads_rows(k) else 1
     rows = axis.extent // (chunks * lanes)
     rows -= rows % _ALIGNED if alone and lanes == 1 and rows >= _LONG else 0
-    partial = _partial(k, reduce, axis, (chunks, rows, lanes))
-    finish = _finish(k, reduce, axis, (chunks * lanes, rows))
+    outermost = not reads_rows(k)
+    partial = partial_of(k, reduce, axis, (chunks, rows, lanes), outermost)
+    finish = finish_of(k, reduce, axis, (chunks * lanes, rows), outermost)
     places = {p.name: i for i, p in enumerate(k.params)}
     name = f"x{lanes}" if lanes > 1 else ""
     return Split(
@@ -180,8 +181,12 @@ def _width(kernel: Kernel, x: Load, axis: Axis) -> int:
     return width if offset.coefficient(axis.name) == width else 0
 
 
-def _partial(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int]) -> Kernel:
-    """T[chunk, lane, o] = the fold of every ``lanes``-th row of a chunk."""
+def partial_of(
+    k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int], outermost: bool
+) -> Kernel:
+    """T[chunk, lane, o] = the fold of every ``lanes``-th row of a chunk; T[o, chunk] where chunks
+    are not the outermost axis.
+    """
     chunks, rows, lanes = shape
     chunk, row, lane = Axis("chunk", chunks), Axis("row", rows), Axis("lane", lanes)
     at = (chunk.index * rows + row.index) * lanes + lane.index
@@ -195,9 +200,7 @@ def _partial(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int, int])
     )  # fmt: skip
     if flat:
         inputs = [Param.dense(p.name, p.dtype, (p.size,), p.role) for p in inputs]
-    shared = (
-        (*k.axes, chunk) if reads_rows(k) else (chunk, *((lane,) if lanes > 1 else ()), *k.axes)
-    )
+    shared = (chunk, *((lane,) if lanes > 1 else ()), *k.axes) if outermost else (*k.axes, chunk)
     out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
     store = Store("partial", tuple(a.index for a in shared), Value(reduce.name, reduce.dtype))
     return Kernel((out, *inputs), shared, (*body.stages, store))
@@ -207,11 +210,13 @@ def _plain(x: Expr) -> bool:
     return all(leaf.valid.always for leaf in leaves(x) if isinstance(leaf, Load))
 
 
-def _finish(k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int]) -> Kernel:
+def finish_of(
+    k: Kernel, reduce: Reduce, axis: Axis, shape: tuple[int, int], outermost: bool
+) -> Kernel:
     """The fold of T and of the rows that are in no chunk, then the stores."""
     parts, rows = shape
     part, rest = Axis("part", parts), Axis("rest", axis.extent - parts * rows)
-    axes = (*k.axes, part) if reads_rows(k) else (part, *k.axes)
+    axes = (part, *k.axes) if outermost else (*k.axes, part)
     source = Param.dense("partial", reduce.dtype, tuple(a.extent for a in axes), "in")
     index = tuple(a.index for a in axes)
     total: Expr = Value(reduce.name, reduce.dtype)

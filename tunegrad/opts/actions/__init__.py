@@ -1,6 +1,7 @@
 """The actions: one file each, all frozen values that print as text and rewrite a loop tree."""
 
 from .base import ACTIONS, Action, action_names, apply_actions, parse_actions, print_actions
+from .epilogue import Epilogue
 from .fuse import Fuse
 from .group import Group
 from .keep import Keep
@@ -21,6 +22,7 @@ from .vectorize import Vectorize
 __all__ = [
     "ACTIONS",
     "Action",
+    "Epilogue",
     "Fuse",
     "Group",
     "Keep",

@@ -7,6 +7,7 @@ from math import prod
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
 
+from ..epilogues import staged_epilogue
 from ..keeping import kept_of
 from ..staging import check_copy
 from .base import Action
@@ -25,6 +26,8 @@ def rechecked(tree: LoopTree) -> LoopTree:
         check_copy(tree, staged)
     for stage in tree.kept:
         kept_of(tree, stage)
+    if tree.epilogue:
+        staged_epilogue(tree, tree.epilogue)
     return tree
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from tunegrad.ir.looptree import LoopKind, LoopTree
 
-from ..staging import check_copy, staged_copy
+from ..epilogues import staged_epilogue
+from ..staging import check_copy, shared_bytes
 from .base import Action
 
 __all__ = ["Pipeline"]
@@ -53,11 +54,9 @@ class Pipeline(Action):
         made = replace(tree, pipelined=(self.loop, self.slots)).checked()
         for s in at:
             check_copy(made, s)
-        total = sum(
-            c.size * c.dtype.itemsize * (self.slots if c.staged.at == self.loop else 1)
-            for c in (staged_copy(made, s) for s in made.staged)
-            if c.space == "shared"
-        )
+        total = shared_bytes(made)
+        if made.epilogue:
+            total += staged_epilogue(made, made.epilogue).nbytes
         if total > tree.target.shared_bytes:
             raise self.fail(tree, f"{total} bytes of shared memory: {tree.target.shared_bytes}")
         return made

@@ -28,7 +28,7 @@ from tunegrad.ir.program import CopyAsync, For, If, VType
 from ..staging import StagedCopy
 from .builder import Builder
 
-__all__ = ["copy_by_items"]
+__all__ = ["copy_by_items", "this_item"]
 
 
 def copy_by_items(
@@ -40,7 +40,7 @@ def copy_by_items(
     """
     p = p if p.crossed else _joined(p)
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
-    items, me = _me(tree)
+    items, me = this_item(tree)
     ordered = _source_order(p, offset) if p.crossed else list(p.variables)
     width = _width(tree, p, ordered, offset, valid)
     if ahead:
@@ -139,7 +139,7 @@ def _aligned(
     return 0
 
 
-def _me(tree: LoopTree) -> tuple[int, Index]:
+def this_item(tree: LoopTree) -> tuple[int, Index]:
     """How many work-items shared loops make, and which one this is."""
     items, me = 1, as_index(0)
     for x in reversed(tree.loops):

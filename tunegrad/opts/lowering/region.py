@@ -27,11 +27,13 @@ from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, For, If, MatMul, Pipeline, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
+from ..epilogues import staged_epilogue
 from ..keeping import kept_of
 from ..staging import StagedCopy
 from .builder import Builder, Known
 from .chains import Cut, cut_of, has_wide_partials
 from .copies import copies_ahead, emit_copies
+from .epilogue import slice_alloc, store_by_slices
 from .fragments import Fragments
 from .over import Over
 from .shape import AxisShape, loop_stops
@@ -74,6 +76,9 @@ class Region:
         for made in tree.kept:
             kept = kept_of(tree, made)
             self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
+        self.staged_epilogue = staged_epilogue(tree, tree.epilogue) if tree.epilogue else None
+        if self.staged_epilogue is not None:
+            self.allocs.append(slice_alloc(self.staged_epilogue))
 
     def emit(self) -> None:
         """The region, without its conditions where they all hold, and split into full and remainder
@@ -176,6 +181,11 @@ class Region:
                 self._reduce(i, s, limits)
         if self.tree.partial:
             return
+        if self.staged_epilogue is not None:
+            store_by_slices(
+                self.tree, self.b, self.staged_epilogue, self.results, self._values_knowing
+            )
+            return
         for i, s in enumerate(self.tree.kernel.stages):
             if isinstance(s, Store):
                 self._store_stage(i, s, limits)
@@ -220,9 +230,13 @@ class Region:
         return found
 
     def _new_values(self, i: int, env: Env) -> Values:
-        values = Values(self.tree, self.b, self.plans, self.shapes, i, env, self.assumed, self.over)
+        values = self._values_knowing(i, env, self.assumed)
         values.results = self.results
         return values
+
+    def _values_knowing(self, i: int, env: Env, assumed: frozenset[str]) -> Values:
+        """The values of a stage where conditions are known to hold, without results."""
+        return Values(self.tree, self.b, self.plans, self.shapes, i, env, assumed, self.over)
 
     # -- loops of one stage
 

@@ -57,6 +57,8 @@ class Values:
         self.masked = {a for a, shape in shapes.items() if shape.mode == "mask"}
         self.ahead = dict(tree.prefetched)
         self.results: dict[tuple[str, Point], Known] = {}
+        """Of earlier stages, at points of ``registers``."""
+        self.registers = frozenset(x.name for x in tree.shared_registers)
         self._deps: dict[int, frozenset[str]] = {}
         self._sites: dict[int, tuple[str, Index, Valid]] = {}
         self._keep: list[Expr] = []
@@ -137,7 +139,7 @@ class Values:
         if isinstance(x, Inside):
             return frozenset(self.needed(x.valid).substitute(self.env).names())
         if isinstance(x, Value):
-            return frozenset(loop.name for loop in self.tree.shared_registers)
+            return self.registers
         return frozenset()
 
     def emit(self, x: Expr, point: Point, active: int | None) -> Known:
@@ -225,8 +227,8 @@ class Values:
 
     def result(self, x: Value, point: Point) -> Known:
         """The folded value of an earlier stage, at the shared part of ``point``."""
-        shared = {loop.name for loop in self.tree.shared_registers}
-        found = self.results.get((x.stage, tuple(p for p in point if p[0] in shared)))
+        shared = tuple(p for p in point if p[0] in self.registers)
+        found = self.results.get((x.stage, shared))
         if found is None:
             raise InternalError(f"stage value {x.stage} is not ready at {point}")
         return found

@@ -24,7 +24,7 @@ from itertools import product
 
 from tunegrad.ir.target import MatrixUnit, Target
 
-__all__ = ["Block", "Problem", "blocks_by_cycles"]
+__all__ = ["Block", "Problem", "blocks_by_cycles", "cycles", "resident"]
 
 _BANK_BYTES = 128
 """What a unit reads of its shared memory in a cycle."""
@@ -38,13 +38,16 @@ _FEED = 8
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``batch`` products of m x n results over k terms, of ``size`` bytes an operand."""
+    """``batch`` products of m x n results over k terms, of ``size`` bytes an operand and
+    ``stored`` a result.
+    """
 
     batch: int
     m: int
     n: int
     k: int
     size: int
+    stored: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,11 @@ def blocks_by_cycles(
     depths = [d for d in (depth, 2 * depth, 4 * depth) if d <= max(depth, problem.k)]
     found = [Block(t, w, d, s) for t in tiles for w in warps for d in depths for s in slots]
     fitting = [b for b in found if _fits(b, problem, unit, target)]
-    return sorted(fitting, key=lambda b: _cycles(b, problem, unit, target))
+    # where memory sets the pace of several, units have the more to spare the less they do
+    return sorted(
+        fitting,
+        key=lambda b: (cycles(b, problem, unit, target), _unit_cycles(b, problem, unit, target)),
+    )
 
 
 def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
@@ -102,11 +109,19 @@ def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
     )
 
 
-def _cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
+def cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
+    """What a kernel of such blocks takes, in cycles of a unit of the device."""
+    memory = p.batch * ((p.m * p.k + p.k * p.n) * p.size + p.m * p.n * p.stored)
+    floor = memory / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
+    return max(_unit_cycles(b, p, unit, target), floor)
+
+
+def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
+    """What the busiest unit takes where memory is fast enough."""
     rows, columns = b.extents(unit)
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
     blocks = -(-groups // target.threads)
-    together = min(blocks, _resident(b, p, unit, target))
+    together = min(blocks, max(1, resident(b, p.size, unit, target)))
     steps = -(-p.k // b.depth)
     busy = min(1.0, together * b.warps[0] * b.warps[1] / _FEED)
     multiplied = rows * columns * b.depth / (unit.fmas or 1) / busy
@@ -121,19 +136,21 @@ def _cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
         step = max(multiplied, read) + arrives + _LATENCY / together
     step += _BARRIER / together
     turns = -(-blocks // together)
-    stored = rows * columns * p.size / target.l2_bytes_per_cycle
-    total = blocks * (steps * step + stored) + turns * 2 * _LATENCY
-    memory = p.batch * (p.m * p.k + p.k * p.n + p.m * p.n) * p.size
-    floor = memory / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
-    return max(total, floor)
+    stored = rows * columns * p.stored / target.l2_bytes_per_cycle
+    return blocks * (steps * step + stored) + turns * 2 * _LATENCY
 
 
-def _resident(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> int:
-    """Groups that run on one unit at a time."""
+def resident(b: Block, size: int, unit: MatrixUnit, target: Target, more: int = 0) -> int:
+    """Groups that run on one unit at a time, with operands of ``size`` bytes; ``more`` bytes of
+    shared memory are another's. 0 where one does not fit.
+    """
+    shared = b.shared_bytes(unit, size) + more
     items, registers = b.items(unit), b.registers(unit)
-    limits = [
+    if shared > target.shared_bytes:
+        return 0
+    limits = (
         (target.unit_items or items) // items,
         (target.unit_registers or registers * items) // (registers * items),
-        (target.unit_shared_bytes or target.shared_bytes) // b.shared_bytes(unit, p.size),
-    ]
-    return max(1, min(limits))
+        (target.unit_shared_bytes or target.shared_bytes) // shared,
+    )
+    return min(limits)

@@ -26,6 +26,7 @@ from tunegrad.ir.target import MatrixUnit, Target
 
 from ..actions import (
     Action,
+    Epilogue,
     Fuse,
     Local,
     Pipeline,
@@ -37,14 +38,21 @@ from ..actions import (
     Upcast,
 )
 from ..choosing import Recorder
+from ..epilogues import row_stride
 from .analysis import Access, accesses, output_stride
-from .cycles import Block, Problem, blocks_by_cycles
+from .cycles import Block, Problem, blocks_by_cycles, cycles, resident
 from .tiling import Levels, axis_of
 
-__all__ = ["Product", "product_of", "sketch_tensor"]
+__all__ = ["Product", "product_cycles", "product_of", "sketch_tensor"]
 
 _MOST = 4
 """Tiles of a warp, or warps, along one loop."""
+
+_READERS = 8
+"""Items that load 16 bytes of shared memory at a time, of one row."""
+
+_HALF_SECTOR = 8
+"""Bytes that an item of a unit stores of a row, under which its four items fill half a sector."""
 
 _SLOTS = (4, 3, 2)
 """Steps in shared memory at a time, where copies run ahead."""
@@ -123,6 +131,31 @@ def _fits(unit: MatrixUnit, stage: Reduce, loads: Sequence[Load]) -> bool:
     return bool(loads) and stage.dtype.name == gives and all(x.dtype.name == taken for x in loads)
 
 
+def product_cycles(kernel: Kernel, target: Target) -> float | None:
+    """What a kernel takes by the model of cycles, in blocks that suit it; None where no unit
+    multiplies it.
+    """
+    found = product_of(kernel, target)
+    if found is None:
+        return None
+    extents = (prod(a.extent for a in axes) for axes in (found.both, found.m, found.n))
+    problem = _problem(kernel, found, *extents)
+    blocks = blocks_by_cycles(problem, found.unit, target, _slot_counts(target))
+    fitting = (b for b in blocks if found.k.extent % b.depth == 0)
+    best = next(fitting, None)
+    return None if best is None else cycles(best, problem, found.unit, target)
+
+
+def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Problem:
+    terms = prod(a.extent for a in kernel.reduces[0].axes)
+    stored = max(kernel.param(s.param).dtype.itemsize for s in kernel.stores)
+    return Problem(batch, m, n, terms, kernel.param(found.a.param).dtype.itemsize, stored)
+
+
+def _slot_counts(target: Target) -> tuple[int, ...]:
+    return (*(_SLOTS if target.copies_ahead else ()), 1)
+
+
 def sketch_tensor(
     kernel: Kernel, target: Target, product: Product, ask: Recorder
 ) -> tuple[Action, ...]:
@@ -178,7 +211,10 @@ class _Tensor:
         low, side = self._tiled(unit[0], p.unit.rows), self._tiled(unit[1], p.unit.pair)
         mine = [*along[1:3], *low], [*across[1:3], *side], [*inner, unit[2]]
         parts = [[x for x in part if x] for part in mine]
-        return (*made, *self._staged(best, groups, outer, *parts))
+        made += self._staged(best, groups, outer, *parts)
+        slots = next((a.slots for a in made if isinstance(a, Pipeline)), 1)
+        loops = [x for x in mine[1] if x]
+        return (*made, *self._epilogue(Block((high, wide), (tall, beside), size, slots), n, loops))
 
     # sizes
 
@@ -186,11 +222,8 @@ class _Tensor:
         """The block of the fewest cycles by the model that the loops hold."""
         unit, k = self.found.unit, self.found.k
         extents = self.levels.extent(m), self.levels.extent(n)
-        depth = prod(a.extent for a in self.kernel.reduces[0].axes)
-        size = self.kernel.param(self.found.a.param).dtype.itemsize
-        problem = Problem(prod(a.extent for a in groups), *extents, depth, size)
-        slots = _SLOTS if self.target.copies_ahead else ()
-        for b in blocks_by_cycles(problem, unit, self.target, (*slots, 1)):
+        problem = _problem(self.kernel, self.found, prod(a.extent for a in groups), *extents)
+        for b in blocks_by_cycles(problem, unit, self.target, _slot_counts(self.target)):
             held = all(
                 part % made == 0 if self._is_fused(loop) else made < 2 * part
                 for loop, part, made in zip((m, n), extents, b.extents(unit), strict=True)
@@ -305,6 +338,28 @@ class _Tensor:
                 left -= nbytes
                 staged = True
         return [*made, Pipeline(at, slots)] if staged and slots > 1 else made
+
+    def _epilogue(self, block: Block, n: str, loops: list[str]) -> list[Action]:
+        """Results through shared memory, where they lie side by side along n and a run of 16 bytes
+        is longer than what an item holds. By default where no group has to wait for the memory.
+        """
+        (first, *_) = self.kernel.stores
+        param, unit, target = self.kernel.param(first.param), self.found.unit, self.target
+        columns = prod(map(self.levels.extent, loops))
+        wide = _READERS * target.lanes(param.dtype.itemsize)
+        if self._is_fused(n) or output_stride(self.kernel, n) != 1 or columns < wide:
+            return []
+        if any(e & (e - 1) for e in map(self.levels.extent, loops)):
+            return []
+        taken = self.kernel.param(self.found.a.param).dtype.itemsize
+        summed = self.kernel.reduces[0].dtype.itemsize
+        more = unit.rows * block.warps[0] * row_stride(columns) * summed
+        before, after = (resident(block, taken, unit, target, x) for x in (0, more))
+        if not after:
+            return []
+        narrow = param.dtype.itemsize * unit.pair < _HALF_SECTOR
+        chosen = self.ask.pick("epilogue", [False, True], int(after == before and narrow))
+        return [Epilogue(first.param)] if chosen else []
 
     def _slots(self, best: Block, at: str) -> int:
         """Steps in shared memory at a time: 1 where copies do not run ahead."""
