@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Function, Resources
+from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
-__all__ = ["BindingsDriver", "api", "attributes", "count"]
+__all__ = ["BindingsDriver", "api", "attributes", "bus_id", "count"]
 
 _INSTALL = "pip install 'tunegrad[cuda]'"
 _REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
@@ -69,23 +69,45 @@ def attributes(cu: Any, number: int) -> dict[str, str]:
     return {key: str(value) for key, value in found.items()}
 
 
+def bus_id(number: int) -> str:
+    """Where a GPU is plugged in, as NVML names it: ``0000:1B:00.0``."""
+    cu = api()
+    device = _checked(cu, cu.cuDeviceGet(number))
+    text: bytes = _checked(cu, cu.cuDeviceGetPCIBusId(32, device))
+    return text.split(b"\0")[0].decode()
+
+
 class BindingsDriver:
     """See ``devices.cuda.driver.Driver``: the primary context of a GPU, and one stream."""
 
     def __init__(self, number: int) -> None:
-        self._cu = cu = api()
+        self._cu, self._number = api(), number
+        cu = self._cu
         self._device = self._ask(cu.cuDeviceGet(number))
         self._context = self._ask(cu.cuDevicePrimaryCtxRetain(self._device))
         self._enter()
         self._stream = self._ask(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return DLPACK_CUDA, self._number
+
+    @property
+    def stream(self) -> int | None:
+        return int(self._stream)
+
     # ---- memory
+
+    def memory(self) -> tuple[int, int]:
+        self._enter()
+        free, total = self._ask(self._cu.cuMemGetInfo())
+        return int(free), int(total)
 
     def allocate(self, nbytes: int) -> int:
         self._enter()
         code, address = self._cu.cuMemAlloc(max(1, nbytes))
         if code == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            free, total = self._ask(self._cu.cuMemGetInfo())
+            free, total = self.memory()
             raise MemoryError(f"{free} of {total} bytes are free")
         return int(self._ask((code, address)))
 

@@ -12,11 +12,14 @@ from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Function, Resources
+from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
-__all__ = ["PycudaDriver"]
+__all__ = ["PycudaDriver", "refused"]
+
+_REFUSED = ("too many resources requested", "out of memory", "invalid argument")
+"""What the driver says of a launch that breaks nothing, in its own words."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +40,11 @@ def _entered(method: F) -> F:
     return cast("F", call)
 
 
+def refused(text: str) -> bool:
+    """Whether a launch asked for too much; other errors of one are faults of kernels before it."""
+    return any(words in text for words in _REFUSED)
+
+
 class PycudaDriver:
     """See ``devices.cuda.driver.Driver``."""
 
@@ -46,7 +54,7 @@ class PycudaDriver:
         except ImportError as error:
             raise DeviceError(f"pycuda: pip install 'tunegrad[pycuda]' ({error})") from error
         cuda.init()
-        self.cuda = cuda
+        self.cuda, self._number = cuda, number
         self.context = cuda.Device(number).retain_primary_context()
         self._held: dict[int, Any] = {}
         self.context.push()
@@ -55,14 +63,27 @@ class PycudaDriver:
         finally:
             self.context.pop()
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return DLPACK_CUDA, self._number
+
+    @property
+    def stream(self) -> int | None:
+        return int(self._stream.handle)
+
     # ---- memory
+
+    @_entered
+    def memory(self) -> tuple[int, int]:
+        free, total = self.cuda.mem_get_info()
+        return int(free), int(total)
 
     @_entered
     def allocate(self, nbytes: int) -> int:
         try:
             made = self.cuda.mem_alloc(max(1, nbytes))
         except self.cuda.MemoryError as error:
-            free, total = self.cuda.mem_get_info()
+            free, total = self.memory()
             raise MemoryError(f"{free} of {total} bytes are free") from error
         self._held[int(made)] = made
         return int(made)
@@ -126,6 +147,8 @@ class PycudaDriver:
                 shared_size=g.shared_bytes,
             )  # fmt: skip
         except (self.cuda.LaunchError, self.cuda.LogicError) as error:
+            if not refused(str(error)):
+                raise
             raise OutOfResources(
                 f"launch of {g.groups} groups of {g.items} items: {error}"
             ) from error
