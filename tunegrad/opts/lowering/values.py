@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
@@ -16,10 +16,13 @@ from .builder import Builder, Known
 from .over import Over
 from .shape import AxisShape
 
-__all__ = ["Point", "Values"]
+__all__ = ["Point", "Result", "Values"]
 
 Point = tuple[tuple[str, int], ...]
 """A value for each scalar register loop, in list order."""
+
+Result = Known | Callable[[], Known]
+"""What a stage gives at a point, or what loads it there."""
 
 
 class Values:
@@ -56,7 +59,7 @@ class Values:
         self.lanes = loop.extent if loop else 1
         self.masked = {a for a, shape in shapes.items() if shape.mode == "mask"}
         self.ahead = dict(tree.prefetched)
-        self.results: dict[tuple[str, Point], Known] = {}
+        self.results: dict[tuple[str, Point], Result] = {}
         self._deps: dict[int, frozenset[str]] = {}
         self._sites: dict[int, tuple[str, Index, Valid]] = {}
         self._keep: list[Expr] = []
@@ -229,7 +232,7 @@ class Values:
         found = self.results.get((x.stage, tuple(p for p in point if p[0] in shared)))
         if found is None:
             raise InternalError(f"stage value {x.stage} is not ready at {point}")
-        return found
+        return found() if callable(found) else found
 
 
 def plan_buffer(plan: StagedCopy) -> str:
